@@ -1,0 +1,128 @@
+"""Population risk of the linear residual network: risk, gradient and the bound (2.3)."""
+
+import numpy as np
+import pytest
+
+from theory.factorization import balanced, compose, max_norm
+from theory.linear_resnet import excess_risk, gradient, gradient_appendix, gradient_bound
+
+
+def covariance(rng, *shape):
+    M = rng.normal(size=shape)
+    return M @ M.mT / shape[-1] + 0.05 * np.eye(shape[-1])
+
+
+def layers(rng, tau, *shape):
+    """Gaussian layers [..., l, d, d] whose largest spectral norm is tau."""
+    A = rng.normal(size=shape)
+    return A * (tau / max_norm(A))[..., None, None, None]
+
+
+def central_differences(A, R, sigma, h=1e-6):
+    step = h * np.eye(A.size).reshape(-1, *A.shape)
+    rise = excess_risk(A + step, R, sigma) - excess_risk(A - step, R, sigma)
+    return (rise / (2 * h)).reshape(A.shape)
+
+
+def relative(G, H):
+    return np.linalg.norm(G - H) / np.linalg.norm(H)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("depth", [1, 2, 6])
+def test_gradient_agrees_with_central_differences(depth, d):
+    rng = np.random.default_rng(10 * depth + d)
+    A, R, sigma = layers(rng, 0.6, depth, d, d), rng.normal(size=(d, d)), covariance(rng, d, d)
+    assert relative(gradient(A, R, sigma), central_differences(A, R, sigma)) < 1e-7
+
+
+def test_one_dimension_by_hand():
+    # f - C = 3 ((1+a)(1+b) - 2)^2 at a = 1, b = 1/2: E = 1
+    A, R, sigma = np.array([[[1.0]], [[0.5]]]), [[2.0]], [[3.0]]
+    assert excess_risk(A, R, sigma) == pytest.approx(3.0)
+    np.testing.assert_allclose(gradient(A, R, sigma).ravel(), [9.0, 12.0])
+    A = -A / 2  # (1/2)(3/4) - 2 = -13/8 and tau = 1/2: 4 * 2 * (1/2)^2 * 3 * 3 (13/8)^2
+    assert gradient_bound(A, R, sigma) == pytest.approx(18 * (13 / 8) ** 2)
+
+
+def test_printed_order_shown_false_by_explicit_counterexample():
+    # (I+A_3)(I+A_2)(I+A_1) = [[1, 1], [1, 2]], so E = [[0, 1], [1, 1]]
+    A = np.array([[[0.0, 0], [0, 0]], [[0, 1], [0, 0]], [[0, 0], [1, 0]]])
+    right, wrong = gradient(A, np.eye(2), np.eye(2)), gradient_appendix(A, np.eye(2), np.eye(2))
+    np.testing.assert_allclose(right[0], [[2, 4], [4, 6]], atol=1e-14)
+    np.testing.assert_allclose(wrong[0], [[2, 6], [2, 4]], atol=1e-14)
+    differences = central_differences(A, np.eye(2), np.eye(2))
+    assert relative(right, differences) < 1e-7
+    assert relative(wrong, differences) > 0.1
+
+
+def test_printed_order_is_harmless_for_two_layers_and_for_commuting_ones():
+    rng = np.random.default_rng(2)
+    A, R, sigma = layers(rng, 0.5, 2, 4, 4), rng.normal(size=(4, 4)), covariance(rng, 4, 4)
+    assert relative(gradient_appendix(A, R, sigma), gradient(A, R, sigma)) < 1e-14
+    A = rng.uniform(-0.5, 0.5, size=(5, 4, 1)) * np.eye(4)
+    assert relative(gradient_appendix(A, R, sigma), gradient(A, R, sigma)) < 1e-14
+
+
+def test_excess_risk_agrees_with_monte_carlo():
+    rng, n, d = np.random.default_rng(3), 200_000, 3
+    A, R, sigma = layers(rng, 0.5, 4, d, d), rng.normal(size=(d, d)), covariance(rng, d, d)
+    x = rng.normal(size=(n, d)) @ np.linalg.cholesky(sigma).T
+    residual = x @ (compose(A) - R).T - rng.normal(size=(n, d))
+    loss = np.sum(residual**2, axis=1) - d  # C_opt = d
+    assert abs(loss.mean() - excess_risk(A, R, sigma)) < 4 * loss.std() / np.sqrt(n)
+
+
+def test_a_factorization_is_a_global_minimum():
+    rng = np.random.default_rng(4)
+    R, sigma = np.eye(4) + layers(rng, 0.9, 1, 4, 4)[0], covariance(rng, 4, 4)
+    for A in (balanced(R, 6), np.stack([R - np.eye(4), np.zeros((4, 4))])):
+        assert excess_risk(A, R, sigma) < 1e-26
+        assert np.abs(gradient(A, R, sigma)).max() < 1e-12
+
+
+def test_leading_axes_broadcast():
+    rng = np.random.default_rng(5)
+    A, R, sigma = layers(rng, 0.5, 3, 1, 4, 2, 2), rng.normal(size=(5, 2, 2)), covariance(rng, 2, 2)
+    G = gradient(A, R, sigma)
+    assert G.shape == gradient_appendix(A, R, sigma).shape == (3, 5, 4, 2, 2)
+    assert excess_risk(A, R, sigma).shape == gradient_bound(A, R, sigma).shape == (3, 5)
+    np.testing.assert_allclose(G[2, 3], gradient(A[2, 0], R[3], sigma), rtol=1e-13)
+    assert isinstance(excess_risk(A[0, 0], R[0], sigma), float)
+    assert isinstance(gradient_bound(A[0, 0], R[0], sigma), float)
+
+
+@pytest.mark.parametrize("tau", [0.1, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("d", [1, 3, 6])
+def test_gradient_is_at_least_the_bound(d, tau):
+    rng = np.random.default_rng(int(100 * tau) + d)
+    for depth in (1, 2, 7):
+        A, R = layers(rng, tau, 50, depth, d, d), rng.normal(size=(50, d, d))
+        sigma = covariance(rng, 50, d, d)
+        squared = np.sum(gradient(A, R, sigma) ** 2, axis=(-3, -2, -1))
+        assert np.all(squared >= gradient_bound(A, R, sigma) * (1 - 1e-12))
+
+
+def test_bound_is_attained_in_one_dimension():
+    for depth, tau in ((1, 0.3), (4, 0.2), (9, 0.7)):
+        A, R, sigma = np.full((depth, 1, 1), -tau), [[1.7]], [[0.4]]
+        squared = np.sum(gradient(A, R, sigma) ** 2)
+        assert squared == pytest.approx(gradient_bound(A, R, sigma), rel=1e-12)
+
+
+def test_the_bound_is_nothing_at_the_critical_point_of_norm_one():
+    rng = np.random.default_rng(6)
+    R, sigma = rng.normal(size=(3, 3)), covariance(rng, 3, 3)
+    A = np.zeros((4, 3, 3))
+    A[:2] = -np.eye(3)
+    assert np.all(gradient(A, R, sigma) == 0)
+    assert excess_risk(A, R, sigma) == pytest.approx(np.trace(R @ sigma @ R.T))
+    assert gradient_bound(A, R, sigma) == gradient_bound(2 * A, R, sigma) == 0
+
+
+@pytest.mark.parametrize("function", [excess_risk, gradient, gradient_appendix, gradient_bound])
+def test_shapes_that_disagree_are_rejected(function):
+    with pytest.raises(ValueError, match=r"Received: shapes \(2, 2\), \(2, 2\) and \(2, 2\)"):
+        function(np.eye(2), np.eye(2), np.eye(2))
+    with pytest.raises(ValueError, match=r"\(4, 2, 2\), \(2, 2\) and \(3, 3\). Make the last axes"):
+        function(np.zeros((4, 2, 2)), np.eye(2), np.eye(3))
