@@ -1,0 +1,57 @@
+"""Fully connected residual network, blocks x + V ReLU(U x) of constant width, HM section 3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import layers
+
+from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, logits, normal
+
+TINY = {"width": 16, "depth": 2}
+
+
+def build(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    width: int = 128,
+    depth: int = 4,
+    identity: bool = True,
+    use_bias: bool = False,
+    init: str = "small",
+) -> keras.Model:
+    """Flatten, linear stem, `depth` residual blocks; vectors or images -> logits [n, classes].
+
+    `identity=False`: the plain twin, the same matrices without `x +`; a plain block is
+    ReLU(V ReLU(U x)), or V and the next U would be one linear map. `use_bias` adds HM's s, as in
+    x + V ReLU(U x + s), and biases in stem and logits. `init`: standard deviation in the blocks:
+    "small" 1/width, "standard" 1/sqrt(width), "he" sqrt(2/width); stem and logits "standard".
+    """
+    check_shape("input_shape", input_shape)
+    check_positive(classes=classes, width=width, depth=depth)
+    check_choice(INITIAL_STD, init=init)
+    inputs = keras.Input(tuple(input_shape), name="input")
+    x = layers.Flatten(name="flatten")(inputs)
+    x = linear(x, width, "standard", use_bias, "stem")
+    for block in range(1, depth + 1):
+        x = residual_block(x, identity, init, use_bias, f"block{block}")
+    return keras.Model(inputs, logits(x, classes, use_bias=use_bias), name="mlp")
+
+
+def residual_block(x: Any, identity: bool, init: str, use_bias: bool, name: str) -> Any:
+    """Block x + V ReLU(U x + s) of HM section 3, or its plain twin."""
+    y = linear(x, x.shape[-1], init, use_bias, f"{name}_U")
+    y = layers.ReLU(name=f"{name}_relu")(y)
+    y = linear(y, x.shape[-1], init, False, f"{name}_V")
+    if identity:
+        return layers.Add(name=f"{name}_add")([x, y])
+    return layers.ReLU(name=f"{name}_out")(y)
+
+
+def linear(x: Any, width: int, init: str, use_bias: bool, name: str) -> Any:
+    """Linear map with Gaussian initial weights: a convolution of kernel size 1, for `init`."""
+    initializer = normal(init, 1, width)
+    return layers.Dense(width, use_bias=use_bias, kernel_initializer=initializer, name=name)(x)
