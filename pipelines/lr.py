@@ -1,0 +1,138 @@
+"""Learning-rate schedules: plain functions of a run's progress, and their table for every step.
+
+A schedule maps progress t in [0, 1] to a multiplier in [0, 1] of the peak rate, array in, array
+out. To add one, write the function and name it in SCHEDULES.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+
+def constant(t: ArrayLike) -> Array:
+    """The peak rate throughout."""
+    return np.ones_like(t, dtype=np.float64)
+
+
+def steps(
+    t: ArrayLike, boundaries: Sequence[float] = (0.46875, 0.78125), factor: float = 0.1
+) -> Array:
+    """Times `factor` from each boundary on; HM's drops at 30k and 50k of 64k steps (section 4.1).
+
+    The step at a boundary has the new rate already (Keras's PiecewiseConstantDecay: still the old).
+    """
+    edges = np.asarray(boundaries, dtype=np.float64)
+    if edges.ndim != 1 or not (np.all((edges > 0) & (edges < 1)) and np.all(np.diff(edges) > 0)):
+        raise ValueError(
+            "boundaries must be increasing fractions of the run, between 0 and 1. "
+            f"Received: boundaries={boundaries!r}. Divide steps by the total number of steps."
+        )
+    _check_fraction(factor=factor)
+    levels = np.cumprod([1.0] + [factor] * edges.size)
+    return np.asarray(levels[np.searchsorted(edges, np.asarray(t), side="right")])
+
+
+def linear(t: ArrayLike) -> Array:
+    """Straight line from the peak rate to 0."""
+    return 1 - np.asarray(t, dtype=np.float64)
+
+
+def cosine(t: ArrayLike) -> Array:
+    """Half a period of the cosine, from the peak rate to 0 (Loshchilov & Hutter 2017)."""
+    return (1 + np.cos(np.pi * np.asarray(t, dtype=np.float64))) / 2
+
+
+def exponential(t: ArrayLike, final: float = 0.01) -> Array:
+    """Geometric decay from the peak rate to `final` times the peak rate."""
+    _check_fraction(final=final)
+    return np.asarray(np.power(float(final), np.asarray(t, dtype=np.float64)))
+
+
+SCHEDULES: dict[str, Callable[..., Array]] = {
+    "constant": constant,
+    "steps": steps,
+    "linear": linear,
+    "cosine": cosine,
+    "exponential": exponential,
+}
+
+
+def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **shape: Any) -> Array:
+    """Learning rate of every step of a run; shape [total_steps].
+
+    Step i has progress i / total_steps, so progress 1 is the end of the last step and a rate that
+    falls to 0 is never quite 0. Warm-up takes the first w = round(warmup * total_steps) steps and
+    multiplies them by 1/w, 2/w, ..., 1 on top of the schedule, which sees the progress of the WHOLE
+    run: warm-up moves no boundary. `shape` are the schedule's own arguments.
+    """
+    _check_run(peak, total_steps, warmup)
+    _check_schedule(schedule, shape)
+    rates = peak * SCHEDULES[schedule](np.arange(total_steps) / total_steps, **shape)
+    w = round(warmup * total_steps)
+    rates[:w] *= np.arange(1, w + 1) / max(w, 1)
+    return rates
+
+
+def figure(rates: ArrayLike) -> Figure:
+    """Drawing of a table: rate against step, logarithmic rate axis; touches no global state."""
+    from matplotlib.figure import Figure
+
+    rates = np.asarray(rates, dtype=np.float64)
+    if rates.ndim != 1 or rates.size == 0 or not np.all(rates > 0):
+        raise ValueError(
+            "A table must be a non-empty vector of rates > 0. "
+            f"Received: shape {rates.shape}. Make it with table(...)."
+        )
+    drawing = Figure(figsize=(6, 3), layout="constrained")
+    axes = drawing.add_subplot(xlabel="step", ylabel="learning rate", yscale="log")
+    axes.step(np.arange(rates.size), rates, where="post")
+    return drawing
+
+
+def _check_run(peak: float, total_steps: int, warmup: float) -> None:
+    """Reject a peak rate, length or warm-up that no run can have."""
+    if not (np.isfinite(peak) and peak > 0):
+        raise ValueError(f"peak must be a finite rate > 0. Received: peak={peak!r}.")
+    if not isinstance(total_steps, int | np.integer) or total_steps < 1:
+        raise ValueError(
+            f"total_steps must be an integer > 0. Received: total_steps={total_steps!r}."
+        )
+    if not 0 <= warmup < 1:
+        raise ValueError(
+            "warmup must be a fraction of the run, 0 <= warmup < 1. "
+            f"Received: warmup={warmup!r}. Divide steps by the total number of steps."
+        )
+
+
+def _check_schedule(schedule: str, shape: dict[str, Any]) -> None:
+    """Reject an unknown schedule, or arguments that are not that schedule's."""
+    if schedule not in SCHEDULES:
+        raise ValueError(
+            f"A schedule must be a name in SCHEDULES. Received: schedule={schedule!r}. "
+            f"Choose one of: {', '.join(SCHEDULES)}."
+        )
+    accepted = list(inspect.signature(SCHEDULES[schedule]).parameters)[1:]
+    if unknown := [name for name in shape if name not in accepted]:
+        raise ValueError(
+            f"{schedule!r} must get its own arguments. Received: {', '.join(unknown)}. "
+            f"It accepts: {', '.join(accepted) or 'none'}."
+        )
+
+
+def _check_fraction(**fractions: float) -> None:
+    """Reject a multiplier outside (0, 1], which would leave the range of a schedule."""
+    for name, value in fractions.items():
+        if not 0 < value <= 1:
+            raise ValueError(
+                f"{name} must be a multiplier, 0 < {name} <= 1. Received: {name}={value!r}."
+            )

@@ -1,0 +1,125 @@
+"""Learning-rate schedules: exact values, range, warm-up, boundaries, figure, error sentences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import lr
+
+QUARTERS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shape", "expected"),
+    [
+        ("constant", {}, [1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("steps", {}, [1.0, 1.0, 0.1, 0.1, 0.1**2]),
+        ("steps", {"boundaries": (0.25, 0.75), "factor": 0.5}, [1.0, 0.5, 0.5, 0.25, 0.25]),
+        ("steps", {"boundaries": ()}, [1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", {}, [1.0, 0.75, 0.5, 0.25, 0.0]),
+        ("cosine", {}, [1.0, 0.8535533905932737, 0.5, 0.14644660940672627, 0.0]),
+        ("exponential", {"final": 0.0625}, [1.0, 0.5, 0.25, 0.125, 0.0625]),
+    ],
+)
+def test_exact_values(schedule: str, shape: dict[str, Any], expected: list[float]) -> None:
+    assert lr.SCHEDULES[schedule](QUARTERS, **shape).tolist() == expected
+
+
+@pytest.mark.parametrize("schedule", lr.SCHEDULES)
+def test_multiplier_range_and_shape(schedule: str) -> None:
+    t = np.linspace(0, 1, 1001).reshape(7, 143)
+    multiplier = lr.SCHEDULES[schedule](t)
+    assert multiplier.shape == t.shape
+    assert multiplier.dtype == np.float64
+    assert multiplier.min() >= 0
+    assert multiplier.max() <= 1
+    assert lr.SCHEDULES[schedule](0.0) == 1
+
+
+@pytest.mark.parametrize("schedule", lr.SCHEDULES)
+def test_table_of_every_schedule(schedule: str) -> None:
+    rates = lr.table(schedule, peak=0.5, total_steps=37, warmup=0.2)
+    assert rates.shape == (37,)
+    assert rates.dtype == np.float64
+    assert rates.min() > 0
+    assert rates.max() <= 0.5
+
+
+def test_paper_run_drops_at_the_boundary_step() -> None:
+    rates = lr.table("steps", peak=0.05, total_steps=64_000)
+    boundary = [0, 29_999, 30_000, 49_999, 50_000, 63_999]
+    expected = [0.05, 0.05, 0.05 * 0.1, 0.05 * 0.1, 0.05 * 0.1**2, 0.05 * 0.1**2]
+    assert rates[boundary].tolist() == expected
+
+
+@pytest.mark.parametrize("boundary_step", range(1, 100))
+def test_decimal_boundary_is_exact(boundary_step: int) -> None:
+    rates = lr.table("steps", 1.0, 100, boundaries=(boundary_step / 100,), factor=0.5)
+    assert rates.tolist() == [1.0] * boundary_step + [0.5] * (100 - boundary_step)
+
+
+def test_warmup_multiplies_on_top() -> None:
+    assert lr.table("constant", 1.0, 8, warmup=0.5).tolist() == [0.25, 0.5, 0.75, 1, 1, 1, 1, 1]
+    assert lr.table("linear", 1.0, 4, warmup=0.5).tolist() == [0.5, 0.75, 0.5, 0.25]
+
+
+def test_warmup_moves_no_boundary() -> None:
+    plain = lr.table("steps", 0.05, 64_000)
+    warm = lr.table("steps", 0.05, 64_000, warmup=0.01)
+    assert np.array_equal(warm[640:], plain[640:])
+    assert warm[0] == 0.05 * (1 / 640)
+    assert warm[639] == 0.05
+
+
+def test_warmup_of_less_than_half_a_step_is_none() -> None:
+    assert lr.table("constant", 2.0, 3, warmup=0.1).tolist() == [2.0, 2.0, 2.0]
+
+
+def test_figure_shows_the_table_on_a_log_axis() -> None:
+    rates = lr.table("cosine", 0.1, 20)
+    axes = lr.figure(rates).axes[0]
+    assert np.array_equal(axes.lines[0].get_ydata(), rates)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("step", "learning rate")
+    assert axes.get_yscale() == "log"
+
+
+@pytest.mark.parametrize("rates", [[], [[0.1]], [0.1, 0.0], [float("nan")]])
+def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
+    with pytest.raises(ValueError, match="non-empty vector of rates > 0"):
+        lr.figure(rates)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"schedule": "cosin"}, r"'cosin'.*Choose one of: constant, steps, linear, cosine"),
+        ({"schedule": "steps", "final": 0.1}, r"final.*accepts: boundaries, factor"),
+        ({"factor": 0.1}, r"factor.*accepts: none"),
+        ({"peak": 0.0}, r"finite rate > 0. Received: peak=0.0"),
+        ({"peak": float("nan")}, r"peak=nan"),
+        ({"peak": float("inf")}, r"peak=inf"),
+        ({"total_steps": 0}, r"integer > 0. Received: total_steps=0"),
+        ({"total_steps": 10.0}, r"total_steps=10.0"),
+        ({"warmup": 1.0}, r"0 <= warmup < 1. Received: warmup=1.0"),
+        ({"warmup": -0.1}, r"warmup=-0.1"),
+        ({"warmup": float("nan")}, r"warmup=nan"),
+        ({"schedule": "steps", "boundaries": (0.8, 0.4)}, r"increasing fractions"),
+        ({"schedule": "steps", "boundaries": (30_000, 50_000)}, r"Divide steps by the total"),
+        ({"schedule": "steps", "boundaries": 0.5}, r"boundaries=0.5"),
+        ({"schedule": "steps", "factor": 1.5}, r"0 < factor <= 1. Received: factor=1.5"),
+        ({"schedule": "exponential", "final": 0.0}, r"0 < final <= 1. Received: final=0.0"),
+    ],
+)
+def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        lr.table(**{"schedule": "constant", "peak": 0.1, "total_steps": 10} | arguments)
+
+
+def test_import_is_light() -> None:
+    program = "import sys, pipelines.lr; sys.exit(bool({'keras', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
