@@ -1,0 +1,45 @@
+# Everything a newcomer types. `make help` lists it.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+
+.PHONY: help run setup test test-all check bench ui pins
+help:  ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+run: setup  ## Install what is missing, then the quickstart: claims, a study, a results table
+	$(BIN)/python -m pipelines quickstart
+
+setup: .venv/requirements.installed  ## Create or update .venv from requirements.txt
+
+test: .venv/requirements-dev.installed  ## Install the test tools, then the fast tests
+	$(BIN)/python -m pytest
+
+test-all: .venv/requirements-dev.installed  ## All tests, the slow ones too
+	$(BIN)/python -m pytest -m "slow or not slow"
+
+check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI runs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+bench: setup  ## Speed, as ratios measured side by side
+	$(BIN)/python -m benchmarks.train_step
+
+ui: setup  ## Serve the MLflow UI on the recorded runs
+	$(BIN)/python -m pipelines ui
+
+pins: .venv/requirements-dev.installed  ## Compile the requirement files anew from pyproject.toml
+	$(BIN)/uv pip compile $(PIN) pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra dev pyproject.toml -o requirements-dev.txt
+PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11
+
+# uv installs in a tenth of pip's time; where it cannot be had, pip does the same.
+.venv/%.installed: %.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit("Python 3.11 is needed. Received: %d.%d. Name one: make PYTHON=/path/to/python3.11" % v)'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/pip install --quiet uv==0.13.8 || true
+	if $(BIN)/uv --version >/dev/null 2>&1; \
+	then $(BIN)/uv pip install --quiet --python $(BIN)/python -r $<; \
+	else $(BIN)/pip install --quiet -r $<; fi
+	touch $@

@@ -1,0 +1,132 @@
+"""Command line: `python -m pipelines list | run | quickstart | report | ui | data`."""
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from pipelines.errors import unknown
+from pipelines.shell import guarded, print_json, use_data_dir
+
+PROG = "python -m pipelines"
+app = tyro.extras.SubcommandApp()
+
+
+@app.command
+def run(name: tyro.conf.Positional[str]) -> None:
+    """Run a claim or a recipe by name: `run NAME --help` lists what can be overridden."""
+    from pipelines.run_command import run_command
+
+    run_command(name, [])
+
+
+@app.command(name="list")
+def list_command(json: bool = False) -> None:
+    """List claims, recipes, architectures, schedules and data sets."""
+    import keras_models
+    from pipelines import claim, data, lr, recipes
+
+    claims = {name: claim.load(name) for name in claim.names()}
+    document: dict[str, list[Any]] = {
+        "claims": [
+            {"name": n, "source": c.source, "says": c.says, "scales": list(c.scales)}
+            for n, c in claims.items()
+        ],
+        "recipes": [
+            {"name": n, "source": s["cpu"].source, "scales": list(s)}
+            for n, s in recipes.RECIPES.items()
+        ],
+        "models": keras_models.names(),
+        "schedules": list(lr.SCHEDULES),
+        "data": list(data.DATASETS),
+    }
+    if json:
+        print_json(document)
+        return
+    for title, rows in document.items():
+        print(f"\n{title}")
+        for row in rows:
+            print("  " + (row if isinstance(row, str) else _line(row)))
+    print(f"\nRun one: {PROG} run NAME    Its settings: {PROG} run NAME --help")
+
+
+def _line(row: dict[str, Any]) -> str:
+    return f"{row['name']:<28} {row.get('says') or row['source']} [{', '.join(row['scales'])}]"
+
+
+@app.command
+def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
+    """Three claims, a learning-rate study and a table of results, in four minutes."""
+    from pipelines.quickstart import quickstart as start
+
+    use_data_dir(data_dir)
+    start(force)
+
+
+@app.command
+def report(json: bool = False, out: Path | None = None) -> None:
+    """Write RESULTS.md and figures/ from the database (into --out; default: the project)."""
+    from pipelines import report as scoreboard
+    from pipelines.provenance import ROOT
+
+    document = scoreboard.write(out or ROOT)
+    if json:
+        print_json(document)
+        return
+    scoreboard.show(scoreboard.entries())
+    print(f"Written: {document['results']}")
+
+
+@app.command
+def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
+    """Serve the MLflow UI on the project's runs."""
+    from pipelines import tracking
+
+    for title, link in tracking.links(f"http://{host}:{port}").items():
+        print(f"{title:>24}  {link}")
+    sys.stdout.flush()
+    tracking.serve(host, port)
+
+
+@app.command
+def data(
+    action: tyro.conf.Positional[Literal["list", "prepare", "check"]] = "list",
+    name: tyro.conf.Positional[str | None] = None,
+    data_dir: Path | None = None,
+    json: bool = False,
+) -> None:
+    """List data sets, prepare NAME (downloads), or check NAME (never touches the network)."""
+    from pipelines import data as datasets
+
+    use_data_dir(data_dir)
+    if action != "list" and name is None:
+        raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
+    if action == "prepare":
+        print(f"{name} is ready in {datasets.prepare(str(name))}", file=sys.stderr)
+    chosen = list(datasets.DATASETS) if name is None else [name]
+    found = [datasets.check(each, required=name is not None) for each in chosen]
+    if json:
+        print_json(found if name is None else found[0])
+        return
+    for row in found:
+        state = (
+            f"train {row['train']}, val {row['val']}, test {row['test']}"
+            if row["prepared"]
+            else "-"
+        )
+        print(f"{row['name']:<14} {row['state']:<14} {state}")
+
+
+def dispatch(arguments: list[str]) -> None:
+    """`run NAME ...` reads its options from NAME's own settings; tyro knows all other commands."""
+    if arguments[:1] == ["run"] and arguments[1:] and not arguments[1].startswith("-"):
+        from pipelines.run_command import run_command
+
+        run_command(arguments[1], arguments[2:])
+    else:
+        app.cli(args=arguments, prog=PROG, description=__doc__)
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(dispatch, sys.argv[1:]))

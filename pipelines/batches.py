@@ -1,0 +1,100 @@
+"""Batches as pure functions of (seed, step), in NumPy.
+
+Any step of any run can be made again, without the steps before it and without TensorFlow: exact
+resume and runs on another Keras backend rest on this.
+"""
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images uint8 [n, h, w, c] and labels int64 [n], with the training set's channel moments."""
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Standardized images float32 [b, h, w, c] and labels int32 [b]."""
+        images = self.images[index].astype(np.float32) / 255
+        return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
+
+    def train_batch(
+        self, step: int, batch_size: int, seed: int, augment: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The batch of that step: every epoch a new order, a last partial batch left out."""
+        epoch, position = divmod(step, len(self) // batch_size)
+        order = _order(len(self), seed, epoch)
+        x, y = self.take(order[position * batch_size : (position + 1) * batch_size])
+        return (_crop_flip(x, np.random.default_rng([seed, 1, step])) if augment else x), y
+
+    def eval_batches(self, batch_size: int) -> Iterator[tuple[NDArray[Any], ...]]:
+        """All examples once, in order, with weights float32 [b].
+
+        Batches are of one size, which devices can share evenly: the last is filled up by examples
+        of weight 0.
+        """
+        for start in range(0, len(self), batch_size):
+            index = np.arange(start, start + batch_size)
+            weight = (index < len(self)).astype(np.float32)
+            yield *self.take(np.minimum(index, len(self) - 1)), weight
+
+
+@functools.lru_cache(maxsize=4)
+def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return np.random.default_rng([seed, 0, epoch]).permutation(n)
+
+
+def _crop_flip(x: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+    """Pad 4, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
+    b, h, w, _ = x.shape
+    padded = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (h, w), axis=(1, 2))
+    rows, columns = rng.integers(0, 9, (2, b))
+    crops = windows[np.arange(b), rows, columns].transpose(0, 2, 3, 1)  # [b, h, w, c]
+    flip = rng.random(size=(b, 1, 1, 1)) < 0.5
+    return np.where(flip, crops[:, :, ::-1], crops)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Three disjoint parts of one data set."""
+
+    name: str
+    classes: int
+    train: Split
+    val: Split
+    test: Split
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the training images and labels."""
+        content = hashlib.sha256(self.train.images.data)
+        content.update(self.train.labels.data)
+        return content.hexdigest()[:8]
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.train.images.shape[1:])
+
+
+def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation of each channel, of pixels scaled to [0, 1]; [c], [c]."""
+    values = np.arange(256) / 255
+    counts = np.stack([np.bincount(c.ravel(), minlength=256) for c in np.moveaxis(images, -1, 0)])
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    mean = shares @ values
+    std = np.sqrt(np.maximum(shares @ values**2 - mean**2, 1e-12))
+    return mean.astype(np.float32), std.astype(np.float32)

@@ -1,0 +1,22 @@
+"""Errors that end a command with one sentence instead of a traceback."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(ValueError):
+    """A mistake of the person at the keyboard: one sentence that says how to mend it."""
+
+
+def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
+    """The sentence for a name that is not one of `choices`, nearest names first."""
+    choices = sorted(choices)
+    near = difflib.get_close_matches(received, choices, n=3)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    return UserError(
+        f"{what} must be a known name. Received: {received!r}. {hint}Choices: {', '.join(choices)}."
+    )
+
+
+class Diverged(RuntimeError):
+    """The loss is no longer finite; the message names the step and the learning rate."""

@@ -1,0 +1,112 @@
+"""`python -m pipelines run NAME [overrides]`: the settings of NAME become its options."""
+
+import dataclasses
+import inspect
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import tyro
+
+from pipelines import claim, history, lr, recipes, report
+from pipelines.errors import unknown
+from pipelines.run import repeat
+from pipelines.shell import print_json, use_data_dir
+
+PROG = "python -m pipelines"
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to run."""
+
+    scale: str = "cpu"
+    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
+    seeds: int | None = None
+    """Repeat with seeds 0, 1, ... (a claim: its own default; a recipe: once, with its seed)."""
+    force: bool = False
+    """Repeat what has finished before with the same settings."""
+    json: bool = False
+    """Print one JSON document on standard output."""
+    data_dir: Path | None = None
+    """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunArguments(Generic[T]):
+    """Run a claim or a recipe; every setting below can be overridden."""
+
+    name: tyro.conf.Positional[str]
+    options: tyro.conf.OmitArgPrefixes[Options]
+    override: tyro.conf.OmitArgPrefixes[T]
+
+
+def run_command(name: str, arguments: list[str]) -> None:
+    """`run NAME`: find the name, then read the overrides against its own settings."""
+    options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
+    if name in claim.names():
+        settings = claim.setting(claim.load(name), name, options.scale)
+        parsed = _parse(name, options, settings, arguments)
+        _run_claim(name, parsed.options, parsed.override)
+    elif name in recipes.RECIPES:
+        recipe = _with_schedule(recipes.named(name, options.scale), arguments)
+        parsed = _parse(name, options, recipe, arguments)
+        _run_recipe(recipe, parsed.options, parsed.override)
+    else:
+        raise unknown("A claim or recipe", name, [*claim.names(), *recipes.RECIPES])
+
+
+def _parse(name: str, options: Options, default: Any, arguments: list[str]) -> RunArguments[Any]:
+    kind: Any = RunArguments[type(default)]  # type: ignore[misc]
+    parsed: RunArguments[Any] = tyro.cli(
+        kind,
+        args=[name, *arguments],
+        default=RunArguments(name, Options(), default),
+        prog=f"{PROG} run",
+        description=None,
+    )
+    return parsed
+
+
+def _with_schedule(recipe: Any, arguments: list[str]) -> Any:
+    """The recipe under the schedule that `--schedule` names, with that schedule's own options."""
+
+    @dataclasses.dataclass
+    class Peek:
+        schedule: str = recipe.schedule
+
+    peek, _ = tyro.cli(Peek, args=arguments, return_unknown_args=True, add_help=False)
+    if peek.schedule == recipe.schedule or peek.schedule not in lr.SCHEDULES:
+        return recipe
+    shape = list(inspect.signature(lr.SCHEDULES[peek.schedule]).parameters.values())[1:]
+    args = {parameter.name: parameter.default for parameter in shape}
+    return recipe.override(schedule=peek.schedule, schedule_args=args)
+
+
+def _run_claim(name: str, options: Options, settings: Any) -> None:
+    use_data_dir(options.data_dir)
+    document = claim.check(name, options.scale, settings, options.seeds, options.force)
+    if options.json:
+        print_json(document)
+        return
+    if document["reused"]:
+        print("Found finished with the same settings; --force repeats it.")
+    report.show([report.Entry(name, history.row(document["run_id"]))])
+    print(f"Figure and curves: {PROG} ui, run {document['run_id']}")
+
+
+def _run_recipe(default: Any, options: Options, parsed: Any) -> None:
+    use_data_dir(options.data_dir)
+    fields = dataclasses.fields(default)
+    pairs = {f.name: (getattr(default, f.name), getattr(parsed, f.name)) for f in fields}
+    recipe = default.override(**{k: new for k, (old, new) in pairs.items() if new != old})
+    document = repeat(recipe, options.seeds, options.force) | {"scale": options.scale}
+    if options.json:
+        print_json(document)
+        return
+    if document["reused"]:
+        print("Found finished with the same settings; --force repeats it.")
+    for key, value in document["metrics"].items():
+        sd = "" if value["sd"] is None else f" ± {value['sd']:.3g} (n = {value['n']})"
+        print(f"{key:>24}  {value['mean']:.6g}{sd}")
+    print(f"Curves and model: {PROG} ui, run {document['run_id']}")

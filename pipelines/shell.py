@@ -1,0 +1,50 @@
+"""What every command line of the project does around its command."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pipelines import tracking
+from pipelines.errors import Diverged, UserError
+
+
+def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
+    """Settle the runs of killed processes, run the command, and return its exit code.
+
+    A user's mistake is one sentence and code 2, a diverged training one and code 1; Ctrl-C gives
+    130, a termination signal 143.
+    """
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        for run_id in tracking.settle_dead():
+            print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
+        command(arguments)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except Diverged as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _terminate(*_: Any) -> None:
+    raise SystemExit(143)
+
+
+def use_data_dir(folder: Path | None) -> None:
+    """Make --data-dir the folder of prepared data, for this process and those it starts."""
+    if folder is not None:
+        os.environ["TFDS_DATA_DIR"] = str(folder)
+
+
+def print_json(document: Any) -> None:
+    """The one JSON document of a command, on standard output."""
+    print(json.dumps(document, indent=2, default=str))

@@ -1,0 +1,68 @@
+"""Verdicts: from one number a seed and a bound to reproduced, refuted or inconclusive."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95  # of each one-sided interval
+VERDICTS = ("refuted", "inconclusive", "smaller scale", "reproduced")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one metric must satisfy for the claim to hold.
+
+    `every` is for theorems: one counterexample refutes. Otherwise the mean over seeds decides, by
+    a one-sided Student confidence interval.
+    """
+
+    metric: str
+    at_most: float = math.inf
+    at_least: float = -math.inf
+    every: bool = False
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        if not all(math.isfinite(value) for value in values):
+            return "refuted"
+        if self.every:
+            holds = all(self.at_least <= value <= self.at_most for value in values)
+            return "reproduced" if holds else "refuted"
+        low, high = interval(values)
+        if self.at_least <= low and high <= self.at_most:
+            return "reproduced"
+        return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+
+    @property
+    def rule(self) -> str:
+        """`<= 1 for every seed`."""
+        sides = [f"<= {self.at_most:g}"] * (self.at_most < math.inf)
+        sides += [f">= {self.at_least:g}"] * (self.at_least > -math.inf)
+        return " and ".join(sides) + (" for every seed" if self.every else "")
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.rule}"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean -+ t sd / sqrt(n): the ends of two one-sided intervals; infinite for one value."""
+    from scipy.stats import t
+
+    n, mean = len(values), sum(values) / len(values)
+    if n < 2:
+        return -math.inf, math.inf
+    half = t.ppf(CONFIDENCE, n - 1) * deviation(values) / math.sqrt(n)
+    return mean - half, mean + half
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation; NaN for one value."""
+    n, mean = len(values), sum(values) / len(values)
+    return math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+
+
+def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean of each column under its own name, and its deviation under sd/ where there are two."""
+    means = {key: sum(column) / len(column) for key, column in values.items()}
+    sds = {f"sd/{key}": deviation(column) for key, column in values.items() if len(column) > 1}
+    return means | sds

@@ -1,0 +1,107 @@
+"""Every claim runs at smoke scale and is recorded; a new file is a new claim."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import claim, history, report, tracking
+from pipelines.errors import UserError
+from pipelines.verdict import Bound
+
+SCALES = {"smoke", "cpu"}
+
+
+@pytest.mark.parametrize("name", claim.names())
+def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
+    found = claim.load(name)
+    assert set(found.scales) >= SCALES
+    document = claim.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=2)
+    assert document["claim"] == name
+    assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
+    assert {bound.metric for bound in found.decided_by} <= document["metrics"].keys()
+    row = history.row(document["run_id"])
+    assert row.status == "FINISHED"
+    assert [a.path for a in tracking.client().list_artifacts(row.id)].count("figure.png")
+    assert found.says in row.tags["mlflow.note.content"]
+    assert history.rows(**{"mlflow.parentRunId": row.id})
+
+
+@pytest.mark.parametrize("name", ["small-norm-factorization", "gradient-formula"])
+def test_theorems_are_reproduced(name: str, home: Path) -> None:
+    found = claim.load(name)
+    assert claim.check(name, "smoke", found.scales["smoke"])["verdict"] == "reproduced"
+
+
+def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
+    name = "small-norm-factorization"
+    setting = claim.load(name).scales["smoke"]
+    first = claim.check(name, "smoke", setting, seeds=1)
+    count = len(tracking.client().search_runs(["1"]))
+    again = claim.check(name, "smoke", setting, seeds=1)
+    assert (again["run_id"], again["reused"]) == (first["run_id"], True)
+    assert len(tracking.client().search_runs(["1"])) == count
+    assert claim.check(name, "smoke", setting, seeds=1, force=True)["run_id"] != first["run_id"]
+    assert claim.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]
+
+
+def test_a_new_file_is_a_new_claim(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "two_is_two.py").write_text(
+        '"""Two is two."""\n'
+        "from matplotlib.figure import Figure\n"
+        "from dataclasses import dataclass\n"
+        "from pipelines.claim import Claim\n"
+        "from pipelines.verdict import Bound\n"
+        "@dataclass(frozen=True)\n"
+        "class Setting:\n"
+        "    two: float = 2.0\n"
+        "CLAIM = Claim(source='us', says='two is two', family='test', scales={'cpu': Setting()},\n"
+        "    decided_by=(Bound('gap', at_most=0, every=True),), figure=lambda drawn: Figure(),\n"
+        "    measure=lambda setting, seed, bench: ({'gap': setting.two - 2}, None))\n"
+    )
+    monkeypatch.setattr("pipelines.claims.__path__", [str(tmp_path)])
+    assert claim.names() == ["two-is-two"]
+    setting = claim.load("two-is-two").scales["cpu"]
+    assert claim.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
+    wrong = type(setting)(two=2.5)
+    assert claim.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
+    assert "two is two" in report.markdown(report.entries(), [])
+
+
+def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
+    found = claim.load("gradient-formula")
+    numbers = {
+        "source": "LY",
+        "says": "x",
+        "family": "f",
+        "scales": {},
+        "decided_by": (Bound("error_pct", at_most=7),),
+        "measure": found.measure,
+        "figure": found.figure,
+        "reported": {"error_pct": 6.97},
+    }
+    values = {"error_pct": [6.0, 6.1, 6.2]}
+    assert claim.Claim(**numbers).verdict(values, "cpu") == "smaller scale"
+    assert claim.Claim(**numbers).verdict(values, "paper") == "reproduced"
+
+
+def test_unknown_names_list_the_nearest() -> None:
+    with pytest.raises(UserError, match="Did you mean gradient-formula"):
+        claim.load("gradient-formulae")
+    with pytest.raises(UserError, match="smoke"):
+        claim.setting(claim.load("gradient-formula"), "gradient-formula", "paper")
+
+
+def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
+    name = "small-norm-factorization"
+    claim.check(name, "smoke", claim.load(name).scales["smoke"], seeds=2)
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        document = report.write(folder)
+    files = [(tmp_path / f / part) for f in "ab" for part in ("RESULTS.md", f"figures/{name}.png")]
+    assert files[0].read_bytes() == files[2].read_bytes()
+    assert files[1].read_bytes() == files[3].read_bytes()
+    verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
+    assert verdicts[name] == "reproduced"
+    assert verdicts["gradient-formula"] == "not run"
+    assert set(verdicts) == set(claim.names())

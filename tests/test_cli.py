@@ -1,0 +1,121 @@
+"""The commands as a person types them: fast to answer, one sentence for a mistake."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, command
+
+MISTAKES = [
+    (("run", "no-such-claim"), "no-such-claim"),
+    (("run", "small-norm-factorisation"), "Did you mean small-norm-factorization"),
+    (("run", "allconv-digits", "--batch-sise", "3"), "--batch-size"),
+    (("run", "allconv-digits", "--batch-size", "-1"), "batch_size must be > 0"),
+    (("run", "allconv-digits", "--batch-size", "many"), "many"),
+    (("run", "allconv-digits", "--learning-rate", "nan"), "learning_rate must be finite"),
+    (("run", "allconv-digits", "--learning-rate", "inf"), "learning_rate must be finite"),
+    (("run", "allconv-digits", "--schedule", "cosin"), "cosine"),
+    (("run", "allconv-digits", "--scale", "paper"), "smoke"),
+    (("run", "allconv-digits", "--data", "cifar11"), "cifar10"),
+    (("run", "allconv-digits", "--seeds", "0"), "seeds must be >= 1"),
+    (("run", "allconv-cifar10", "--data-dir", "{tmp}"), "data prepare cifar10"),
+    (("run", "allconv-digits", "--data", "imagenet2012"), "ILSVRC2012_img_train.tar"),
+    (("run", "gradient-formula", "--dimensions", "two"), "two"),
+    (("run", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
+    (("data", "check", "mnist", "--data-dir", "{tmp}"), "data prepare mnist"),
+    (("data", "check"), "digits"),
+    (("report", "--out", "{tmp}/file/folder"), "{tmp}/file/folder"),
+]
+
+
+@pytest.fixture(scope="module")
+def in_process() -> str:
+    """Runs the CLI's main once in a fresh interpreter for each given argument list."""
+    return (
+        "import sys, json\n"
+        "from pipelines.__main__ import dispatch\n"
+        "from pipelines.shell import guarded\n"
+        "for arguments in json.loads(sys.argv[1]):\n"
+        "    try:\n"
+        "        code = guarded(dispatch, arguments)\n"
+        "    except SystemExit as exit:\n"
+        "        code = exit.code\n"
+        "    print('exit', code, file=sys.stderr, flush=True)\n"
+        "    print('imported', sorted({'tensorflow', 'mlflow'} & set(sys.modules)), flush=True)\n"
+    )
+
+
+def test_mistakes_are_one_sentence_and_code_2(
+    in_process: str, home: Path, digits: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    filled = [[a.replace("{tmp}", str(tmp_path)) for a in words] for words, _ in MISTAKES]
+    done = subprocess.run(
+        [sys.executable, "-c", in_process, json.dumps(filled)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    answers = done.stderr.split("exit ")
+    assert "Traceback" not in done.stderr
+    assert len(answers) == len(MISTAKES) + 1, done.stderr
+    for (words, expected), before, after in zip(MISTAKES, answers, answers[1:], strict=False):
+        said = before.partition("\n")[2] if before is not answers[0] else before
+        wanted = expected.replace("{tmp}", str(tmp_path))
+        assert wanted in " ".join(said.replace("│", " ").split()), (words, said)
+        assert after.startswith("2"), (words, said, after)
+
+
+def test_list_and_help_import_nothing_heavy(in_process: str, home: Path) -> None:
+    calls = [["list"], ["list", "--json"], ["--help"], ["run", "allconv-digits", "--help"]]
+    done = subprocess.run(
+        [sys.executable, "-c", in_process, json.dumps(calls)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.count("imported []") == len(calls)
+
+
+def test_list_is_one_json_document(home: Path) -> None:
+    document = json.loads(command("pipelines", "list", "--json").stdout)
+    claims = {claim["name"] for claim in document["claims"]}
+    assert {"small-norm-factorization", "gradient-formula", "identity-beats-plain"} <= claims
+    assert {"allconv_resnet", "mlp"} <= set(document["models"])
+
+
+def test_run_claim_prints_the_documented_json(home: Path) -> None:
+    done = command(
+        "pipelines", "run", "small-norm-factorization", "--scale", "smoke", "--seeds", "2", "--json"
+    )
+    document = json.loads(done.stdout)
+    keys = {"claim", "source", "scale", "verdict", "seeds", "metrics", "reported", "run_id"}
+    assert keys | {"wall_s"} <= document.keys()
+    assert (document["verdict"], document["seeds"]) == ("reproduced", 2)
+    assert document["metrics"]["worst_ratio"].keys() == {"mean", "sd", "n"}
+
+
+def test_overrides_reach_the_run_and_a_finished_one_is_found(home: Path, digits: Path) -> None:
+    words = ("pipelines", "run", "mlp-digits", "--scale", "smoke", "--json")
+    words += ("--schedule", "exponential", "--final", "0.5", "--width", "8", "--devices", "1")
+    first = json.loads(command(*words).stdout)
+    again = json.loads(command(*words).stdout)
+    assert (first["reused"], again["reused"]) == (False, True)
+    assert again["run_id"] == first["run_id"]
+    assert again["metrics"]["test_error_pct"] == first["metrics"]["test_error_pct"]
+
+    from pipelines import history
+
+    params = history.row(first["run_id"]).params
+    assert params["schedule_args.final"] == "0.5"
+    assert params["model_args.width"] == "8"
+
+
+def test_data_check_is_one_json_document(digits: Path, home: Path) -> None:
+    document = json.loads(command("pipelines", "data", "check", "digits", "--json").stdout)
+    assert document["train"] + document["val"] + document["test"] == 1797
