@@ -68,9 +68,8 @@ def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
 def report(json: bool = False, out: Path | None = None) -> None:
     """Write RESULTS.md and figures/ from the database (into --out; default: the project)."""
     from pipelines import report as scoreboard
-    from pipelines.provenance import ROOT
 
-    document = scoreboard.write(out or ROOT)
+    document = scoreboard.write(out or scoreboard.place())
     if json:
         print_json(document)
         return

@@ -64,8 +64,9 @@ def _crop_flip(x: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     windows = np.lib.stride_tricks.sliding_window_view(padded, (h, w), axis=(1, 2))
     rows, columns = rng.integers(0, 9, (2, b))
     crops = windows[np.arange(b), rows, columns].transpose(0, 2, 3, 1)  # [b, h, w, c]
-    flip = rng.random(size=(b, 1, 1, 1)) < 0.5
-    return np.where(flip, crops[:, :, ::-1], crops)
+    flip: NDArray[np.bool_] = rng.random((b, 1, 1, 1)) < 0.5
+    batch: NDArray[Any] = np.where(flip, crops[:, :, ::-1], crops)
+    return batch
 
 
 @dataclass(frozen=True)

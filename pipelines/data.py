@@ -121,7 +121,7 @@ def _find(name: str) -> Any:
     """The builder of a prepared data set, made from its files alone, or None."""
     folder = data_home() / _row(name).builder
     with contextlib.suppress(OSError):
-        versions = sorted(p.parent for p in folder.glob("*.*.*/dataset_info.json"))
+        versions = sorted(p.parent for p in folder.glob("[0-9]*.*.*/dataset_info.json"))
         if versions:
             import tensorflow_datasets as tfds
 
@@ -141,11 +141,12 @@ def _how_to_get(name: str) -> str:
 def _must_fit(name: str, builder: Any, row: Dataset, limit: int | None) -> None:
     import psutil
 
-    count = min(limit or 1 << 62, builder.info.splits["train"].num_examples)
+    train, *others = (builder.info.splits[split].num_examples for split in _splits(row))
+    count = min(limit or train, train) + sum(others)
     need, free = count * int(np.prod(row.shape)), psutil.virtual_memory().available
     if need > 0.8 * free:
         raise UserError(
-            f"The training examples must fit in memory. Received: {count} of {name} need "
+            f"The examples must fit in memory. Received: {count} of {name} need "
             f"{need >> 20} MiB, {free >> 20} MiB are free. Set --train-examples to use fewer."
         )
 
@@ -173,7 +174,7 @@ def _centre_crop(shape: tuple[int, int, int], example: Any) -> Any:
     scaled = tf.cast(tf.round(size * (height * 8 / 7) / tf.reduce_min(size)), tf.int32)
     image = tf.image.resize(image, scaled, antialias=True)
     image = tf.image.resize_with_crop_or_pad(image, height, width)
-    return {"image": tf.cast(tf.clip_by_value(image, 0, 255), tf.uint8), "label": example["label"]}
+    return {"image": tf.saturate_cast(tf.round(image), tf.uint8), "label": example["label"]}
 
 
 def check(name: str, required: bool = False) -> dict[str, Any]:

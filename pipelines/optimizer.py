@@ -33,6 +33,9 @@ class MomentumSGD(keras.optimizers.SGD):
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        if not self.momentum:  # Keras keeps no velocity then
+            super().update_step(gradient, variable, learning_rate)
+            return
         rate = ops.cast(learning_rate, variable.dtype)
         velocity = self.momentums[self._get_variable_index(variable)]
         self.assign(velocity, self.momentum * velocity + ops.cast(gradient, variable.dtype))

@@ -52,11 +52,17 @@ def tags() -> dict[str, str]:
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
         **{f"version.{key}": metadata.version(key) for key in keys},
-        "mlflow.source.name": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
         "mlflow.user": getpass.getuser(),
     }
+
+
+def _command() -> str:
+    """What was typed: `pipelines run gradient-formula`, without the interpreter."""
+    words = sys.orig_argv[1:]
+    return shlex.join(words[1:] if words[:1] == ["-m"] else words)
 
 
 def _cpu() -> str:

@@ -50,4 +50,4 @@ def _study(force: bool) -> str:
 
 
 def _report() -> str:
-    return str(report.write(ROOT)["results"])
+    return str(report.write(report.place())["results"])

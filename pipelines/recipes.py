@@ -62,6 +62,8 @@ class Recipe:
     """Devices that share a batch (None: every GPU, else one CPU device)."""
 
     def __post_init__(self) -> None:
+        for name in ("epochs", "learning_rate", "warmup", "momentum", "weight_decay"):
+            object.__setattr__(self, name, float(getattr(self, name)))  # 0 is the setting 0.0
         for name, rule, holds in self._rules():
             if not holds:
                 raise UserError(
@@ -70,12 +72,12 @@ class Recipe:
                 )
 
     def _rules(self) -> list[tuple[str, str, bool]]:
-        rate, decay = self.learning_rate, self.weight_decay
+        rate, decay, limit = self.learning_rate, self.weight_decay, self.train_examples
         return [
             ("batch_size", "> 0", self.batch_size > 0),
             ("epochs", "finite and > 0", math.isfinite(self.epochs) and self.epochs > 0),
             ("steps", "> 0, or None", self.steps is None or self.steps > 0),
-            ("train_examples", "> 0, or None", (self.train_examples or 1) > 0),
+            ("train_examples", "> 0, or None", limit is None or limit > 0),
             ("learning_rate", "finite and > 0", math.isfinite(rate) and rate > 0),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines import claim, history, tracking
 from pipelines.errors import UserError
+from pipelines.provenance import ROOT
 from pipelines.recipes import SCALES
 
 COLUMNS = ("claim", "source", "says", "reported", "measured", "scale", "verdict", "cost", "commit")
@@ -73,6 +74,12 @@ def spread(metric: Mapping[str, Any]) -> str:
     """`mean ± sd (n)`, rounded to what a reader can use."""
     sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
     return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
+
+
+def place() -> Path:
+    """Where the report goes by itself: the project, or beside a database that lies elsewhere."""
+    own = tracking.home() == ROOT / "mlruns"
+    return ROOT if own else tracking.home()
 
 
 def write(folder: Path) -> dict[str, Any]:

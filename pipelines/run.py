@@ -12,6 +12,8 @@ from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 from pipelines.verdict import summary
 
+EXPERIMENT = "trained networks"
+
 
 @dataclass(frozen=True)
 class Result:
@@ -49,7 +51,7 @@ def run(
     started = time.perf_counter()
     with tracking.tracked(
         title or f"{recipe.name} seed {recipe.seed}",
-        experiment="networks",
+        experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
         kind=kind,
         params=recipe.flat(),
         tags=tags,
@@ -75,7 +77,7 @@ def repeat(recipe: Recipe, seeds: int | None = None, force: bool = False) -> dic
         raise UserError(f"seeds must be >= 1. Received: seeds={seeds}. Set --seeds 1 or more.")
     with tracking.tracked(
         f"{recipe.name} {seeds} seeds",
-        experiment="networks",
+        experiment=EXPERIMENT,
         kind="seeds",
         params=recipe.flat() | {"seeds": seeds},
         tags={"recipe": recipe.name, "source": recipe.source},

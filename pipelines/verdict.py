@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import mean  # exact: equal values have themselves as their mean
 
 CONFIDENCE = 0.95  # of each one-sided interval
 VERDICTS = ("refuted", "inconclusive", "smaller scale", "reproduced")
@@ -48,21 +49,21 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean -+ t sd / sqrt(n): the ends of two one-sided intervals; infinite for one value."""
     from scipy.stats import t
 
-    n, mean = len(values), sum(values) / len(values)
+    n, centre = len(values), mean(values)
     if n < 2:
         return -math.inf, math.inf
     half = t.ppf(CONFIDENCE, n - 1) * deviation(values) / math.sqrt(n)
-    return mean - half, mean + half
+    return centre - half, centre + half
 
 
 def deviation(values: Sequence[float]) -> float:
     """Sample standard deviation; NaN for one value."""
-    n, mean = len(values), sum(values) / len(values)
-    return math.sqrt(sum((v - mean) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+    n, centre = len(values), mean(values)
+    return math.sqrt(sum((v - centre) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
 
 
 def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Mean of each column under its own name, and its deviation under sd/ where there are two."""
-    means = {key: sum(column) / len(column) for key, column in values.items()}
+    means = {key: mean(column) for key, column in values.items()}
     sds = {f"sd/{key}": deviation(column) for key, column in values.items() if len(column) > 1}
     return means | sds

@@ -15,7 +15,7 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 def needs(name: str) -> pytest.MarkDecorator:
     """Skip, saying so, where a real data set is not prepared."""
-    found = any((PREPARED / name).glob("*.*.*/dataset_info.json"))
+    found = any((PREPARED / name).glob("[0-9]*.*.*/dataset_info.json"))
     return pytest.mark.skipif(not found, reason=f"{name} is not prepared in {PREPARED}")
 
 

@@ -1,16 +1,18 @@
 """At equal depth and parameters, identity shortcuts make a deep network trainable.
 
 Source: ours, a small cousin of LY Table 1 (a 56-layer ResNet errs 6.97 %, its plain twin 12.04 % on
-CIFAR-10) and of HM section 4.1. The all-convolutional network of HM Table 1, narrower, against the
-same convolutions without `x +`, on 1,797 handwritten digits.
+CIFAR-10) and of HM section 4.1. The all-convolutional network of HM Table 1, narrower, 31
+convolutions deep and without normalization, against the same convolutions without `x +`, on 1,797
+handwritten digits, for 600 steps.
 
-Measured: test error of both, the same seeds, data order, steps and parameter count. Each arm gets
-the initialization that suits it (1/(k² c) for residual, He's for plain, whose signal the former
-makes vanish) and the best of the listed learning rates by validation error. The default lists one:
-of 0.1, 0.05, 0.02 and 0.01 at seed 0, 0.05 had the smallest validation error for both arms.
+Measured: test error of both, with the same seeds, data order, steps, schedule and parameter count.
+Each arm gets the initialization that suits it (1/(k² c) for residual, He's for plain, whose signal
+the former makes vanish). Both peak at 0.05: in a search beside this claim (LOG.md) no rate from
+0.02 to 0.1 let the plain network learn. The twin is trainable when shallower or normalized; this
+claim is about this depth.
 
 Run: python -m pipelines run identity-beats-plain        (2 minutes on 2 cores)
-Expect: advantage_pct well above 0.
+Expect: about 3 % against 90 %, advantage_pct about 87.
 """
 
 from dataclasses import dataclass
@@ -25,27 +27,25 @@ ARMS = {"identity": "allconv-digits", "plain": "plain-digits"}
 
 @dataclass(frozen=True)
 class Setting:
-    """What both arms share."""
+    """What may differ between the arms."""
 
     scale: str = "cpu"
     """Scale of the two recipes."""
-    learning_rates: tuple[float, ...] = (0.05,)
-    """Peak rates each arm may choose from, by validation error."""
+    identity_rate: float = 0.05
+    """Peak learning rate with shortcuts."""
+    plain_rate: float = 0.05
+    """Peak learning rate without."""
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float], Any]:
     """Test error of both arms and their difference, in percent of the test set."""
-    chosen = {arm: best(bench, recipe, setting, seed) for arm, recipe in ARMS.items()}
-    errors = {f"{arm}_test_error_pct": run["test_error_pct"] for arm, run in chosen.items()}
+    rates = {"identity": setting.identity_rate, "plain": setting.plain_rate}
+    errors = {}
+    for arm, name in ARMS.items():
+        recipe = named(name, setting.scale).override(seed=seed, learning_rate=rates[arm])
+        errors[f"{arm}_test_error_pct"] = bench.train(recipe)["test_error_pct"]
     advantage = errors["plain_test_error_pct"] - errors["identity_test_error_pct"]
     return errors | {"advantage_pct": advantage}, errors
-
-
-def best(bench: Bench, recipe: str, setting: Setting, seed: int) -> dict[str, float]:
-    """The run of the rate with the smallest validation error."""
-    base = named(recipe, setting.scale).override(seed=seed)
-    runs = [bench.train(base.override(learning_rate=rate)) for rate in setting.learning_rates]
-    return min(runs, key=lambda run: run["best_val_error_pct"])
 
 
 def figure(drawn: list[Any]) -> Any:
@@ -53,7 +53,7 @@ def figure(drawn: list[Any]) -> Any:
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6, 4), layout="constrained")
-    axes = picture.add_subplot(ylabel="test error (%)", ylim=(0, None))
+    axes = picture.add_subplot(ylabel="test error (%)")
     for errors in drawn:
         axes.plot(list(ARMS), list(errors.values()), "o-", color="C0", alpha=0.6)
     for position, arm in enumerate(ARMS):
@@ -63,6 +63,7 @@ def figure(drawn: list[Any]) -> Any:
         axes.annotate(f"{mean:.1f} %", (position, mean), (12, 6), textcoords="offset points")
     axes.set_title(f"equal depth and parameters, {len(drawn)} seeds; bars are means", fontsize=10)
     axes.margins(x=0.3)
+    axes.set_ylim(bottom=0)
     return picture
 
 

@@ -1,0 +1,339 @@
+"""Data sets: the cut into three parts, determinism, and the sentence for what is not there."""
+
+import socket
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from pipelines import data
+from pipelines.batches import Split, Splits
+from pipelines.errors import UserError
+from tests.conftest import needs
+
+SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
+DOWNLOADED = ("mnist", "cifar10", "cifar100", "imagenet2012")
+
+
+@pytest.fixture(scope="module")
+def embedded_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder, empty at first, which the embedded sets share."""
+    return tmp_path_factory.mktemp("embedded")
+
+
+@pytest.fixture(params=SIZES)
+def embedded(
+    request: pytest.FixtureRequest, embedded_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Splits:
+    """An embedded data set, generated on first use."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(embedded_folder))
+    return data.load(request.param)
+
+
+@pytest.fixture
+def nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty data folder, in force."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    return tmp_path.resolve()
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No socket can be opened, no name resolved."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        pytest.fail("the network was touched")
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def sizes(splits: Splits) -> tuple[int, int, int]:
+    return len(splits.train), len(splits.val), len(splits.test)
+
+
+def same(one: Split, other: Split) -> bool:
+    return np.array_equal(one.images, other.images) and np.array_equal(one.labels, other.labels)
+
+
+def stored(name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of a stored split, as tensorflow-datasets alone reads them."""
+    import tensorflow_datasets as tfds
+
+    version = next((data.data_home() / name).glob("*/dataset_info.json")).parent
+    examples = tfds.as_numpy(tfds.builder_from_directory(version).as_dataset(split=split))
+    images, labels = zip(*((e["image"], e["label"]) for e in examples), strict=True)
+    return np.stack(images), np.array(labels)
+
+
+def test_embedded_sets_are_prepared_on_first_use(embedded: Splits) -> None:
+    assert sizes(embedded) == SIZES[embedded.name]
+    assert data.check(embedded.name, required=True)["prepared"]
+
+
+def test_parts_are_bytes_with_labels_of_every_class(embedded: Splits) -> None:
+    row = data.DATASETS[embedded.name]
+    assert (embedded.classes, embedded.input_shape) == (row.classes, row.shape)
+    for part in (embedded.train, embedded.val, embedded.test):
+        assert part.images.dtype == np.uint8
+        assert part.images.shape == (len(part), *row.shape)
+        assert part.images.max() == 255  # the whole range of a byte is used
+        assert part.labels.dtype == np.int64
+        assert set(part.labels.tolist()) == set(range(row.classes))
+
+
+def test_train_and_validation_are_the_stored_training_split_cut_in_two(embedded: Splits) -> None:
+    images, labels = stored(embedded.name, "train")
+    cut = len(embedded.train)
+    np.testing.assert_array_equal(embedded.train.images, images[:cut])
+    np.testing.assert_array_equal(embedded.train.labels, labels[:cut])
+    np.testing.assert_array_equal(embedded.val.images, images[cut:])
+    np.testing.assert_array_equal(embedded.val.labels, labels[cut:])
+    np.testing.assert_array_equal(embedded.test.images, stored(embedded.name, "test")[0])
+
+
+def test_digits_are_each_of_scikit_learns_once(digits: Path) -> None:
+    from sklearn.datasets import load_digits
+
+    splits, source = data.load("digits"), load_digits()
+    found: Counter[tuple[bytes, int]] = Counter()
+    for part in (splits.train, splits.val, splits.test):
+        levels = np.round(part.images.reshape(-1, 64) * (16 / 255))  # grey levels 0..16 again
+        found.update((x.tobytes(), int(y)) for x, y in zip(levels, part.labels, strict=True))
+    pairs = zip(source.data, source.target, strict=True)
+    assert found == Counter((x.tobytes(), int(y)) for x, y in pairs)
+    assert found.total() == sum(sizes(splits)) == 1797
+
+
+def test_loading_again_gives_the_same_arrays(embedded: Splits) -> None:
+    again = data.load(embedded.name)
+    for part in ("train", "val", "test"):
+        assert same(getattr(again, part), getattr(embedded, part))
+    assert again.digest == embedded.digest
+
+
+def test_preparing_again_gives_the_same_arrays(
+    embedded: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    again = data.load(embedded.name)
+    for part in ("train", "val", "test"):
+        assert same(getattr(again, part), getattr(embedded, part))
+
+
+def test_train_examples_takes_the_first_ones(digits: Path) -> None:
+    few, all_of_them = data.load("digits", train_examples=100), data.load("digits")
+    assert sizes(few) == (100, 269, 450)
+    np.testing.assert_array_equal(few.train.images, all_of_them.train.images[:100])
+    np.testing.assert_array_equal(few.train.labels, all_of_them.train.labels[:100])
+    assert same(few.val, all_of_them.val)
+    assert same(few.test, all_of_them.test)
+    assert few.digest != all_of_them.digest
+
+
+def test_more_train_examples_than_there_are_takes_all(digits: Path) -> None:
+    assert sizes(data.load("digits", train_examples=5_000)) == SIZES["digits"]
+
+
+def test_every_part_is_standardized_by_the_training_part(digits: Path) -> None:
+    splits = data.load("digits", train_examples=50)
+    pixels = splits.train.images / 255
+    for part in (splits.train, splits.val, splits.test):
+        assert part.mean == pytest.approx(pixels.mean(axis=(0, 1, 2)), rel=1e-6)
+        assert part.std == pytest.approx(pixels.std(axis=(0, 1, 2)), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", DOWNLOADED)
+def test_missing_data_is_one_sentence_with_the_command_and_no_network(
+    name: str, nothing: Path, offline: None
+) -> None:
+    for ask in (data.load, lambda name: data.check(name, required=True)):
+        with pytest.raises(UserError) as caught:
+            ask(name)
+        assert f"none in {nothing}." in str(caught.value)
+        assert str(caught.value).endswith(
+            f"python -m pipelines data prepare {name} --data-dir {nothing}"
+        )
+    assert list(nothing.iterdir()) == []
+
+
+@pytest.mark.parametrize("ask", [data.load, data.prepare])
+def test_imagenet_names_its_two_archives_and_where_they_go(
+    ask: Any, nothing: Path, offline: None
+) -> None:
+    with pytest.raises(UserError) as caught:
+        ask("imagenet2012")
+    assert "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar" in str(caught.value)
+    assert f"in {nothing}/downloads/manual" in str(caught.value)
+
+
+def test_check_says_what_is_there(nothing: Path, offline: None) -> None:
+    assert data.check("cifar10") == {
+        "name": "cifar10",
+        "prepared": False,
+        "state": "not prepared",
+    }
+    assert data.check("digits", required=True)["state"] == "on first use"
+    assert list(nothing.iterdir()) == []
+
+
+def test_check_counts_a_prepared_set(digits: Path, offline: None) -> None:
+    found = data.check("digits", required=True)
+    assert (found["prepared"], found["version"]) == (True, "1.0.0")
+    assert (found["train"], found["val"], found["test"]) == SIZES["digits"]
+    assert Path(found["folder"]).is_relative_to(digits)
+
+
+def test_prepared_data_is_read_without_the_network(digits: Path, offline: None) -> None:
+    assert sizes(data.load("digits")) == SIZES["digits"]
+
+
+def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path) -> None:
+    # tensorflow-datasets writes here, and renames the folder to 3.0.2 when all is written.
+    unfinished = nothing / "cifar10" / "incomplete.2Q3XK7_3.0.2"
+    unfinished.mkdir(parents=True)
+    (unfinished / "dataset_info.json").write_text("{}")
+    assert data.check("cifar10")["prepared"] is False
+
+
+@pytest.mark.parametrize("ask", [data.load, data.check, data.prepare])
+def test_unknown_names_list_the_near_ones(ask: Any, nothing: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        ask("cifar11")
+    assert "Received: 'cifar11'. Did you mean cifar10" in str(caught.value)
+    assert "imagenet2012" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("available", "train_examples"),
+    [
+        (100_000, None),  # 1,797 digits of 64 bytes are 115,008
+        (40_000, 1),  # the 719 of validation and test alone are 46,016
+    ],
+)
+def test_data_that_cannot_fit_is_refused(
+    available: int, train_examples: int | None, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    memory = SimpleNamespace(available=available)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+    with pytest.raises(UserError, match=r"must fit in memory\. Received: .* of digits"):
+        data.load("digits", train_examples)
+
+
+def test_fewer_training_examples_fit(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000))
+    assert sizes(data.load("digits", train_examples=100)) == (100, 269, 450)
+
+
+def png(path: Path, pixels: np.ndarray) -> str:
+    import tensorflow as tf
+
+    path.write_bytes(tf.io.encode_png(pixels).numpy())
+    return str(path)
+
+
+@pytest.fixture
+def photographs(nothing: Path, tmp_path_factory: pytest.TempPathFactory) -> list[np.ndarray]:
+    """The five pictures of a small imagenet2012's test part; its training part is of one colour."""
+    import tensorflow_datasets as tfds
+
+    rng = np.random.default_rng(0)
+    shapes = [(256, 448, 3), (301, 256, 3), (256, 300, 1), (50, 80, 3), (1400, 1060, 3)]
+    pictures = [rng.integers(0, 256, shape, dtype=np.uint8) for shape in shapes]
+    folder = tmp_path_factory.mktemp("png")
+    tests = [png(folder / f"{i}.png", picture) for i, picture in enumerate(pictures)]
+    plain = np.full((90, 120, 3), (17, 100, 203), np.uint8)
+    parts = {"train": [png(folder / "plain.png", plain)] * 100, "validation": tests}
+    tfds.disable_progress_bar()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="imagenet2012",
+        version="5.1.0",
+        data_dir=nothing,
+        features=tfds.features.FeaturesDict(
+            {
+                "image": tfds.features.Image(shape=(None, None, 3)),
+                "label": tfds.features.ClassLabel(num_classes=1000),
+            }
+        ),
+        split_datasets={
+            split: [(i, {"image": path, "label": i}) for i, path in enumerate(paths)]
+            for split, paths in parts.items()
+        },
+    )
+    return pictures
+
+
+def test_photographs_are_cut_to_one_size(photographs: list[np.ndarray]) -> None:
+    splits = data.load("imagenet2012")
+    assert sizes(splits) == (99, 1, 5)
+    assert splits.input_shape == (224, 224, 3)
+    cut = dict(zip(splits.test.labels.tolist(), splits.test.images, strict=True))
+    # Where the shorter side is 256 nothing is resized: the centre is copied, grey three times.
+    np.testing.assert_array_equal(cut[0], photographs[0][16:240, 112:336])
+    np.testing.assert_array_equal(cut[1], photographs[1][38:262, 16:240])
+    np.testing.assert_array_equal(cut[2], photographs[2][16:240, 38:262].repeat(3, axis=2))
+
+
+def test_resizing_keeps_a_colour_and_averages_a_large_picture(
+    photographs: list[np.ndarray],
+) -> None:
+    splits = data.load("imagenet2012", train_examples=3)
+    colours = splits.train.images.reshape(-1, 3)
+    np.testing.assert_array_equal(np.unique(colours, axis=0), [[17, 100, 203]])
+    large = splits.test.images[splits.test.labels.tolist().index(4)]
+    assert large.mean() == pytest.approx(photographs[4].mean(), abs=0.3)  # rounded, not cut off
+    assert large.std() < 0.3 * photographs[4].std()  # 4x4 pixels averaged, not 2x2
+
+
+@needs("mnist")
+def test_mnist() -> None:
+    splits = data.load("mnist", train_examples=10_000)
+    assert sizes(splits) == (10_000, 6_000, 10_000)
+    assert splits.input_shape == (28, 28, 1)
+    # Digits are white on black, about a fifth of the pixels; the published mean is 0.1307.
+    assert splits.train.mean == pytest.approx([0.1307], abs=0.003)
+    assert np.bincount(splits.test.labels).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
+
+
+@needs("cifar10")
+def test_cifar10() -> None:
+    splits = data.load("cifar10")
+    assert sizes(splits) == (45_000, 5_000, 10_000)
+    assert splits.input_shape == (32, 32, 3)
+    assert np.bincount(splits.test.labels).tolist() == [1_000] * 10
+    both = np.concatenate([splits.train.labels, splits.val.labels])
+    assert np.bincount(both).tolist() == [5_000] * 10
+    # The known channel moments of the 50,000 training images.
+    assert splits.train.mean == pytest.approx([0.4914, 0.4822, 0.4465], abs=0.002)
+    assert splits.train.std == pytest.approx([0.2470, 0.2435, 0.2616], abs=0.002)
+
+
+@needs("imagenet2012")
+def test_imagenet() -> None:
+    if data.check("imagenet2012")["train"] > 10_000:
+        pytest.skip("the whole of it is more than a test should read")
+    splits = data.load("imagenet2012", train_examples=100)
+    assert splits.input_shape == (224, 224, 3)
+    assert len(splits.train) == 100
+    assert splits.train.labels.max() < 1000
+    spread = splits.train.images.std(axis=(1, 2))  # [n, c]
+    assert spread.min() > 0  # photographs, none of one colour
+    assert splits.train.mean == pytest.approx([0.485, 0.456, 0.406], abs=0.05)

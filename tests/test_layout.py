@@ -1,0 +1,142 @@
+"""Who may import whom, read from the syntax trees: no module of the project is imported here."""
+
+import ast
+import graphlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+PACKAGES = ("theory", "keras_models", "pipelines", "tuning")
+ONLY = {  # beside the standard library and itself
+    "theory": {"numpy", "scipy"},
+    "keras_models": {"keras", "numpy", "theory"},
+}
+NEVER = {"pipelines": {"tuning"}}
+DOORS = {  # library: the module or package that may import it
+    "mlflow": "pipelines.tracking",
+    "tensorflow_datasets": "pipelines.data",
+    "optuna": "tuning",
+    "apscheduler": "pipelines.schedule",
+}
+HEAVY = {"keras", "matplotlib", "rich", "sklearn", "tensorflow", *DOORS}
+SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
+JUNK_DRAWERS = {"util", "utils", "helpers", "misc", "common"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+PATHS = {module_name(p): p for package in PACKAGES for p in (ROOT / package).rglob("*.py")}
+TREES = {name: ast.parse(path.read_text(), str(path)) for name, path in PATHS.items()}
+
+
+def package_of(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def packages(targets: set[str]) -> set[str]:
+    return {package_of(target) for target in targets}
+
+
+def targets(name: str, node: ast.AST) -> Iterator[str]:
+    """Dotted names that one statement of a module imports; none for other nodes."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        here = [*name.split("."), *["__init__"] * (PATHS[name].name == "__init__.py")]
+        base = here[: len(here) - node.level] if node.level else []
+        source = ".".join([*base, *([node.module] if node.module else [])])
+        yield from (f"{source}.{alias.name}" for alias in node.names)
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """Nodes that run when a module is imported: not in functions, not under TYPE_CHECKING."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return
+    yield node
+    for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    for child in node.orelse if for_types else ast.iter_child_nodes(node):
+        yield from executed(child)
+
+
+def anywhere(name: str) -> set[str]:
+    """Everything the module imports, inside functions and for type checkers too."""
+    return {target for node in ast.walk(TREES[name]) for target in targets(name, node)}
+
+
+def at_import(name: str) -> set[str]:
+    """What importing the module imports directly."""
+    return {target for node in executed(TREES[name]) for target in targets(name, node)}
+
+
+def first_party(imported: set[str]) -> set[str]:
+    """The project's modules among dotted names; `a.b.c` means `a.b` where c is no module."""
+    return {t if t in TREES else t.rpartition(".")[0] for t in imported} & TREES.keys()
+
+
+def heavy(name: str) -> set[str]:
+    """Heavy libraries that importing the module loads, itself or through other modules."""
+    seen: set[str] = set()
+    todo, found = {name}, set()
+    while todo:
+        seen.add(each := todo.pop())
+        found |= packages(at_import(each)) & HEAVY
+        todo |= first_party(at_import(each)) - seen
+    return found
+
+
+def test_the_reader_sees_what_python_would_import() -> None:
+    # A reader that finds nothing would pass every rule below.
+    assert packages(set(TREES)) == set(PACKAGES)
+    assert {"pipelines.tracking", "pipelines.train"} <= first_party(anywhere("pipelines.run"))
+    assert "pipelines.train" not in first_party(at_import("pipelines.run"))
+    assert first_party(at_import("keras_models.mlp")) == {"keras_models._blocks"}
+    assert heavy("pipelines.train") == {"keras", "tensorflow"}
+    assert "matplotlib" in packages(anywhere("pipelines.lr")) - packages(at_import("pipelines.lr"))
+
+
+def test_packages_import_only_what_they_may() -> None:
+    too_much = {}
+    for name in TREES:
+        own, found = package_of(name), packages(anywhere(name)) - sys.stdlib_module_names
+        allowed = ONLY.get(own, found - NEVER.get(own, set())) | {own}
+        too_much[name] = found - allowed
+    assert {name: libraries for name, libraries in too_much.items() if libraries} == {}
+
+
+def test_a_library_is_imported_by_its_door_only() -> None:
+    found = [(name, lib) for name in TREES for lib in packages(anywhere(name)) & DOORS.keys()]
+    assert [pair for pair in found if not f"{pair[0]}.".startswith(f"{DOORS[pair[1]]}.")] == []
+    assert {"mlflow", "tensorflow_datasets", "optuna"} <= {library for _, library in found}
+
+
+def test_no_circles_among_modules_as_they_are_imported() -> None:
+    graph = {name: first_party(at_import(name)) - {name} for name in TREES}
+    order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the circle
+    assert len(order) == len(TREES)
+
+
+def test_heavy_libraries_load_late_except_in_modules_that_say_so() -> None:
+    loud = {name: heavy(name) for name in TREES if heavy(name)}
+    models = {name for name in loud if name.startswith("keras_models.")}
+    assert [name for name in models if loud[name] != {"keras"}] == []
+    saying = {name for name in TREES if SAYS_SO in (ast.get_docstring(TREES[name]) or "")}
+    assert loud.keys() - models == saying
+
+
+def test_init_files_are_empty_but_that_of_the_architectures() -> None:
+    inits = {name for name in TREES if PATHS[name].name == "__init__.py"}
+    assert {name for name in inits if PATHS[name].read_text()} == {"keras_models"}
+
+
+def test_library_code_does_not_assert() -> None:
+    found = [(n, x.lineno) for n in TREES for x in ast.walk(TREES[n]) if isinstance(x, ast.Assert)]
+    assert found == []
+
+
+def test_no_junk_drawers() -> None:
+    assert [n for n in TREES if JUNK_DRAWERS & {part.strip("_") for part in n.split(".")}] == []

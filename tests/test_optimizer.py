@@ -1,0 +1,162 @@
+"""Momentum by hand, the rate table, and weight decay as a term of the loss.
+
+The numbers are sums of powers of 2 and so exact in float32.
+"""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_models
+from pipelines.optimizer import MomentumSGD, RateTable, add_weight_decay
+
+RATES = np.array([0.5, 0.5, 0.125, 0.125])
+GRADIENTS = [1.0, 2.0, -1.0, 4.0]
+
+
+def path(optimizer: keras.optimizers.Optimizer, gradients: list[float]) -> list[float]:
+    """The weight after every step, from 0."""
+    weight = keras.Variable(0.0)
+    weights = []
+    for gradient in gradients:
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
+        weights.append(float(weight.value))
+    return weights
+
+
+def test_momentum_by_hand() -> None:
+    # v = 1, 2.5, 0.25, 4.125 with momentum 1/2; each step subtracts rate * v.
+    found = path(MomentumSGD(RateTable(RATES), momentum=0.5), GRADIENTS)
+    assert found == [-0.5, -1.75, -1.78125, -2.296875]
+
+
+def test_keras_sgd_differs_from_the_change_of_the_rate_on() -> None:
+    # Its velocity holds the rate: -0.5, -1.25, -0.5, -0.75; each step adds it.
+    found = path(keras.optimizers.SGD(RateTable(RATES), momentum=0.5), GRADIENTS)
+    assert found == [-0.5, -1.75, -2.25, -3.0]
+
+
+def test_at_one_rate_the_two_are_the_same() -> None:
+    rates = RateTable(np.array([0.25]))
+    own = path(MomentumSGD(rates, momentum=0.5), GRADIENTS)
+    assert own == path(keras.optimizers.SGD(rates, momentum=0.5), GRADIENTS)
+
+
+def test_without_momentum_it_is_gradient_descent() -> None:
+    # w = -1/2, -1/2 - 2/2, + 1/8, - 4/8
+    found = path(MomentumSGD(RateTable(RATES), momentum=0.0), GRADIENTS)
+    assert found == [-0.5, -1.5, -1.375, -1.875]
+
+
+def test_momentum_is_kept_for_every_weight_apart() -> None:
+    optimizer = MomentumSGD(RateTable(RATES), momentum=0.5)
+    one, two = keras.Variable([0.0, 8.0]), keras.Variable([[4.0]])
+    for gradient in GRADIENTS[:2]:
+        grads = [keras.ops.array([gradient, 0.0]), keras.ops.array([[2 * gradient]])]
+        optimizer.apply(grads, [one, two])
+    np.testing.assert_array_equal(one, [-1.75, 8.0])
+    np.testing.assert_array_equal(two, [[0.5]])
+
+
+def test_training_follows_the_same_path() -> None:
+    # The loss mean(w x) has gradient x on one example: fit, in a compiled graph, as by hand.
+    inputs = keras.Input((1,))
+    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+    model = keras.Model(inputs, layer(inputs))
+    model.compile(MomentumSGD(RateTable(RATES), momentum=0.5), loss=lambda _, y: y)
+    x = np.array(GRADIENTS, np.float32)[:, None]
+    model.fit(x, x, batch_size=1, shuffle=False, verbose=0)
+    assert float(layer.kernel.value[0, 0]) == -2.296875
+
+
+def test_rates_are_looked_up_and_the_last_one_holds() -> None:
+    table = RateTable(np.array([0.1, 0.2, 0.3]))
+    found = [float(table(step)) for step in (0, 1, 2, 3, 1_000_000)]
+    assert found == [float(np.float32(rate)) for rate in (0.1, 0.2, 0.3, 0.3, 0.3)]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_rates_are_looked_up_in_a_graph(dtype: str) -> None:
+    table = tf.function(RateTable(np.array([0.5, 0.25, 0.125])))
+    assert [float(table(tf.constant(step, dtype))) for step in (0, 1, 2, 9)] == [
+        0.5, 0.25, 0.125, 0.125,
+    ]  # fmt: skip
+
+
+def test_a_rate_table_survives_its_configuration() -> None:
+    rates = np.geomspace(1, 1e-6, 50)
+    again = RateTable.from_config(RateTable(rates).get_config())
+    assert [float(again(i)) for i in range(50)] == [float(np.float32(rate)) for rate in rates]
+
+
+def network() -> keras.Model:
+    """Two convolutions of kernels 2 and -1, one of them not trained, and a dense layer of ones."""
+    inputs = keras.Input((4, 4, 1))
+    two, minus_one = keras.initializers.Constant(2.0), keras.initializers.Constant(-1.0)
+    x = keras.layers.Conv2D(3, 3, kernel_initializer=two, bias_initializer="ones")(inputs)
+    x = keras.layers.Conv2D(2, 1, kernel_initializer=minus_one)(x)
+    x = keras.layers.Conv2D(2, 1, kernel_initializer="ones", trainable=False)(x)
+    x = keras.layers.Dense(2, kernel_initializer="ones")(keras.layers.Flatten()(x))
+    return keras.Model(inputs, x)
+
+
+# |kernel|^2 of the trained convolutions: 3 * 9 * 2^2 = 108, and 2 * 3 * (-1)^2 = 6.
+SQUARES = 108 + 6
+
+
+@pytest.mark.parametrize("decay", [0.5, 2.0**-10])
+def test_the_loss_grows_by_half_the_decay_times_the_squares(decay: float) -> None:
+    x, y = np.zeros((2, 4, 4, 1), np.float32), np.zeros((2, 2), np.float32)
+    losses = []
+    for each in (0.0, decay):
+        model = network()
+        assert add_weight_decay(model, each) == 2
+        model.compile(loss=keras.losses.MeanSquaredError())
+        losses.append(model.evaluate(x, y, verbose=0))
+    assert losses[1] - losses[0] == decay / 2 * SQUARES
+
+
+def test_its_gradient_is_the_decay_times_the_kernel() -> None:
+    model = network()
+    add_weight_decay(model, 0.5)
+    with tf.GradientTape() as tape:
+        penalty = sum(model.losses)
+    weights = model.trainable_variables
+    gradients = tape.gradient(penalty, [weight.value for weight in weights])
+    convolutions = [layer for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
+    decayed = {layer.kernel.path for layer in convolutions[:2]}
+    for weight, gradient in zip(weights, gradients, strict=True):
+        if weight.path in decayed:
+            np.testing.assert_array_equal(gradient, 0.5 * weight.numpy())
+        else:  # biases, the dense layer
+            assert gradient is None
+    assert len(weights) == 6
+
+
+def test_one_step_shrinks_kernels_and_leaves_the_rest() -> None:
+    # Where the loss itself has no gradient, w <- w - rate * decay * w.
+    model = network()
+    add_weight_decay(model, 0.5)
+    before = [weight.numpy() for weight in model.weights]
+    model.compile(MomentumSGD(RateTable(RATES), momentum=0.5), loss=lambda _, y: 0 * y)
+    model.fit(np.ones((1, 4, 4, 1)), np.ones((1, 2)), verbose=0)
+    shrunk = [0.75, 1, 0.75, 1, 1, 1, 1, 1]  # kernel and bias of each layer in turn
+    for factor, old, weight in zip(shrunk, before, model.weights, strict=True):
+        np.testing.assert_array_equal(weight.numpy(), factor * old)
+
+
+def test_hm_table_1_decays_every_convolution_and_not_its_projection() -> None:
+    small = {"blocks_per_stage": 2, "widths": (8, 16), "stem_width": 4}
+    model = keras_models.build("allconv_resnet", (8, 8, 3), 10, **small)
+    assert add_weight_decay(model, 1e-4) == 1 + 2 * 2 * 2  # the stem, then two a block
+    kernels = [weight for weight in model.weights if len(weight.shape) == 4]
+    squares = sum(float((weight.numpy().astype(np.float64) ** 2).sum()) for weight in kernels)
+    assert len(kernels) == 9
+    assert float(sum(model.losses)) == pytest.approx(0.5e-4 * squares, rel=1e-5)
+
+
+def test_a_network_without_convolutions_has_nothing_to_decay() -> None:
+    model = keras_models.build("mlp", (8, 8, 1), 10, depth=2, width=8)
+    assert add_weight_decay(model, 1e-4) == 0
+    assert model.losses == []

@@ -1,0 +1,37 @@
+"""The newcomer's first command, whole, twice."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import history
+from tests.conftest import command
+
+pytestmark = pytest.mark.slow
+
+
+def counts() -> dict[str, int]:
+    kinds = ("claim", "setting", "training", "study", "trial")
+    return {kind: len(history.rows(kind=kind)) for kind in kinds}
+
+
+def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
+    first = command("pipelines", "quickstart", timeout=900)
+    assert first.returncode == 0, first.stderr
+    found = counts()
+    assert found["claim"] == 3
+    assert found["training"] >= 10
+    (study,) = history.rows(kind="study")
+    assert len(history.rows(**{"mlflow.parentRunId": study.id})) == found["trial"] == 6
+    verdicts = {row.tags["claim"]: row.tags["verdict"] for row in history.rows(kind="claim")}
+    assert verdicts["small-norm-factorization"] == verdicts["gradient-formula"] == "reproduced"
+    results = (home / "RESULTS.md").read_text()
+    for name in verdicts:
+        assert name in results
+        assert (home / "figures" / f"{name}.png").stat().st_size > 5_000
+
+    second = command("pipelines", "quickstart", timeout=120)
+    assert second.returncode == 0, second.stderr
+    assert second.stdout.count("(found finished)") == 4
+    assert counts() == found
+    assert (home / "RESULTS.md").read_text() == results

@@ -1,0 +1,148 @@
+"""Verdicts: Student intervals against a printed table, and which way each case is decided."""
+
+import math
+
+import pytest
+
+from pipelines.verdict import VERDICTS, Bound, deviation, interval, summary
+
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [
+        # The 95 % quantiles of Student's t are 6.313752, 2.919986 and 2.131847 for 1, 2 and 4
+        # degrees of freedom.
+        ([1.0, 3.0], 2 - 6.313752, 2 + 6.313752),  # sd sqrt 2, over sqrt 2
+        ([1.0, 2.0, 3.0], 2 - 1.685854, 2 + 1.685854),  # sd 1, over sqrt 3
+        ([1.0, 2.0, 3.0, 4.0, 5.0], 3 - 1.507443, 3 + 1.507443),  # sd sqrt 2.5, over sqrt 5
+        ([4.0, 4.0, 4.0], 4.0, 4.0),
+    ],
+)
+def test_interval_by_hand(values: list[float], low: float, high: float) -> None:
+    assert interval(values) == pytest.approx((low, high), abs=1e-6)
+
+
+def test_one_value_says_nothing_about_the_mean() -> None:
+    assert interval([0.3]) == (-INF, INF)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [([1.0, 3.0], math.sqrt(2)), ([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], math.sqrt(32 / 7))],
+)
+def test_deviation_divides_by_n_minus_1(values: list[float], expected: float) -> None:
+    assert deviation(values) == pytest.approx(expected, rel=1e-15)
+
+
+def test_one_value_has_no_deviation() -> None:
+    assert math.isnan(deviation([5.0]))
+
+
+MEAN_2 = [1.0, 2.0, 3.0]  # interval 0.314 .. 3.686
+
+
+@pytest.mark.parametrize(
+    ("bound", "values", "expected"),
+    [
+        (Bound("x", at_most=3.7), MEAN_2, "reproduced"),
+        (Bound("x", at_most=3.6), MEAN_2, "inconclusive"),
+        (Bound("x", at_most=0.4), MEAN_2, "inconclusive"),
+        (Bound("x", at_most=0.3), MEAN_2, "refuted"),
+        (Bound("x", at_least=0.3), MEAN_2, "reproduced"),
+        (Bound("x", at_least=0.4), MEAN_2, "inconclusive"),
+        (Bound("x", at_least=3.6), MEAN_2, "inconclusive"),
+        (Bound("x", at_least=3.7), MEAN_2, "refuted"),
+        (Bound("x", at_least=0.3, at_most=3.7), MEAN_2, "reproduced"),
+        (Bound("x", at_least=0.3, at_most=3.0), MEAN_2, "inconclusive"),
+        (Bound("x", at_least=1.0, at_most=3.0), MEAN_2, "inconclusive"),
+        (Bound("x", at_least=3.7, at_most=9.0), MEAN_2, "refuted"),
+        (Bound("x", at_least=-9.0, at_most=0.3), MEAN_2, "refuted"),
+    ],
+)
+def test_the_interval_of_the_mean_decides(bound: Bound, values: list[float], expected: str) -> None:
+    assert bound.verdict(values) == expected
+
+
+@pytest.mark.parametrize("value", [-1e9, 0.5, 1e9])
+def test_one_seed_is_inconclusive(value: float) -> None:
+    assert Bound("x", at_most=1.0).verdict([value]) == "inconclusive"
+    assert Bound("x", at_least=1.0).verdict([value]) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.5, 1.0, 0.9], "reproduced"),
+        ([1.0], "reproduced"),
+        ([0.5, 1.0 + 1e-12, 0.9], "refuted"),
+        ([-0.1, 0.5], "refuted"),
+    ],
+)
+def test_a_theorem_is_refuted_by_one_counterexample(values: list[float], expected: str) -> None:
+    assert Bound("x", at_least=0.0, at_most=1.0, every=True).verdict(values) == expected
+
+
+def test_without_every_one_outlier_does_not_refute() -> None:
+    values = [0.1, 0.2, 0.1, 0.2, 1.1]
+    assert Bound("x", at_most=1.0).verdict(values) == "reproduced"
+    assert Bound("x", at_most=1.0, every=True).verdict(values) == "refuted"
+
+
+@pytest.mark.parametrize("every", [True, False])
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+@pytest.mark.parametrize("others", [[], [0.5, 0.5]])
+def test_a_number_that_is_not_finite_refutes(bad: float, every: bool, others: list[float]) -> None:
+    bound = Bound("x", at_least=-10.0, at_most=10.0, every=every)
+    assert bound.verdict([*others, bad]) == "refuted"
+    assert bound.verdict([bad, *others]) == "refuted"
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 1e-8, 123.456])
+def test_equal_values_on_the_bound_satisfy_it(value: float) -> None:
+    # Summed one after the other, 0.1 + 0.1 + 0.1 exceeds 0.3 and its third exceeds 0.1.
+    for n in (2, 3, 6, 7, 10):
+        assert interval([value] * n) == (value, value)
+        assert Bound("x", at_most=value).verdict([value] * n) == "reproduced"
+        assert Bound("x", at_least=value).verdict([value] * n) == "reproduced"
+
+
+def test_five_in_a_hundred_true_claims_are_refuted() -> None:
+    import numpy as np
+
+    # The true mean lies on the bound: each one-sided test errs with probability 1 - 0.95.
+    samples = np.random.default_rng(0).normal(1.0, 0.3, (4_000, 5))
+    found = [Bound("x", at_most=1.0).verdict(row.tolist()) for row in samples]
+    # Of 4,000, 200 are expected on each side; the standard deviation is 13.8.
+    assert found.count("refuted") == pytest.approx(200, abs=4 * 13.8)
+    assert found.count("reproduced") == pytest.approx(200, abs=4 * 13.8)
+
+
+@pytest.mark.parametrize(
+    ("bound", "sentence"),
+    [
+        (Bound("ratio", at_most=1.0, every=True), "ratio <= 1 for every seed"),
+        (Bound("gap", at_least=0.25), "gap >= 0.25"),
+        (Bound("gap", at_least=-1.0, at_most=1e-9), "gap <= 1e-09 and >= -1"),
+    ],
+)
+def test_a_bound_reads_as_a_rule(bound: Bound, sentence: str) -> None:
+    assert str(bound) == sentence
+
+
+def test_verdicts_are_ordered_from_the_weakest() -> None:
+    # A claim with several bounds takes the first of its verdicts in this order.
+    assert VERDICTS == ("refuted", "inconclusive", "smaller scale", "reproduced")
+
+
+def test_summary_has_means_and_deviations() -> None:
+    found = summary({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
+    assert found == {"loss": 3.0, "sd/loss": pytest.approx(math.sqrt(7)), "error": 0.5}
+    assert summary({}) == {}
+
+
+def test_summary_of_a_diverged_seed_is_not_a_number() -> None:
+    found = summary({"loss": [1.0, NAN]})
+    assert math.isnan(found["loss"])
+    assert math.isnan(found["sd/loss"])
