@@ -61,11 +61,11 @@ def _crop_flip(x: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
     """Pad 4, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
     b, h, w, _ = x.shape
     padded = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (h, w), axis=(1, 2))
-    rows, columns = rng.integers(0, 9, (2, b))
-    crops = windows[np.arange(b), rows, columns].transpose(0, 2, 3, 1)  # [b, h, w, c]
-    flip: NDArray[np.bool_] = rng.random((b, 1, 1, 1)) < 0.5
-    batch: NDArray[Any] = np.where(flip, crops[:, :, ::-1], crops)
+    corners, flips = rng.integers(0, 9, (b, 2)), rng.random((b,)) < 0.5
+    batch = np.empty_like(x)
+    for i, (row, column) in enumerate(corners):
+        crop = padded[i, row : row + h, column : column + w]
+        batch[i] = crop[:, ::-1] if flips[i] else crop
     return batch
 
 

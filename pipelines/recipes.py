@@ -174,7 +174,7 @@ _DIGITS = _ALLCONV.override(
     data="digits",
     augment=False,
     batch_size=32,
-    steps=600,
+    steps=400,
     warmup=0.1,
 )
 _PLAIN = _DIGITS.override(

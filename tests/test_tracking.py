@@ -101,7 +101,8 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
     assert tracking.settle_dead() == []
 
 
-def test_termination_signal_marks_killed(home: Path, digits: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines", "run", "mlp-digits", "--steps", "1000000"],
         cwd=ROOT,
@@ -113,9 +114,10 @@ def test_termination_signal_marks_killed(home: Path, digits: Path) -> None:
     journal = next((home / "live").glob("*.jsonl"))
     while '"batch_loss"' not in journal.read_text():
         assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
-    assert process.returncode == 143
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert "Traceback" not in said
     assert history.row(journal.stem).status == "KILLED"
     assert history_of(journal.stem, "batch_loss")
 
