@@ -79,13 +79,14 @@ def report(json: bool = False, out: Path | None = None) -> None:
 
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
-    """Serve the MLflow UI on the project's runs."""
-    from pipelines import tracking
+    """Serve the MLflow UI on the project's runs, or name the server that does."""
+    from pipelines import store
 
-    for title, link in tracking.links(f"http://{host}:{port}").items():
-        print(f"{title:>24}  {link}")
-    sys.stdout.flush()
-    tracking.serve(host, port)
+    served = store.uri().startswith("http")
+    for title, link in store.links(store.uri() if served else f"http://{host}:{port}").items():
+        print(f"{title:>24}  {link}", flush=True)
+    if not served:
+        store.serve(host, port)
 
 
 @app.command

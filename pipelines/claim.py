@@ -15,12 +15,11 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from pipelines import claims, history, tracking
+from pipelines import claims, history, provenance, tracking
 from pipelines.errors import UserError, unknown
-from pipelines.provenance import ROOT
 from pipelines.recipes import Recipe, digest
 from pipelines.run import run
-from pipelines.verdict import VERDICTS, Bound, summary
+from pipelines.verdict import VERDICTS, Bound, spreads, summary
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,10 @@ class Bench:
 
     def train(self, recipe: Recipe) -> dict[str, float]:
         """The final numbers of a training run, which becomes a child of the claim's run."""
-        return run(recipe, parent=self.run, force=self.force).metrics
+        result = run(recipe, parent=self.run, force=self.force)
+        if result.reused:  # a child of another run: say which
+            self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
+        return result.metrics
 
     def curves(
         self, name: str, setting: Mapping[str, Any], curves: Mapping[str, Any], steps: Any
@@ -104,15 +106,19 @@ def check(
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ..., record it, and return its document.
 
-    The claim is not measured again when a finished run has the same settings, seeds and code of
-    theory and claim, unless `force`.
+    It is not measured again when a finished run has the same settings, seeds and code, unless
+    `force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
     claim, n = load(name), load(name).seeds if seeds is None else seeds
     if n < 1:
         raise UserError(f"seeds must be >= 1. Received: seeds={n}. Set --seeds 1 or more.")
     identity = {"claim": name, "settings": dataclasses.asdict(settings), "seeds": n}
-    fingerprint = digest({**identity, "code": _code(name)})
-    done = [] if force else history.rows(kind="claim", fingerprint=fingerprint, scale=scale)
+    tags = {
+        "fingerprint": digest(identity),
+        "code": provenance.code(Path(_module(name).__file__)),
+        "scale": scale,
+    }
+    done = [] if force else history.rows(kind="claim", **tags)
     if done:
         return document(done[0]) | {"reused": True}
     with tracking.tracked(
@@ -120,14 +126,22 @@ def check(
         experiment=claim.family,
         kind="claim",
         params=dataclasses.asdict(settings) | {"seeds": n},
-        tags={"claim": name, "scale": scale, "fingerprint": fingerprint, "source": claim.source},
+        tags={
+            **tags,
+            "claim": name,
+            "source": claim.source,
+            "as_stated": str(settings == claim.scales.get(scale) and n >= claim.seeds),
+        },
     ) as tracked:
         drawn, values = _measure(claim, settings, range(n), Bench(tracked, force))
         verdict = claim.verdict(values, scale)
         tracked.log(summary(values))
         tracked.tag("verdict", verdict)
         tracked.tag("seeds", str(n))
-        tracked.tag("mlflow.note.content", note(name, scale, verdict))
+        tracked.tag(
+            "mlflow.note.content",
+            note(name, scale, verdict, _flags(settings, claim.scales[scale], n)),
+        )
         tracked.figure(claim.figure(drawn), "figure.png")
     return document(history.row(tracked.id))
 
@@ -152,13 +166,24 @@ def _measure(
     return drawn, values
 
 
-def note(name: str, scale: str, verdict: str) -> str:
+def _flags(settings: Any, default: Any, seeds: int) -> str:
+    """The options that repeat a measurement, as a person would type them."""
+    words = [f"--seeds {seeds}"]
+    for f in dataclasses.fields(settings):
+        value = getattr(settings, f.name)
+        if value != getattr(default, f.name):
+            values = value if isinstance(value, tuple | list) else [value]
+            words.append(f"--{f.name.replace('_', '-')} {' '.join(map(str, values))}")
+    return " ".join(words)
+
+
+def note(name: str, scale: str, verdict: str, flags: str) -> str:
     """Markdown for the top of the run's page."""
     claim = load(name)
     decided = "; ".join(map(str, claim.decided_by))
     return (
         f"**{claim.says}** ({claim.source})\n\nVerdict: **{verdict}**, decided by {decided}.\n\n"
-        f"Repeat: `python -m pipelines run {name} --scale {scale} --force`\n\n{card(name)}"
+        f"Repeat: `python -m pipelines run {name} --scale {scale} {flags} --force`\n\n{card(name)}"
     )
 
 
@@ -171,23 +196,9 @@ def document(row: history.Row) -> dict[str, Any]:
         "scale": row.tags["scale"],
         "verdict": row.tags["verdict"],
         "seeds": n,
-        "metrics": spreads(row, n),
+        "metrics": spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
         "reported": dict(load(name).reported),
         "run_id": row.id,
         "wall_s": row.metrics["wall_s"],
         "reused": False,
     }
-
-
-def spreads(row: history.Row, n: int) -> dict[str, dict[str, Any]]:
-    """{metric: {"mean", "sd", "n"}} of a run that carries the summary of n seeds."""
-    own = {k: v for k, v in row.metrics.items() if "/" not in k and k != "wall_s"}
-    return {
-        k: {"mean": v, "sd": row.metrics.get(f"sd/{k}"), "n": n} for k, v in sorted(own.items())
-    }
-
-
-def _code(name: str) -> str:
-    """Digest of what a measurement computes with: theory/ and the claim's own module."""
-    paths = [*sorted((ROOT / "theory").glob("*.py")), Path(_module(name).__file__)]
-    return digest([path.read_text() for path in paths])

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import io
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,8 @@ class Dataset:
     val_percent: int
     test: str = "test"
     generate: Callable[[], dict[str, Examples]] | None = None
-    manual: str = ""
+    manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
+    manual_from: str = ""  # ... and where
 
 
 def _digits() -> dict[str, Examples]:
@@ -76,8 +78,8 @@ DATASETS = {
         (224, 224, 3),
         1,
         test="validation",
-        manual="ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar from image-net.org "
-        "(registration needed) in {data_dir}/downloads/manual",
+        manual=("ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"),
+        manual_from="image-net.org, after registration",
     ),
 }
 
@@ -131,11 +133,17 @@ def _find(name: str) -> Any:
 
 def _how_to_get(name: str) -> str:
     home, row = data_home(), _row(name)
-    steps = f"put {row.manual.format(data_dir=home)}, then run" if row.manual else "run"
+    files = f"{' and '.join(row.manual)} (from {row.manual_from}) into {_manual(home)}"
+    steps = f"put {files}, then run" if row.manual else "run"
     return (
         f"Data set {name} must be prepared before it is used. Received: none in {home}. "
         f"To prepare it, {steps}: python -m pipelines data prepare {name} --data-dir {home}"
     )
+
+
+def _manual(home: Path) -> Path:
+    """Where tensorflow-datasets looks for archives fetched by hand."""
+    return home / "downloads" / "manual"
 
 
 def _must_fit(name: str, builder: Any, row: Dataset, limit: int | None) -> None:
@@ -211,16 +219,15 @@ def prepare(name: str) -> Path:
     if row.generate:
         with live.locked(home, f".{name}"):  # two first runs at once prepare it once
             if _find(name) is None:
-                with contextlib.redirect_stdout(io.StringIO()):
-                    _store(row, home)
+                _store(row, home)
         return home / row.builder
-    manual = home / "downloads" / "manual"
-    if row.manual and not list(manual.glob("ILSVRC2012_img_*.tar")):
+    if not all((_manual(home) / file).exists() for file in row.manual):
         raise UserError(_how_to_get(name))
-    config = tfds.download.DownloadConfig(manual_dir=str(manual)) if row.manual else None
+    config = tfds.download.DownloadConfig(manual_dir=str(_manual(home))) if row.manual else None
     builder = tfds.builder(row.builder, data_dir=str(home))
     try:
-        builder.download_and_prepare(download_config=config)
+        with contextlib.redirect_stdout(sys.stderr):
+            builder.download_and_prepare(download_config=config)
     except (OSError, tfds.download.DownloadError) as error:
         raise UserError(
             f"{name} could not be downloaded. Received: {str(error).splitlines()[0]}. "
@@ -238,11 +245,12 @@ def _store(row: Dataset, home: Path) -> None:
     image = tfds.features.Image(shape=row.shape)
     label = tfds.features.ClassLabel(num_classes=row.classes)
     parts = row.generate() if row.generate else {}
-    tfds.dataset_builders.store_as_tfds_dataset(
-        name=row.builder,
-        version="1.0.0",
-        data_dir=home,
-        description=row.generate.__doc__,
-        features=tfds.features.FeaturesDict({"image": image, "label": label}),
-        split_datasets={k: tf.data.Dataset.from_tensor_slices(v) for k, v in parts.items()},
-    )
+    with contextlib.redirect_stdout(io.StringIO()):
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name=row.builder,
+            version="1.0.0",
+            data_dir=home,
+            description=row.generate.__doc__,
+            features=tfds.features.FeaturesDict({"image": image, "label": label}),
+            split_datasets={k: tf.data.Dataset.from_tensor_slices(v) for k, v in parts.items()},
+        )

@@ -1,7 +1,7 @@
 """Errors that end a command with one sentence instead of a traceback."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(ValueError):
@@ -16,6 +16,17 @@ def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
     return UserError(
         f"{what} must be a known name. Received: {received!r}. {hint}Choices: {', '.join(choices)}."
     )
+
+
+def check_sizes(least: float, **lists: Sequence[float]) -> None:
+    """Reject an empty list of sizes, or one with an entry that is not finite or under `least`."""
+    for name, sizes in lists.items():
+        if not sizes or not all(least <= size < float("inf") for size in sizes):
+            flag = f"--{name.replace('_', '-')}"
+            raise UserError(
+                f"{name} must be one or more finite numbers >= {least}. Received: {sizes}. "
+                f"Set {flag} accordingly."
+            )
 
 
 class Diverged(RuntimeError):

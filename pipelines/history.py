@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.tracking import client
+from pipelines.store import client, unavailable
 
 
 @dataclass(frozen=True)
@@ -13,17 +13,16 @@ class Row:
     id: str
     name: str
     status: str
-    experiment_id: str
     start_ms: int
     params: dict[str, str]
     metrics: dict[str, float]
     tags: dict[str, str]
 
 
-def rows(status: str = "FINISHED", **tags: str) -> list[Row]:
-    """All runs with that status and these tags, newest first."""
+def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
+    """All runs with that status (None: any) and these tags, newest first."""
     experiments = [e.experiment_id for e in client().search_experiments()]
-    conditions = [f"attributes.status = '{status}'"]
+    conditions = [f"attributes.status = '{status}'"] if status else []
     conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
     found: list[Row] = []
     token = None
@@ -46,13 +45,20 @@ def row(run_id: str) -> Row:
     return _row(client().get_run(run_id))
 
 
+def find(run_id: str) -> Row | None:
+    """The run of that id, or None where this store has no such run."""
+    try:
+        return row(run_id)
+    except unavailable():
+        return None
+
+
 def _row(run: Any) -> Row:
     data, info = run.data, run.info
     return Row(
         info.run_id,
         info.run_name,
         info.status,
-        info.experiment_id,
         info.start_time,
         dict(data.params),
         dict(data.metrics),

@@ -1,8 +1,9 @@
 """Journals of the runs that are being written: what a killed process leaves behind.
 
-One file a run, in the tracking home: a header that says whose it is, then every number as it was
-logged, then how the run ended. It is deleted when MLflow has it all. Imports no MLflow, so that
-every command can look for journals of dead processes at the cost of a directory listing.
+One file a run, in the tracking home: a header with the store it belongs to, then every number as it
+was logged, then how the run ended. It is deleted when MLflow has it all. The writer holds a lock on
+its file for as long as it lives, so that a journal nobody holds is a dead process's. Imports no
+MLflow: every command can look for such journals at the cost of a directory listing.
 """
 
 import fcntl
@@ -13,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import provenance
 from pipelines.errors import UserError
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
@@ -25,7 +25,8 @@ class Journal:
     def __init__(self, folder: Path, run_id: str, uri: str) -> None:
         self.path = folder / f"{run_id}.jsonl"
         self._file = self.path.open("a", buffering=1)
-        self._line({"run": run_id, "uri": uri, **provenance.process()})
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._line({"uri": uri})
 
     def _line(self, content: Any) -> None:
         self._file.write(json.dumps(content) + "\n")
@@ -33,14 +34,12 @@ class Journal:
     def write(self, numbers: list[Number]) -> None:
         self._line({"numbers": numbers})
 
-    def end(self, status: str) -> None:
+    def close(self, status: str, delivered: bool) -> None:
+        """Write how the run ended; the file stays where MLflow does not have it all."""
         self._line({"end": status})
-
-    def close(self, delivered: bool) -> None:
-        """Close the file; it stays for the next command where MLflow does not have it all."""
-        self._file.close()
         if delivered:
             self.path.unlink(missing_ok=True)
+        self._file.close()
 
 
 @dataclass(frozen=True)
@@ -48,36 +47,41 @@ class Leftover:
     """What the journal of a dead process says."""
 
     path: Path
-    run_id: str
-    uri: str
     numbers: list[Number]
     status: str
 
+    @property
+    def run_id(self) -> str:
+        return self.path.stem
 
-def leftovers(folder: Path) -> list[Leftover]:
-    """Journals whose process has ended, oldest first; a torn last line is left out."""
-    found = [_read(path) for path in sorted(folder.glob("*.jsonl"), key=_age)]
+
+def leftovers(folder: Path, uri: str) -> list[Leftover]:
+    """Journals of that store whose process has ended; a torn last line is left out."""
+    found = [_read(path, uri) for path in sorted(folder.glob("*.jsonl"))]
     return [leftover for leftover in found if leftover]
 
 
-def _age(path: Path) -> float:
-    return path.stat().st_mtime if path.exists() else 0.0
-
-
-def _read(path: Path) -> Leftover | None:
-    lines = []
+def _read(path: Path, uri: str) -> Leftover | None:
     try:
-        for line in path.read_text().splitlines():
-            lines.append(json.loads(line))
-    except FileNotFoundError:  # another command has settled it meanwhile
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lines = list(_whole_lines(file.read()))
+    except (FileNotFoundError, BlockingIOError):  # settled meanwhile, or its process lives
         return None
-    except json.JSONDecodeError:
-        pass
-    if not lines or not provenance.is_dead(lines[0]):
+    if any(line.get("uri", uri) != uri for line in lines):
         return None
-    numbers = [tuple(row) for line in lines[1:] for row in line.get("numbers", [])]
-    status = next((line["end"] for line in lines if "end" in line), "KILLED")
-    return Leftover(path, lines[0]["run"], lines[0]["uri"], numbers, status)
+    numbers = [tuple(row) for line in lines for row in line.get("numbers", [])]
+    ends = [line["end"] for line in lines if "end" in line]
+    return Leftover(path, numbers, ends[-1] if ends else "KILLED")
+
+
+def _whole_lines(text: str) -> Iterator[dict[str, Any]]:
+    """Every line that is whole JSON: a kill can tear one, and a resumed run writes on after it."""
+    for line in text.splitlines():
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError:
+            continue
 
 
 @contextmanager

@@ -67,6 +67,14 @@ SCHEDULES: dict[str, Callable[..., Array]] = {
 }
 
 
+def defaults(schedule: str) -> dict[str, Any]:
+    """A schedule's own arguments with their default values; none for a name not in SCHEDULES."""
+    if schedule not in SCHEDULES:
+        return {}
+    shape = list(inspect.signature(SCHEDULES[schedule]).parameters.values())[1:]
+    return {parameter.name: parameter.default for parameter in shape}
+
+
 def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **shape: Any) -> Array:
     """Learning rate of every step of a run; shape [total_steps].
 

@@ -1,7 +1,6 @@
 """Where a run came from: commit, uncommitted diff, packages, machine and process."""
 
 import functools
-import getpass
 import os
 import platform
 import shlex
@@ -11,26 +10,42 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import psutil
+from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-GENERATED = ("RESULTS.md", "figures")  # written by `report`; a new one does not dirty a commit
+MEASURING = ("batches", "curves", "data", "devices", "lr", "optimizer", "recipes", "train")
+GENERATED = ("RESULTS.md", "figures")  # written by `report`: a new one does not dirty a commit
 
 
-def _git(*arguments: str) -> str:
+def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
+    """Git's answer; empty without git or in a copy without history, where tags say "unknown"."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
         )
-    except (OSError, subprocess.CalledProcessError):
-        return ""  # no git, or a copy without history: tags then say "unknown"
-    return done.stdout.strip()
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode in accept else ""
 
 
 @functools.cache
 def diff() -> str:
-    """The uncommitted changes of tracked files, as a patch; empty when there are none."""
-    return _git("diff", "HEAD", "--", ".", *(f":!{name}" for name in GENERATED))
+    """The uncommitted changes, new files among them, as a patch; empty when there are none."""
+    ours = (".", *(f":!{name}" for name in GENERATED))
+    new = _git("ls-files", "--others", "--exclude-standard", "--", *ours).splitlines()
+    added = [_git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new]
+    return "\n".join(filter(None, [_git("diff", "HEAD", "--", *ours), *added]))
+
+
+@functools.cache
+def code(*more: Path) -> str:
+    """Digest of the code that measured numbers depend on: networks, theory, training, and `more`.
+
+    Part of what makes two runs the same: a change of this code makes every result a new one.
+    """
+    named = [ROOT / "pipelines" / f"{name}.py" for name in MEASURING]
+    paths = [*(ROOT / "theory").glob("*.py"), *(ROOT / "keras_models").glob("*.py"), *named, *more]
+    return digest({path.name: path.read_text() for path in paths})
 
 
 @functools.cache
@@ -55,7 +70,7 @@ def tags() -> dict[str, str]:
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
-        "mlflow.user": getpass.getuser(),
+        "mlflow.user": os.environ.get("USER") or str(os.getuid()),
     }
 
 
@@ -70,21 +85,3 @@ def _cpu() -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def process() -> dict[str, str | int | float]:
-    """What tells this process from every other: host, process id and start time."""
-    own = psutil.Process()
-    return {"host": socket.gethostname(), "pid": own.pid, "started": own.create_time()}
-
-
-def is_dead(identity: dict[str, str | int | float]) -> bool:
-    """Whether that process has ended; of another host's processes we do not know, so False."""
-    if identity["host"] != socket.gethostname():
-        return False
-    try:
-        found = psutil.Process(int(identity["pid"]))
-        another = abs(found.create_time() - float(identity["started"])) > 1
-        return bool(another or found.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True

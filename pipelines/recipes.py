@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import tyro
 
+from pipelines import lr
 from pipelines.errors import UserError, unknown
 
 SCALES = ("smoke", "cpu", "paper")
@@ -38,10 +39,10 @@ class Recipe:
     """Pad 4, random crop, random horizontal flip."""
     batch_size: int = 128
     """Examples a step, over all devices."""
-    epochs: float = 1.0
-    """Passes over the training examples."""
+    epochs: float | None = None
+    """Passes over the training examples; `steps` is counted from it."""
     steps: int | None = None
-    """Optimizer steps; when given it replaces `epochs`."""
+    """Optimizer steps, instead of `epochs`."""
     learning_rate: float = 0.1
     """Peak learning rate."""
     schedule: str = "constant"
@@ -63,7 +64,8 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "warmup", "momentum", "weight_decay"):
-            object.__setattr__(self, name, float(getattr(self, name)))  # 0 is the setting 0.0
+            value = getattr(self, name)  # 0 is the setting 0.0
+            object.__setattr__(self, name, None if value is None else float(value))
         for name, rule, holds in self._rules():
             if not holds:
                 raise UserError(
@@ -73,39 +75,54 @@ class Recipe:
 
     def _rules(self) -> list[tuple[str, str, bool]]:
         rate, decay, limit = self.learning_rate, self.weight_decay, self.train_examples
+        length = self.epochs if self.steps is None else self.steps
         return [
             ("batch_size", "> 0", self.batch_size > 0),
-            ("epochs", "finite and > 0", math.isfinite(self.epochs) and self.epochs > 0),
             ("steps", "> 0, or None", self.steps is None or self.steps > 0),
+            ("epochs", "finite and > 0, or steps given", 0 < (length or 0) < math.inf),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
             ("learning_rate", "finite and > 0", math.isfinite(rate) and rate > 0),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
             ("weight_decay", "finite and >= 0", math.isfinite(decay) and decay >= 0),
-            ("seed", ">= 0", self.seed >= 0),
+            ("seed", "in [0, 2**32)", 0 <= self.seed < 2**32),
             ("devices", ">= 1, or None", self.devices is None or self.devices >= 1),
         ]
 
     def override(self, **changes: Any) -> "Recipe":
         """A recipe with some fields changed; mappings are merged, key by key.
 
-        Another `model` or `schedule` starts from no arguments: it could not read the old ones'.
+        Another `model` or `schedule` starts from its own defaults: it could not read the old one's
+        arguments. `epochs` replaces `steps` and the other way round.
         """
         names = [f.name for f in dataclasses.fields(self)]
         for key in changes:
             if key not in names:
                 raise unknown("A recipe field", key, names)
-        dropped: dict[str, Any] = {
-            f"{key}_args": {}
-            for key in ("model", "schedule")
-            if changes.get(key, getattr(self, key)) != getattr(self, key)
-        }
-        base = dataclasses.replace(self, **dropped)
+        if changes.get("epochs") is not None and changes.get("steps") is not None:
+            raise UserError(
+                f"A run has one length. Received: epochs={changes['epochs']} and "
+                f"steps={changes['steps']}. Give --epochs or --steps."
+            )
+        base = dataclasses.replace(self, **self._dropped(changes))
         merged: dict[str, Any] = {
             key: {**getattr(base, key), **value} if isinstance(value, Mapping) else value
             for key, value in changes.items()
         }
         return dataclasses.replace(base, **merged)
+
+    def _dropped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that a change of another field makes void, with their new start."""
+        dropped: dict[str, Any] = {}
+        if changes.get("epochs") is not None:
+            dropped |= {"steps": None, "epochs": changes["epochs"]}
+        if changes.get("steps") is not None:
+            dropped |= {"epochs": None, "steps": changes["steps"]}
+        if changes.get("model", self.model) != self.model:
+            dropped["model_args"] = {}
+        if changes.get("schedule", self.schedule) != self.schedule:
+            dropped["schedule_args"] = lr.defaults(changes["schedule"])
+        return dropped
 
     def flat(self) -> dict[str, str]:
         """The fields as `model_args.depth`-like names with JSON values, for tracking."""

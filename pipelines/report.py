@@ -3,12 +3,12 @@
 Reads the database, writes files, measures nothing; the same database gives the same files.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, tracking
+from pipelines import claim, history, store
 from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 from pipelines.recipes import SCALES
@@ -51,9 +51,9 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """One entry a claim, by name."""
+    """One entry a claim, by name: the newest run with the claim's own settings, largest scale."""
     chosen: dict[str, history.Row] = {}
-    for row in history.rows(kind="claim"):  # newest first
+    for row in history.rows(kind="claim", as_stated="True"):  # newest first
         name, before = row.tags["claim"], chosen.get(row.tags["claim"])
         if before is None or _rank(row) > _rank(before):
             chosen[name] = row
@@ -78,34 +78,36 @@ def spread(metric: Mapping[str, Any]) -> str:
 
 def place() -> Path:
     """Where the report goes by itself: the project, or beside a database that lies elsewhere."""
-    own = tracking.home() == ROOT / "mlruns"
-    return ROOT if own else tracking.home()
+    own = store.home() == ROOT / "mlruns"
+    return ROOT if own else store.home()
 
 
 def write(folder: Path) -> dict[str, Any]:
     """Write RESULTS.md and figures/ into `folder`; returns the report as one JSON document."""
-    found, results = entries(), folder / "RESULTS.md"
+    found, tuned, figures = entries(), studies(), folder / "figures"
     try:
-        (folder / "figures").mkdir(parents=True, exist_ok=True)
-        results.write_text(markdown(found, studies()))
+        figures.mkdir(parents=True, exist_ok=True)
+        drawn = {e.name for e in found if e.run and _draw(e.run, figures / f"{e.name}.png")}
+        (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn))
     except OSError as error:
         raise UserError(
             f"The report needs a folder it can write. Received: {folder}: {error.strerror}. "
             "Name another with --out."
         ) from error
-    for entry in found:
-        if entry.run:
-            target = folder / "figures" / f"{entry.name}.png"
-            tracking.copy_artifact(entry.run.id, "figure.png", target)
     return {
         "claims": [entry.document() for entry in found],
-        "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in studies()],
-        "results": str(results),
+        "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
+        "results": str(folder / "RESULTS.md"),
     }
 
 
-def markdown(found: list[Entry], tuned: list[history.Row]) -> str:
-    """RESULTS.md: the scoreboard, the studies, and the figures."""
+def _draw(run: history.Row, target: Path) -> bool:
+    """Copy the run's figure; False where its artifacts are gone."""
+    return store.copy_artifact(run.id, "figure.png", target)
+
+
+def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str]) -> str:
+    """RESULTS.md: the scoreboard, the studies, and the card of every claim with its figure."""
     lines = [
         "# Results",
         "",
@@ -120,8 +122,10 @@ def markdown(found: list[Entry], tuned: list[history.Row]) -> str:
         lines += ["", "## Learning-rate studies", "", *_study_table(tuned)]
     for entry in found:
         if entry.run:
-            lines += ["", f"## {entry.name}", "", f"![{entry.name}](figures/{entry.name}.png)"]
-            lines += ["", claim.card(entry.name)]
+            lines += ["", f"## {entry.name}", ""]
+            if entry.name in drawn:
+                lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
+            lines += [claim.card(entry.name)]
     return "\n".join(lines) + "\n"
 
 

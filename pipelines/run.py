@@ -4,15 +4,17 @@ Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import data, history, lr, quiet, tracking
+from pipelines import data, history, lr, provenance, quiet, tracking
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
-from pipelines.verdict import summary
+from pipelines.recipes import Recipe, digest
+from pipelines.verdict import spreads, summary
 
 EXPERIMENT = "trained networks"
+PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
 
 
 @dataclass(frozen=True)
@@ -37,10 +39,10 @@ def run(
 
     `force` trains anyway. `test` False leaves the test set unread, as searches must.
     """
-    tags = {"fingerprint": recipe.fingerprint, "recipe": recipe.name, "source": recipe.source}
-    done = [] if force else history.rows(kind=kind, fingerprint=recipe.fingerprint)
+    tags = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+    done = [] if force else history.rows(kind=kind, **tags)
     if done:
-        return Result(done[0].id, done[0].metrics, reused=True)
+        return Result(done[0].id, _final(done[0].metrics), reused=True)
     quiet.tensorflow()
     from pipelines import devices
     from pipelines.train import plan, serving_model, train
@@ -54,7 +56,7 @@ def run(
         experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
         kind=kind,
         params=recipe.flat(),
-        tags=tags,
+        tags={**tags, "recipe": recipe.name, "source": recipe.source},
         parent=parent,
     ) as tracked:
         tracked.dataset(recipe.data, splits.digest, len(splits.train))
@@ -68,40 +70,46 @@ def run(
     return Result(tracked.id, metrics)
 
 
+def _final(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The final numbers among a run's metrics: no per-step curves, no system metrics."""
+    return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
+
+
 def repeat(recipe: Recipe, seeds: int | None = None, force: bool = False) -> dict[str, Any]:
     """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run."""
     if seeds is None:
         single = run(recipe, force=force)
-        return _document(recipe, {k: [v] for k, v in single.metrics.items()}, single)
+        return _document(recipe, single, 1)
     if seeds < 1:
         raise UserError(f"seeds must be >= 1. Received: seeds={seeds}. Set --seeds 1 or more.")
+    tags = {
+        "fingerprint": digest([recipe.override(seed=seed).fingerprint for seed in range(seeds)]),
+        "code": provenance.code(),
+    }
+    done = [] if force else history.rows(kind="seeds", **tags)
+    if done:
+        return _document(recipe, Result(done[0].id, done[0].metrics, reused=True), seeds)
     with tracking.tracked(
         f"{recipe.name} {seeds} seeds",
         experiment=EXPERIMENT,
         kind="seeds",
         params=recipe.flat() | {"seeds": seeds},
-        tags={"recipe": recipe.name, "source": recipe.source},
+        tags={**tags, "recipe": recipe.name, "source": recipe.source},
     ) as parent:
         results = [
             run(recipe.override(seed=seed), parent=parent, force=force) for seed in range(seeds)
         ]
-        values = {key: [r.metrics[key] for r in results] for key in results[0].metrics}
-        parent.log(summary(values))
-    everything = all(result.reused for result in results)
-    return _document(recipe, values, Result(parent.id, {}, reused=everything))
+        stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
+        parent.log(stats)
+    return _document(recipe, Result(parent.id, stats), seeds)
 
 
-def _document(recipe: Recipe, values: dict[str, list[float]], result: Result) -> dict[str, Any]:
-    stats = summary(values)
-    metrics = {
-        key: {"mean": stats[key], "sd": stats.get(f"sd/{key}"), "n": len(column)}
-        for key, column in sorted(values.items())
-        if "/" not in key
-    }
+def _document(recipe: Recipe, result: Result, seeds: int) -> dict[str, Any]:
     return {
         "recipe": recipe.name,
         "fingerprint": recipe.fingerprint,
-        "metrics": metrics,
+        "seeds": seeds,
+        "metrics": spreads(result.metrics, seeds),
         "run_id": result.run_id,
         "reused": result.reused,
     }

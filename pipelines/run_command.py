@@ -1,13 +1,12 @@
 """`python -m pipelines run NAME [overrides]`: the settings of NAME become its options."""
 
 import dataclasses
-import inspect
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, history, lr, recipes, report
+from pipelines import claim, history, recipes, report
 from pipelines.errors import unknown
 from pipelines.run import repeat
 from pipelines.shell import print_json, use_data_dir
@@ -76,11 +75,7 @@ def _with_schedule(recipe: Any, arguments: list[str]) -> Any:
         schedule: str = recipe.schedule
 
     peek, _ = tyro.cli(Peek, args=arguments, return_unknown_args=True, add_help=False)
-    if peek.schedule == recipe.schedule or peek.schedule not in lr.SCHEDULES:
-        return recipe
-    shape = list(inspect.signature(lr.SCHEDULES[peek.schedule]).parameters.values())[1:]
-    args = {parameter.name: parameter.default for parameter in shape}
-    return recipe.override(schedule=peek.schedule, schedule_args=args)
+    return recipe.override(schedule=peek.schedule)
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:

@@ -1,6 +1,7 @@
 """What every command line of the project does around its command."""
 
 import json
+import math
 import os
 import signal
 import sys
@@ -29,6 +30,9 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     except Diverged as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:  # `| head` has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except KeyboardInterrupt:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
         return 130
@@ -47,4 +51,13 @@ def use_data_dir(folder: Path | None) -> None:
 
 def print_json(document: Any) -> None:
     """The one JSON document of a command, on standard output."""
-    print(json.dumps(document, indent=2, default=str))
+    print(json.dumps(_finite(document), indent=2, default=str, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    """The same document with null for NaN and the infinities, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,94 +1,28 @@
-"""The only door to MLflow: the client, and `tracked`, which makes and settles a run.
+"""Tracked runs: `tracked` makes a run in MLflow, writes to it and settles it.
 
 Every number goes to a journal (live.py) before it is sent: a process that is killed loses nothing,
 and the next command delivers what is missing and settles the run.
 """
 
 import contextlib
-import functools
 import json
-import os
-import shutil
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pipelines import live, provenance
+from pipelines import live, provenance, store
 from pipelines.errors import UserError
 
 BATCH = 1_000  # metrics a request; MLflow's limit
+GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
 FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
-SQLITE = "sqlite:///"
-
-
-def uri() -> str:
-    """MLFLOW_TRACKING_URI, else the project's own database, whatever the current folder."""
-    default = f"{SQLITE}{provenance.ROOT / 'mlruns' / 'mlflow.db'}"
-    return os.environ.get("MLFLOW_TRACKING_URI") or default
-
-
-def home() -> Path:
-    """The folder of an SQLite database, else mlruns/: journals, locks and artifacts live there."""
-    if uri().startswith(SQLITE):
-        return Path(uri().removeprefix(SQLITE)).resolve().parent
-    return provenance.ROOT / "mlruns"
-
-
-def client(where: str | None = None) -> Any:
-    """The MLflow client of the present store, which is created under a lock where it is new."""
-    return _client(where or uri())
-
-
-@functools.cache
-def _client(where: str) -> Any:
-    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    with live.locked(home() / "live", "database"):
-        import mlflow
-
-        _quiet()
-        mlflow.set_tracking_uri(where)
-        found = mlflow.MlflowClient(tracking_uri=where)
-        try:
-            found.search_experiments(max_results=1)
-        except mlflow.MlflowException as error:
-            raise UserError(
-                f"The tracking store must be reachable. Received: {where}: "
-                f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
-            ) from error
-    return found
-
-
-def _quiet() -> None:
-    """MLflow tells of its migrations and monitors at level INFO; a newcomer need not read them."""
-    import logging
-
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-
-
-@functools.cache
-def _experiment(where: str, name: str) -> str:
-    """The id of the experiment of that name, created when it is not there."""
-    import mlflow
-
-    found = client(where).get_experiment_by_name(name)
-    if found is None:
-        artifacts = (home() / "artifacts").as_uri() if where.startswith(SQLITE) else None
-        with contextlib.suppress(mlflow.MlflowException):  # another process was faster
-            client(where).create_experiment(name, artifact_location=artifacts)
-        found = client(where).get_experiment_by_name(name)
-    return str(found.experiment_id)
 
 
 @dataclass
@@ -112,20 +46,22 @@ class Run:
             self.flush()
 
     def flush(self) -> None:
-        """Send what is pending; what a store refuses now is tried again later."""
-        import mlflow
-
+        """Send what is pending; what a store cannot take now is tried again later."""
         self.flushed = time.monotonic()
-        with contextlib.suppress(mlflow.MlflowException):
+        try:
             while self.pending:
-                _send(client(), self.id, self.pending[:BATCH])
+                _send(store.client(), self.id, self.pending[:BATCH])
                 del self.pending[:BATCH]
+        except store.unavailable() as error:
+            if getattr(error, "error_code", "") in GONE:  # a name MLflow refuses, a deleted run
+                self.pending.clear()
+                raise
 
     def tag(self, key: str, value: str) -> None:
-        client().set_tag(self.id, key, value)
+        store.client().set_tag(self.id, key, value)
 
     def text(self, text: str, path: str) -> None:
-        client().log_text(self.id, text, path)
+        store.client().log_text(self.id, text, path)
 
     def dataset(self, name: str, digest: str, examples: int) -> None:
         """Name the data this run trains on, for the data set column of the UI."""
@@ -135,7 +71,7 @@ class Run:
         profile = json.dumps({"train_examples": examples})
         entity = Dataset(name, digest, "tensorflow_datasets", source, profile=profile)
         context = [InputTag("mlflow.data.context", "training")]
-        client().log_inputs(self.id, [DatasetInput(entity, context)])
+        store.client().log_inputs(self.id, [DatasetInput(entity, context)])
 
     def model(self, model: Any) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back."""
@@ -156,7 +92,7 @@ class Run:
             )
 
     def figure(self, figure: Any, path: str) -> None:
-        client().log_figure(self.id, figure, path, save_kwargs={"dpi": 120})
+        store.client().log_figure(self.id, figure, path, save_kwargs={"dpi": 120})
 
 
 def _send(to: Any, run_id: str, numbers: list[live.Number]) -> None:
@@ -178,16 +114,16 @@ def tracked(
 ) -> Iterator[Run]:
     """A run in MLflow for as long as the block lasts, with provenance, and settled at its end.
 
-    `kind` is claim, trial, seed, setting, study or training; `resume` continues a run by its id.
-    Ends FINISHED; KILLED after Ctrl-C or a termination signal; FAILED, with the traceback as an
-    artifact, after any other exception, which goes on to the caller.
+    `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
+    by its id. Ends FINISHED; KILLED after Ctrl-C or a termination signal; FAILED, with the
+    traceback as an artifact, after any other exception, which goes on to the caller.
     """
-    where = uri()
+    where = store.uri()
     links = {"mlflow.parentRunId": parent.id} if parent else {}
     run_id = resume or _create(where, name, experiment, {**links, "kind": kind, **(tags or {})})
-    run = Run(run_id, name, experiment, live.Journal(home() / "live", run_id, where))
+    run = Run(run_id, name, experiment, live.Journal(store.home() / "live", run_id, where))
     if resume:
-        client().update_run(run_id, status="RUNNING")
+        store.client().update_run(run_id, status="RUNNING")
     status = "FAILED"
     try:
         if not resume:
@@ -200,16 +136,17 @@ def tracked(
         status = "KILLED"
         raise
     except Exception as error:
-        run.text(traceback.format_exc(), "traceback.txt")
-        run.tag("failure", f"{type(error).__name__}: {error}"[:1000])
+        with contextlib.suppress(store.unavailable()):  # the error itself is what the caller needs
+            run.tag("failure", f"{type(error).__name__}: {error}"[:1000])
+            run.text(traceback.format_exc(), "traceback.txt")
         raise
     finally:
         _settle(run, status)
 
 
 def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> str:
-    created = client(where).create_run(
-        _experiment(where, experiment), run_name=name, tags={**provenance.tags(), **tags}
+    created = store.client(where).create_run(
+        store.experiment(where, experiment), run_name=name, tags={**provenance.tags(), **tags}
     )
     return str(created.info.run_id)
 
@@ -219,7 +156,7 @@ def _params(run: Run, params: Mapping[str, Any]) -> None:
 
     rows = [Param(key, str(value)) for key, value in params.items()]
     for start in range(0, len(rows), 100):
-        client().log_batch(run.id, params=rows[start : start + 100])
+        store.client().log_batch(run.id, params=rows[start : start + 100])
 
 
 def _provenance(run: Run) -> None:
@@ -228,96 +165,68 @@ def _provenance(run: Run) -> None:
         run.text(provenance.diff(), "provenance/uncommitted.patch")
 
 
-def copy_artifact(run_id: str, path: str, target: Path) -> None:
-    """Copy one artifact of a run to the file `target`."""
-    from mlflow.artifacts import download_artifacts
-
-    with tempfile.TemporaryDirectory() as folder:
-        found = download_artifacts(
-            run_id=run_id, artifact_path=path, dst_path=folder, tracking_uri=uri()
-        )
-        shutil.copyfile(found, target)
-
-
 @contextmanager
 def system_metrics(run: Run) -> Iterator[None]:
     """Processor, memory, disk and network use under system/ for as long as the block lasts."""
-    client()
+    store.client()
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-    monitor = SystemMetricsMonitor(run.id, sampling_interval=FLUSH_S, tracking_uri=uri())
+    monitor = SystemMetricsMonitor(run.id, sampling_interval=FLUSH_S, tracking_uri=store.uri())
     monitor.start()
     try:
         yield
     finally:
         if any(m.metrics for m in monitor.monitors):
-            monitor.publish_metrics(monitor.aggregate_metrics())  # a short run keeps one sample
+            with contextlib.suppress(store.unavailable()):  # a short run keeps one sample
+                monitor.publish_metrics(monitor.aggregate_metrics())
         monitor.finish()
 
 
 def _settle(run: Run, status: str) -> None:
     """Deliver the rest and close the run; if the store is away, the next command will."""
-    import mlflow
-
-    run.journal.end(status)
     run.flush()
-    try:
-        if run.pending:
-            raise mlflow.MlflowException(f"{len(run.pending)} numbers were not accepted")
-        client().set_terminated(run.id, status)
-    except mlflow.MlflowException as error:
-        run.journal.close(delivered=False)
-        message = f"run {run.name} is kept in {run.journal.path} until the next command: {error}"
-        print(message, file=sys.stderr)
-    else:
-        run.journal.close(delivered=True)
+    delivered = not run.pending
+    if delivered:
+        try:
+            store.client().set_terminated(run.id, status)
+        except store.unavailable():
+            delivered = False
+    run.journal.close(status, delivered)
+    if not delivered:
+        print(f"{run.name}: kept in {run.journal.path} until the next command", file=sys.stderr)
 
 
 def settle_dead() -> list[str]:
-    """Deliver and close the runs of processes that were killed; returns the run ids."""
-    folder = home() / "live"
-    if not live.leftovers(folder):
-        return []
-    import mlflow
+    """Deliver and close the runs of processes that were killed; returns the run ids.
 
+    A run the store does not take now is left for the next command, and said so.
+    """
+    folder = store.home() / "live"
+    if not live.leftovers(folder, store.uri()):
+        return []
     settled = []
     with live.locked(folder, "settle"):
-        for left in live.leftovers(folder):
-            with contextlib.suppress(mlflow.MlflowException):
+        for left in live.leftovers(folder, store.uri()):
+            try:
                 _deliver(left)
+            except (UserError, store.unavailable()) as error:
+                print(f"{left.path} cannot be delivered: {error}", file=sys.stderr)
+                if getattr(error, "error_code", "") in GONE:
+                    left.path.rename(left.path.with_suffix(".orphan"))
+            else:
                 settled.append(left.run_id)
     return settled
 
 
 def _deliver(left: live.Leftover) -> None:
     """Send the numbers of a journal that MLflow lacks, then close its run."""
-    to = client(left.uri)
     there = {
         (key, point.value, point.step, point.timestamp)
         for key in {number[0] for number in left.numbers}
-        for point in to.get_metric_history(left.run_id, key)
+        for point in store.client().get_metric_history(left.run_id, key)
     }
-    missing = [number for number in left.numbers if tuple(number) not in there]
+    missing = [number for number in left.numbers if number not in there]
     for start in range(0, len(missing), BATCH):
-        _send(to, left.run_id, missing[start : start + BATCH])
-    to.set_terminated(left.run_id, left.status)
+        _send(store.client(), left.run_id, missing[start : start + BATCH])
+    store.client().set_terminated(left.run_id, left.status)
     left.path.unlink()
-
-
-def links(server: str) -> dict[str, str]:
-    """Addresses in the UI of every experiment's runs, newest first, past its opening page."""
-    query = "?workflowType=machine_learning&orderByKey=attributes.start_time&orderByAsc=false"
-    return {
-        e.name: f"{server}/#/experiments/{e.experiment_id}/runs{query}"
-        for e in client().search_experiments()
-        if e.name != "Default"
-    }
-
-
-def serve(host: str, port: int) -> None:
-    """Become the MLflow server of the present store; does not return."""
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    arguments = ["server", "--backend-store-uri", uri(), "--host", host, "--port", str(port)]
-    if uri().startswith(SQLITE):
-        arguments += ["--default-artifact-root", (home() / "artifacts").as_uri()]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])

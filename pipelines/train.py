@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import keras_models
 from pipelines import devices, lr, optimizer
 from pipelines.batches import Split, Splits
+from pipelines.curves import Curves, Log, named, progress_bar
 from pipelines.errors import UserError
-from pipelines.journal import Journal, Log, named, progress_bar
 from pipelines.recipes import Recipe
 
 EVAL_BATCH = 500
@@ -43,7 +43,7 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
             f"batch_size must be at most the number of training examples. Received: batch_size="
             f"{recipe.batch_size} for {examples} examples of {recipe.data}. Set --batch-size lower."
         )
-    steps = recipe.steps or max(1, round(recipe.epochs * per_epoch))
+    steps = recipe.steps or max(1, round((recipe.epochs or 0) * per_epoch))
     try:
         return lr.table(
             recipe.schedule, recipe.learning_rate, steps, recipe.warmup, **recipe.schedule_args
@@ -70,29 +70,29 @@ def train(
     keras.backend.clear_session()
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
-        model = _compiled(recipe, splits, rates)
+        model = compiled(recipe, splits, rates)
     epoch = min(len(rates), len(splits.train) // recipe.batch_size)
     with progress_bar(recipe.name, len(rates)) as advance:
-        journal = Journal(rates, recipe.batch_size, log, advance)
+        curves = Curves(rates, recipe.batch_size, log, advance)
         model.fit(
-            _train_stream(recipe, splits.train, len(rates)),
+            train_stream(recipe, splits.train, len(rates)),
             epochs=math.ceil(len(rates) / epoch),
             steps_per_epoch=epoch,
             validation_data=_eval_stream(splits.val, strategy),
-            callbacks=[journal],
+            callbacks=[curves],
             shuffle=False,
             verbose=0,
         )
     final = {
-        "best_val_error_pct": journal.best_val,
-        "images_per_s": journal.images_per_s,
+        "best_val_error_pct": curves.best_val,
+        "images_per_s": curves.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }
     if test:
         logs = model.evaluate(_eval_stream(splits.test, strategy), verbose=0, return_dict=True)
         final |= named("test", logs)
     log(final, len(rates))
-    return Trained(model, journal.last | final, devices.describe(strategy))
+    return Trained(model, curves.last | final, devices.describe(strategy))
 
 
 def serving_model(model: keras.Model, split: Split) -> keras.Model:
@@ -104,7 +104,7 @@ def serving_model(model: keras.Model, split: Split) -> keras.Model:
     return keras.Model(pixels, uncompiled(standard))
 
 
-def _compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> keras.Model:
+def compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> keras.Model:
     """The recipe's network with its loss, optimizer and metrics."""
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy(recipe.precision)
@@ -136,7 +136,7 @@ def _compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> ker
     return model
 
 
-def _train_stream(recipe: Recipe, split: Split, steps: int) -> Any:
+def train_stream(recipe: Recipe, split: Split, steps: int) -> Any:
     """tf.data of the run's batches: step number in, batch out, prepared ahead."""
 
     def batch(step: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import mean  # exact: equal values have themselves as their mean
 
 CONFIDENCE = 0.95  # of each one-sided interval
-VERDICTS = ("refuted", "inconclusive", "smaller scale", "reproduced")
+VERDICTS = ("refuted", "inconclusive", "reproduced")  # weakest first
 
 
 @dataclass(frozen=True)
@@ -67,3 +67,9 @@ def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     means = {key: mean(column) for key, column in values.items()}
     sds = {f"sd/{key}": deviation(column) for key, column in values.items() if len(column) > 1}
     return means | sds
+
+
+def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
+    """{metric: {"mean", "sd", "n"}} from the numbers that `summary` made of n seeds."""
+    own = {key: value for key, value in sorted(stored.items()) if "/" not in key}
+    return {k: {"mean": v, "sd": stored.get(f"sd/{k}"), "n": n} for k, v in own.items()}

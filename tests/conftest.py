@@ -22,12 +22,12 @@ def needs(name: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated database without runs: copying it is ten times faster than making one."""
-    from pipelines import tracking
+    from pipelines import store
 
     folder = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        tracking.client()
+        store.client()
     return folder / "mlflow.db"
 
 

@@ -1,10 +1,11 @@
 """Every claim runs at smoke scale and is recorded; a new file is a new claim."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from pipelines import claim, history, report, tracking
+from pipelines import claim, history, report, store
 from pipelines.errors import UserError
 from pipelines.verdict import Bound
 
@@ -21,7 +22,7 @@ def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
     assert {bound.metric for bound in found.decided_by} <= document["metrics"].keys()
     row = history.row(document["run_id"])
     assert row.status == "FINISHED"
-    assert [a.path for a in tracking.client().list_artifacts(row.id)].count("figure.png")
+    assert [a.path for a in store.client().list_artifacts(row.id)].count("figure.png")
     assert found.says in row.tags["mlflow.note.content"]
     assert history.rows(**{"mlflow.parentRunId": row.id})
 
@@ -36,10 +37,10 @@ def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     name = "small-norm-factorization"
     setting = claim.load(name).scales["smoke"]
     first = claim.check(name, "smoke", setting, seeds=1)
-    count = len(tracking.client().search_runs(["1"]))
+    count = len(history.rows(status=None))
     again = claim.check(name, "smoke", setting, seeds=1)
     assert (again["run_id"], again["reused"]) == (first["run_id"], True)
-    assert len(tracking.client().search_runs(["1"])) == count
+    assert len(history.rows(status=None)) == count
     assert claim.check(name, "smoke", setting, seeds=1, force=True)["run_id"] != first["run_id"]
     assert claim.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]
 
@@ -66,7 +67,7 @@ def test_a_new_file_is_a_new_claim(
     assert claim.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
     wrong = type(setting)(two=2.5)
     assert claim.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
-    assert "two is two" in report.markdown(report.entries(), [])
+    assert "two is two" in report.markdown(report.entries(), [], set())
 
 
 def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
@@ -95,7 +96,7 @@ def test_unknown_names_list_the_nearest() -> None:
 
 def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
     name = "small-norm-factorization"
-    claim.check(name, "smoke", claim.load(name).scales["smoke"], seeds=2)
+    claim.check(name, "smoke", claim.load(name).scales["smoke"])
     for folder in (tmp_path / "a", tmp_path / "b"):
         document = report.write(folder)
     files = [(tmp_path / f / part) for f in "ab" for part in ("RESULTS.md", f"figures/{name}.png")]
@@ -105,3 +106,30 @@ def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) ->
     assert verdicts[name] == "reproduced"
     assert verdicts["gradient-formula"] == "not run"
     assert set(verdicts) == set(claim.names())
+
+
+def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
+    name = "small-norm-factorization"
+    setting = claim.load(name).scales["smoke"]
+    claim.check(name, "smoke", type(setting)((3,), (0.5,), (8,)))
+    document = claim.check(name, "smoke", setting, seeds=1)
+    assert {entry.verdict for entry in report.entries()} == {"not run"}
+    stated = claim.check(name, "smoke", setting)
+    shown = {entry.name: entry.run for entry in report.entries()}[name]
+    assert shown is not None
+    assert shown.id == stated["run_id"] != document["run_id"]
+
+
+def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
+    name = "small-norm-factorization"
+    setting = type(claim.load(name).scales["smoke"])((3, 4), (0.5,), (5, 8, 16))
+    document = claim.check(name, "smoke", setting, seeds=2)
+    note = history.row(document["run_id"]).tags["mlflow.note.content"]
+    assert f"run {name} --scale smoke --seeds 2 --dimensions 3 4 --force" in note
+
+
+def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
+    name = "identity-beats-plain"
+    setting = dataclasses.replace(claim.load(name).scales["smoke"], plain_rate=1e9)
+    document = claim.check(name, "smoke", setting, seeds=1)
+    assert document["metrics"]["plain_test_error_pct"]["mean"] == 100

@@ -25,6 +25,11 @@ MISTAKES = [
     (("run", "allconv-digits", "--data", "imagenet2012"), "ILSVRC2012_img_train.tar"),
     (("run", "gradient-formula", "--dimensions", "two"), "two"),
     (("run", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
+    (("run", "gradient-formula", "--depths", "0"), "depths must be"),
+    (("run", "small-norm-factorization", "--depths", "4"), "depths must be"),
+    (("run", "small-norm-factorization", "--conditionings", "100"), "at least 3 gamma"),
+    (("run", "allconv-digits", "--seed", "5000000000"), "seed must be"),
+    (("run", "allconv-digits", "--epochs", "2", "--steps", "3"), "one length"),
     (("data", "check", "mnist", "--data-dir", "{tmp}"), "data prepare mnist"),
     (("data", "check"), "digits"),
     (("report", "--out", "{tmp}/file/folder"), "{tmp}/file/folder"),
@@ -80,6 +85,43 @@ def test_list_and_help_import_nothing_heavy(in_process: str, home: Path) -> None
         check=True,
     )
     assert done.stdout.count("imported []") == len(calls)
+
+
+def test_every_name_that_can_be_run_has_help(in_process: str, home: Path) -> None:
+    from pipelines import claim, recipes
+
+    calls = [["run", name, "--help"] for name in [*claim.names(), *recipes.RECIPES]]
+    done = subprocess.run(
+        [sys.executable, "-c", in_process, json.dumps(calls)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.count("exit 0") == len(calls), done.stderr
+    assert done.stdout.count("--seeds") >= len(calls)
+
+
+def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits: Path) -> None:
+    from pipelines.recipes import named
+    from pipelines.run import repeat
+
+    recipe = named("mlp-digits", "smoke")
+    single, again = repeat(recipe), repeat(recipe)
+    assert (single["reused"], again["reused"]) == (False, True)
+    assert single["metrics"] == again["metrics"]
+    three = repeat(recipe, seeds=3)  # its first seed is there already
+    assert three["metrics"].keys() == single["metrics"].keys()
+    errors = [repeat(recipe.override(seed=s))["metrics"]["test_error_pct"] for s in range(3)]
+    mean = sum(error["mean"] for error in errors) / 3
+    assert three["metrics"]["test_error_pct"]["mean"] == pytest.approx(mean)
+    assert repeat(recipe, seeds=3)["run_id"] == three["run_id"]
+
+
+def test_standard_output_is_json_even_where_a_number_is_not(home: Path, digits: Path) -> None:
+    words = ("pipelines", "run", "mlp-digits", "--steps", "1", "--json")  # one step has no rate
+    document = json.loads(command(*words).stdout, parse_constant=pytest.fail)
+    assert document["metrics"]["images_per_s"]["mean"] is None
 
 
 def test_list_is_one_json_document(home: Path) -> None:

@@ -167,7 +167,7 @@ def test_imagenet_names_its_two_archives_and_where_they_go(
     with pytest.raises(UserError) as caught:
         ask("imagenet2012")
     assert "ILSVRC2012_img_train.tar and ILSVRC2012_img_val.tar" in str(caught.value)
-    assert f"in {nothing}/downloads/manual" in str(caught.value)
+    assert f"into {nothing}/downloads/manual" in str(caught.value)
 
 
 def test_check_says_what_is_there(nothing: Path, offline: None) -> None:

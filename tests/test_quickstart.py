@@ -1,11 +1,14 @@
 """The newcomer's first command, whole, twice."""
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from pipelines import history
-from tests.conftest import command
+from tests.conftest import ROOT, command
 
 pytestmark = pytest.mark.slow
 
@@ -35,3 +38,21 @@ def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
     assert second.stdout.count("(found finished)") == 4
     assert counts() == found
     assert (home / "RESULTS.md").read_text() == results
+
+
+def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -> None:
+    source = (
+        "import sys\n"
+        "from pipelines import quickstart, shell\n"
+        "sys.exit(shell.guarded(lambda _: quickstart._study(False), []))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", source], cwd=ROOT) as process:
+        while not any(
+            "batch_loss" in journal.read_text() for journal in (home / "live").glob("*.jsonl")
+        ):
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.terminate()
+    assert process.returncode == 143
+    assert history.rows("RUNNING") == []
+    assert len(history.rows("KILLED")) == 2  # the study and its trial

@@ -17,6 +17,7 @@ TINY = Recipe(
     model="mlp",
     model_args={"width": 4, "depth": 2},
     data="digits",
+    epochs=1.0,
     schedule="steps",
     schedule_args={"boundaries": (0.25, 0.5), "factor": 0.5},
 )
@@ -69,6 +70,23 @@ def test_another_model_or_schedule_starts_from_no_arguments() -> None:
     assert TINY.override(schedule="cosine").model_args == TINY.model_args
     changed = TINY.override(schedule="exponential", schedule_args={"final": 0.5})
     assert changed.schedule_args == {"final": 0.5}
+
+
+def test_a_run_has_one_length_and_a_new_one_replaces_the_old() -> None:
+    assert (TINY.steps, TINY.epochs) == (None, 1.0)
+    assert (TINY.override(steps=7).steps, TINY.override(steps=7).epochs) == (7, None)
+    assert TINY.override(steps=7).override(epochs=1.0) == TINY
+    with pytest.raises(UserError, match="epochs=2 and steps=3"):
+        TINY.override(epochs=2, steps=3)
+
+
+def test_a_schedule_s_defaults_are_settings() -> None:
+    by_default, spelled = (
+        TINY.override(schedule="exponential"),
+        TINY.override(schedule="exponential", schedule_args={"final": 0.01}),
+    )
+    assert by_default == spelled
+    assert by_default.fingerprint == spelled.fingerprint
 
 
 def test_the_same_model_and_schedule_keep_their_arguments() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history, live, tracking
+from pipelines import history, live, store, tracking
 from pipelines.errors import UserError
 from tests.conftest import ROOT, command
 
@@ -33,7 +33,7 @@ def writer() -> subprocess.Popen[str]:
 
 
 def history_of(run_id: str, metric: str) -> list[tuple[int, float]]:
-    return [(m.step, m.value) for m in tracking.client().get_metric_history(run_id, metric)]
+    return [(m.step, m.value) for m in store.client().get_metric_history(run_id, metric)]
 
 
 def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
@@ -53,7 +53,7 @@ def test_every_run_says_where_it_came_from(home: Path) -> None:
         pass
     tags = history.row(run.id).tags
     assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= tags.keys()
-    names = [a.path for a in tracking.client().list_artifacts(run.id, "provenance")]
+    names = [a.path for a in store.client().list_artifacts(run.id, "provenance")]
     assert "provenance/packages.txt" in names
 
 
@@ -83,7 +83,7 @@ def test_an_exception_settles_the_run_and_goes_on(
     assert history_of(run.id, "loss") == [(1, 1.0)]
     if status == "FAILED":
         assert history.row(run.id).tags["failure"] == "ValueError: why"
-        assert [a.path for a in tracking.client().list_artifacts(run.id)].count("traceback.txt")
+        assert [a.path for a in store.client().list_artifacts(run.id)].count("traceback.txt")
 
 
 def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None:
@@ -126,36 +126,67 @@ def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
     folder = home / "live"
     with tracking.tracked("r", experiment="test", kind="training") as run:
         pass
-    header = {"run": run.id, "uri": tracking.uri(), "host": _host(), "pid": 2**22 + 1, "started": 0}
-    lines = [json.dumps(header), json.dumps({"numbers": [["loss", 2.0, 1, 5]]}), '{"numbers": [["l']
+    lines = [
+        json.dumps({"uri": store.uri()}),
+        json.dumps({"numbers": [["loss", 2.0, 1, 5]]}),
+        '{"numbers": [["l',
+    ]
     (folder / f"{run.id}.jsonl").write_text("\n".join(lines))
     assert tracking.settle_dead() == [run.id]
     assert history_of(run.id, "loss") == [(1, 2.0)]
 
 
-def test_a_run_of_another_host_is_left_alone(home: Path) -> None:
-    header = {"run": "r", "uri": tracking.uri(), "host": "elsewhere", "pid": 1, "started": 0}
+def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live").mkdir(exist_ok=True)
-    (home / "live" / "r.jsonl").write_text(json.dumps(header) + "\n")
-    assert live.leftovers(home / "live") == []
+    (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
+    assert tracking.settle_dead() == []
+    assert live.leftovers(home / "live", "http://elsewhere")
 
 
-def test_a_store_that_goes_away_loses_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
+    store.client()
+    journal = home / "live" / ("0" * 32 + ".jsonl")
+    journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
+    assert tracking.settle_dead() == []
+    assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
+
+
+def test_a_name_mlflow_refuses_is_an_error_at_once(home: Path) -> None:
     import mlflow
 
-    def unavailable(*_: object, **__: object) -> None:
-        raise mlflow.MlflowException("database is locked")
+    with (
+        pytest.raises(mlflow.MlflowException, match="Invalid value"),
+        tracking.tracked("r", experiment="test", kind="training") as run,
+    ):
+        run.log({"loss (train)": 1.0}, 1)
+        run.flush()
+    assert history.row(run.id).status == "FAILED"
+
+
+def test_a_deleted_experiment_is_restored(home: Path) -> None:
+    with tracking.tracked("r", experiment="gone", kind="training"):
+        pass
+    store.experiment.cache_clear()
+    found = store.client().get_experiment_by_name("gone")
+    store.client().delete_experiment(found.experiment_id)
+    with tracking.tracked("again", experiment="gone", kind="training") as run:
+        pass
+    assert history.row(run.id).status == "FINISHED"
+
+
+def test_a_locked_database_loses_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import sqlite3
 
     with tracking.tracked("r", experiment="test", kind="training") as run:
         run.log({"loss": 1.0}, 1)
-        monkeypatch.setattr(tracking, "_send", unavailable)
+        other = sqlite3.connect(home / "mlflow.db", isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")  # for longer than MLflow waits
     assert "kept in" in capsys.readouterr().err
+    other.execute("ROLLBACK")
+    other.close()
     assert history.row(run.id).status == "RUNNING"
-    monkeypatch.undo()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
-    monkeypatch.setattr("pipelines.provenance.is_dead", lambda _: True)
     assert tracking.settle_dead() == [run.id]
     assert history.row(run.id).status == "FINISHED"
     assert history_of(run.id, "loss") == [(1, 1.0)]
@@ -175,20 +206,24 @@ def test_a_resumed_run_is_the_same_run(home: Path) -> None:
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5)]
 
 
-def test_processes_may_start_on_a_fresh_database_together(tmp_path: Path) -> None:
+def test_processes_may_start_on_a_fresh_database_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = (
         "from pipelines import tracking\n"
         "with tracking.tracked('r', experiment='test', kind='training') as run:\n"
         "    run.log({'loss': 1.0}, 1)\n"
     )
 
-    def start(_: int) -> int:
+    def start(_: int) -> None:
         environment = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "PATH": ""}
-        done = subprocess.run([sys.executable, "-c", source], cwd=ROOT, env=environment, check=True)
-        return done.returncode
+        subprocess.run([sys.executable, "-c", source], cwd=ROOT, env=environment, check=True)
 
     with ThreadPoolExecutor(3) as pool:
-        assert list(pool.map(start, range(3))) == [0, 0, 0]
+        list(pool.map(start, range(3)))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    runs = history.rows(kind="training")
+    assert [history_of(run.id, "loss") for run in runs] == [[(1, 1.0)]] * 3
 
 
 def test_a_home_that_cannot_be_written_is_one_sentence(
@@ -197,10 +232,4 @@ def test_a_home_that_cannot_be_written_is_one_sentence(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
     with pytest.raises(UserError, match="must be writable"):
-        tracking.client()
-
-
-def _host() -> str:
-    import socket
-
-    return socket.gethostname()
+        store.client()

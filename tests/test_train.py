@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines import data, history, tracking
+from pipelines import data, history, store
 from pipelines.errors import Diverged, UserError
 from pipelines.recipes import Recipe, named
 from tests.conftest import ROOT
@@ -124,9 +124,9 @@ def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits:
     assert row.tags["device"] == "1 CPU"
     assert {"test_error_pct", "images_per_s", "wall_s", "parameters"} <= row.metrics.keys()
     assert any(key.startswith("system/") for key in row.metrics)
-    artifacts = [a.path for a in tracking.client().list_artifacts(result.run_id)]
+    artifacts = [a.path for a in store.client().list_artifacts(result.run_id)]
     assert "learning_rate.png" in artifacts
-    (source,) = tracking.client().get_run(result.run_id).inputs.dataset_inputs
+    (source,) = store.client().get_run(result.run_id).inputs.dataset_inputs
     assert source.dataset.name == "digits"
     model = mlflow.pyfunc.load_model(f"runs:/{result.run_id}/model")
     splits = data.load("digits", 256)

@@ -63,6 +63,35 @@ def test_a_study_goes_on_where_it_was_killed(
     assert len(search("s", PLAN, trials=4)["trials"]) == 4
 
 
+def test_an_interrupted_study_can_be_shown_and_its_summary_made_later(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuning import study
+    from tuning.__main__ import dispatch
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study, "_summarize", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        search("s", PLAN, trials=2)
+    dispatch(["show", "s"])
+    assert show("s")["best"] is None
+    monkeypatch.undo()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
+    document = search("s", PLAN, trials=2)
+    assert (document["status"], document["metrics"]["trials"]) == ("FINISHED", 2)
+    assert len(document["trials"]) == 2
+
+
+def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: Path) -> None:
+    first = search("s", PLAN, trials=1)
+    second = search("s", PLAN, trials=1, force=True)
+    assert second["run_id"] != first["run_id"]
+    assert history.row(first["run_id"]).status == "FINISHED"
+    assert len(second["trials"]) == 1
+
+
 def test_divergence_is_a_result(home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     published = spaces.lr_schedule
     wild = {"lr-schedule": lambda *given: published(*given).override(learning_rate=1e9)}
@@ -76,6 +105,8 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
     search("s", PLAN, trials=1)
     with pytest.raises(UserError, match="holds"):
         search("s", Plan("allconv-digits", "smoke", "lr-schedule"), trials=1)
+    with pytest.raises(UserError, match="study name"):
+        search("it's", PLAN, trials=1)
     with pytest.raises(UserError, match="trials must be >= 1"):
         search("s", PLAN, trials=0)
     with pytest.raises(UserError, match="lr-schedule"):
@@ -99,4 +130,4 @@ def test_the_space_stays_within_the_recipe(digits: Path) -> None:
     base = named("allconv-digits")
     tried = spaces.lr_schedule(Trial(), base)
     changed = {k for k, v in tried.flat().items() if base.flat().get(k) != v}
-    assert changed == {"schedule", "learning_rate"}
+    assert changed == {"schedule", "schedule_args.final", "learning_rate"}

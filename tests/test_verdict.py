@@ -133,7 +133,7 @@ def test_a_bound_reads_as_a_rule(bound: Bound, sentence: str) -> None:
 
 def test_verdicts_are_ordered_from_the_weakest() -> None:
     # A claim with several bounds takes the first of its verdicts in this order.
-    assert VERDICTS == ("refuted", "inconclusive", "smaller scale", "reproduced")
+    assert VERDICTS == ("refuted", "inconclusive", "reproduced")
 
 
 def test_summary_has_means_and_deviations() -> None:

@@ -62,12 +62,17 @@ def _print(document: dict[str, Any]) -> None:
     if document["reused"]:
         print("Found finished; --force starts it over, more --trials continue it.")
     for trial in document["trials"]:
-        print(f"{trial['name']:<32} {trial['val_error_pct']:.2f} % validation error")
+        error = trial["val_error_pct"]
+        result = trial["status"] if error is None else f"{error:.2f} % validation error"
+        print(f"{trial['name']:<32} {result}")
     metrics = document["metrics"]
+    if document["best"] is None:
+        print(f"Not finished; go on with: {PROG} run {document['study']}")
+        return
     print(
         f"published schedule {metrics['baseline_val_error_pct']:.2f} %, "
         f"best {metrics['best_val_error_pct']:.2f} %: python -m pipelines run "
-        f"{document['recipe']} {document['best']}"
+        f"{document['recipe']} --scale {document['scale']} {document['best']}"
     )
 
 

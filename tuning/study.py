@@ -4,12 +4,14 @@ The only module that imports Optuna. A study is kept in a database beside MLflow
 it goes on to the number of trials asked for.
 """
 
+import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import history, live, tracking
+from pipelines import history, live, store, tracking
 from pipelines.errors import Diverged, UserError, unknown
-from pipelines.recipes import Recipe, named
+from pipelines.recipes import Recipe, digest, named
 from pipelines.run import run
 from tuning import spaces
 
@@ -34,34 +36,48 @@ class Plan:
     def base(self) -> Recipe:
         return named(self.recipe, self.scale)
 
+    @property
+    def identity(self) -> dict[str, str]:
+        return dataclasses.asdict(self) | {"fingerprint": self.base.fingerprint}
+
 
 def storage() -> str:
-    """The studies' database, beside MLflow's."""
-    return f"sqlite:///{tracking.home() / 'optuna.db'}"
+    """The studies' database: beside MLflow's, and one for every tracking server."""
+    own = store.uri().startswith(store.SQLITE)
+    name = "optuna.db" if own else f"optuna-{digest(store.uri())}.db"
+    return f"sqlite:///{store.home() / name}"
 
 
 def search(name: str, plan: Plan, trials: int, force: bool = False) -> dict[str, Any]:
     """Bring the study to that many finished trials and return its document.
 
-    Trials of a killed process are tried again with the same parameters. `force` starts over.
+    A study that was interrupted goes on, in the same MLflow run, and tries the trials that were cut
+    short again as they were. `force` starts over.
     """
     if trials < 1:
         raise UserError(f"trials must be >= 1. Received: trials={trials}. Set --trials 1 or more.")
-    with live.locked(tracking.home() / "live", f"study-{name}"):
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise UserError(
+            f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
+            "Take another name."
+        )
+    with live.locked(store.home() / "live", f"study-{name}"):
         study = _open(name, plan, force)
+        row = _own_run(study)
         missing = trials - len(_finished(study))
-        if missing <= 0:
+        if missing <= 0 and row and row.status == "FINISHED":
             return show(name) | {"reused": True}
-        parent = None if force else _parent(name)
         with tracking.tracked(
             name,
             experiment="tuning",
             kind="study",
             params=plan.base.flat() | {"space": plan.space},
             tags={"study": name, "recipe": plan.recipe, "scale": plan.scale, "space": plan.space},
-            resume=parent.id if parent else None,
+            resume=row.id if row else None,
         ) as tracked:
-            study.optimize(lambda trial: _attempt(trial, plan, tracked), n_trials=missing)
+            study.set_user_attr("run_id", tracked.id)
+            if missing > 0:
+                study.optimize(lambda trial: _attempt(trial, plan, tracked), n_trials=missing)
             _summarize(study, plan, tracked)
     return show(name)
 
@@ -71,24 +87,36 @@ def _open(name: str, plan: Plan, force: bool) -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    store.client()  # makes the folder
     where = storage()
     if force and name in optuna.get_all_study_names(where):
         optuna.delete_study(study_name=name, storage=where)
     study = optuna.create_study(study_name=name, storage=where, load_if_exists=True)
-    wanted = {"recipe": plan.recipe, "scale": plan.scale, "space": plan.space}
-    held = study.user_attrs.get("plan", wanted)
-    if held != wanted:
+    held = study.user_attrs.get("plan", plan.identity)
+    if held != plan.identity:
         raise UserError(
-            f"A study searches one space. Received: {wanted} for study {name}, which holds {held}. "
-            "Take another study name, or --force to start it over."
+            f"A study searches one space around one recipe. Received: {plan.identity} for study "
+            f"{name}, which holds {held}. Take another study name, or --force to start it over."
         )
-    study.set_user_attr("plan", wanted)
+    study.set_user_attr("plan", plan.identity)
     if not study.trials:
         study.enqueue_trial(spaces.published(plan.base))
     _queue_again(study)
     # another seed than the trials already drawn, or a continued study would draw them again
     study.sampler = optuna.samplers.TPESampler(seed=len(study.trials), n_startup_trials=5)
     return study
+
+
+def _own_run(study: Any) -> history.Row | None:
+    """The study's run in MLflow; None for a new study, UserError where it has been deleted."""
+    run_id = study.user_attrs.get("run_id")
+    row = history.find(run_id) if run_id else None
+    if run_id and row is None:
+        raise UserError(
+            f"A study's run must be in the tracking store. Received: study {study.study_name}, "
+            f"whose run {run_id} is not in {store.uri()}. Use --force to start the study over."
+        )
+    return row
 
 
 def _queue_again(study: Any) -> None:
@@ -102,9 +130,10 @@ def _queue_again(study: Any) -> None:
     waiting = study.get_trials(states=(state.WAITING,))
     settled += [trial.system_attrs["fixed_params"] for trial in waiting]
     for trial in study.get_trials(states=(state.FAIL,)):
-        if trial.params and trial.params not in settled:
-            study.enqueue_trial(trial.params)
-            settled.append(trial.params)
+        wanted = trial.system_attrs.get("fixed_params", {}) | trial.params
+        if wanted and wanted not in settled:
+            study.enqueue_trial(wanted)
+            settled.append(wanted)
 
 
 def _attempt(trial: Any, plan: Plan, parent: tracking.Run) -> float:
@@ -124,29 +153,24 @@ def _finished(study: Any) -> list[Any]:
     return [trial for trial in study.trials if trial.state.name == "COMPLETE"]
 
 
-def _parent(name: str) -> history.Row | None:
-    """The study's own run, of whatever status, where it has one."""
-    states = ("FINISHED", "KILLED", "FAILED")
-    found = [row for s in states for row in history.rows(s, kind="study", study=name)]
-    return max(found, key=lambda row: row.start_ms, default=None)
-
-
 def _summarize(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     """Best trial, gain over the published schedule, and the picture, on the study's run."""
-    best, first = study.best_trial, _finished(study)[0]
+    best, finished = study.best_trial, _finished(study)
+    start = next(t.value for t in finished if t.params == spaces.published(plan.base))
     tracked.log(
         {
-            "trials": len(_finished(study)),
+            "trials": len(finished),
             f"best_{OBJECTIVE}": best.value,
-            f"baseline_{OBJECTIVE}": first.value,
-            "gain_pct": first.value - best.value,
-        }
+            f"baseline_{OBJECTIVE}": start,
+            "gain_pct": start - best.value,
+        },
+        len(finished),
     )
     flags = " ".join(f"--{k.replace('_', '-')} {_short(v)}" for k, v in best.params.items())
     tracked.tag("best", flags)
     repeat = f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}"
     tracked.tag("mlflow.note.content", f"Best of the study: `{repeat}`")
-    tracked.figure(figure(study), "figure.png")
+    tracked.figure(figure(finished, start), "figure.png")
 
 
 def _short(value: Any) -> str:
@@ -155,27 +179,36 @@ def _short(value: Any) -> str:
 
 def show(name: str) -> dict[str, Any]:
     """The study as one JSON document; UserError when there is none of that name."""
-    row = _parent(name)
+    import optuna
+
+    store.client()
+    names = optuna.get_all_study_names(storage())
+    if name not in names:
+        raise unknown("A study", name, names)
+    row = _own_run(optuna.load_study(study_name=name, storage=storage()))
     if row is None:
-        rows = history.rows(kind="study")
-        raise unknown("A study", name, {row.tags["study"] for row in rows})
-    children = history.rows(**{"mlflow.parentRunId": row.id})
+        raise UserError(f"A study must have begun. Received: {name}. Start it: tuning run {name}")
+    children = history.rows(status=None, **{"mlflow.parentRunId": row.id})
     return {
         "study": name,
         "run_id": row.id,
+        "status": row.status,
         "recipe": row.tags["recipe"],
+        "scale": row.tags["scale"],
         "space": row.tags["space"],
         "best": row.tags.get("best"),
         "metrics": {k: v for k, v in sorted(row.metrics.items()) if k != OBJECTIVE},
-        "trials": [
-            {"name": c.name, OBJECTIVE: c.metrics.get(OBJECTIVE), "run_id": c.id}
-            for c in sorted(children, key=lambda c: c.start_ms)
-        ],
+        "trials": [_trial(c) for c in sorted(children, key=lambda c: c.start_ms)],
         "reused": False,
     }
 
 
-def figure(study: Any) -> Any:
+def _trial(row: history.Row) -> dict[str, Any]:
+    error = row.metrics.get(OBJECTIVE) if row.status == "FINISHED" else None
+    return {"name": row.name, "status": row.status, OBJECTIVE: error, "run_id": row.id}
+
+
+def figure(finished: list[Any], baseline: float) -> Any:
     """Validation error against peak rate, one colour a schedule family."""
     from matplotlib.figure import Figure
 
@@ -183,12 +216,10 @@ def figure(study: Any) -> Any:
     axes = picture.add_subplot(
         xscale="log", xlabel="peak learning rate", ylabel="validation error (%)"
     )
-    trials = _finished(study)
-    for family in sorted({trial.params["schedule"] for trial in trials}):
-        own = [trial for trial in trials if trial.params["schedule"] == family]
-        axes.plot(
-            [t.params["learning_rate"] for t in own], [t.value for t in own], "o", label=family
-        )
-    axes.axhline(trials[0].value, ls="--", color="grey", label="published schedule")
+    for family in sorted({trial.params["schedule"] for trial in finished}):
+        own = [trial for trial in finished if trial.params["schedule"] == family]
+        rates, errors = [t.params["learning_rate"] for t in own], [t.value for t in own]
+        axes.plot(rates, errors, "o", label=family)
+    axes.axhline(baseline, ls="--", color="grey", label="published schedule")
     axes.legend(fontsize=8)
     return picture

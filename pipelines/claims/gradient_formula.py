@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pipelines import quiet
 from pipelines.claim import Bench, Claim
+from pipelines.errors import check_sizes
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
@@ -35,6 +36,9 @@ class Setting:
     """Matrix dimensions d."""
     depths: tuple[int, ...] = (1, 2, 4, 8, 16)
     """Numbers of layers l."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, dimensions=self.dimensions, depths=self.depths)
 
 
 def random_instance(d: int, depth: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
@@ -54,7 +58,8 @@ def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float]
         curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
         bench.curves(f"d={d} seed={seed}", {"d": d, "seed": seed}, curves, setting.depths)
         drawn[d] = (setting.depths, curves)
-    worst = {key: max(float(c[key].max()) for _, c in drawn.values()) for key in curves}
+    everything = [curves for _, curves in drawn.values()]
+    worst = {key: max(float(curves[key].max()) for curves in everything) for key in everything[0]}
     return worst, drawn
 
 

@@ -18,8 +18,11 @@ Expect: about 5 % against 89 %, advantage_pct about 84.
 from dataclasses import dataclass
 from typing import Any
 
+import tyro
+
 from pipelines.claim import Bench, Claim
-from pipelines.recipes import named
+from pipelines.errors import Diverged
+from pipelines.recipes import Recipe, named
 from pipelines.verdict import Bound
 
 ARMS = {"identity": "allconv-digits", "plain": "plain-digits"}
@@ -29,7 +32,7 @@ ARMS = {"identity": "allconv-digits", "plain": "plain-digits"}
 class Setting:
     """What may differ between the arms."""
 
-    scale: str = "cpu"
+    recipe_scale: tyro.conf.Suppress[str] = "cpu"
     """Scale of the two recipes."""
     identity_rate: float = 0.05
     """Peak learning rate with shortcuts."""
@@ -42,10 +45,19 @@ def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float]
     rates = {"identity": setting.identity_rate, "plain": setting.plain_rate}
     errors = {}
     for arm, name in ARMS.items():
-        recipe = named(name, setting.scale).override(seed=seed, learning_rate=rates[arm])
-        errors[f"{arm}_test_error_pct"] = bench.train(recipe)["test_error_pct"]
+        base = named(name, setting.recipe_scale)
+        recipe = base.override(seed=seed, learning_rate=rates[arm])
+        errors[f"{arm}_test_error_pct"] = _error(bench, recipe)
     advantage = errors["plain_test_error_pct"] - errors["identity_test_error_pct"]
     return errors | {"advantage_pct": advantage}, errors
+
+
+def _error(bench: Bench, recipe: Recipe) -> float:
+    """Test error in percent; a run whose loss diverges has learned nothing: 100."""
+    try:
+        return bench.train(recipe)["test_error_pct"]
+    except Diverged:
+        return 100.0
 
 
 def figure(drawn: list[Any]) -> Any:

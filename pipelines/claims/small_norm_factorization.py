@@ -22,9 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claim import Bench, Claim
+from pipelines.errors import UserError, check_sizes
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
+SHALLOWEST = 5  # the paper's split needs 4q + p layers with q, p >= 1
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,16 @@ class Setting:
     """gamma: largest |log singular value|."""
     depths: tuple[int, ...] = (5, 6, 7, 8, 11, 16, 23, 32, 64, 128, 256)
     """Numbers of layers l; those under 3 gamma are left out, as the theorem does."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, dimensions=self.dimensions)
+        check_sizes(0, conditionings=self.conditionings)
+        check_sizes(SHALLOWEST, depths=self.depths)
+        if max(self.depths) < 3 * max(self.conditionings):
+            raise UserError(
+                "The theorem needs a depth of at least 3 gamma. Received: depths up to "
+                f"{max(self.depths)} for gamma = {max(self.conditionings):g}. Set --depths."
+            )
 
 
 def random_matrix(d: int, gamma: float, rng: np.random.Generator) -> tuple[Array, Array]:

@@ -17,10 +17,10 @@ from pipelines.errors import Diverged
 
 Log = Callable[[Mapping[str, float], int], None]
 
-CURVE_POINTS = 2_000  # a longer run logs its per-step curves at this many steps
+POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 
-class Journal(keras.callbacks.Callback):
+class Curves(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps, stops it there, or when the loss diverges.
 
     `step` counts finished steps, from 1; `advance(images_per_s)` is called after each.
@@ -33,7 +33,7 @@ class Journal(keras.callbacks.Callback):
         self.rates, self.batch_size, self.log, self.advance = rates, batch_size, log, advance
         self.step, self.busy_s, self.best_val = 0, 0.0, math.inf
         self.last: dict[str, float] = {}
-        self._stride = max(1, len(rates) // CURVE_POINTS)
+        self._stride = max(1, len(rates) // POINTS)
 
     @property
     def images_per_s(self) -> float:

@@ -1,0 +1,125 @@
+"""Where the runs are: the tracking store, its client, its experiments, its server.
+
+With tracking.py, which writes runs, the only door to MLflow.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pipelines import live, provenance
+from pipelines.errors import UserError
+
+SQLITE = "sqlite:///"
+
+
+def uri() -> str:
+    """MLFLOW_TRACKING_URI, else the project's own database, whatever the current folder."""
+    default = f"{SQLITE}{provenance.ROOT / 'mlruns' / 'mlflow.db'}"
+    return os.environ.get("MLFLOW_TRACKING_URI") or default
+
+
+def home() -> Path:
+    """The folder of an SQLite database, else mlruns/: journals, locks and artifacts live there."""
+    if uri().startswith(SQLITE):
+        return Path(uri().removeprefix(SQLITE)).resolve().parent
+    return provenance.ROOT / "mlruns"
+
+
+def client(where: str | None = None) -> Any:
+    """The MLflow client of the present store, which is created under a lock where it is new."""
+    return _client(where or uri())
+
+
+@functools.cache
+def _client(where: str) -> Any:
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # stdout is for our documents
+    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    with live.locked(home() / "live", "database"):
+        import mlflow
+
+        _quiet()
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            mlflow.set_tracking_uri(where)
+            found = mlflow.MlflowClient(tracking_uri=where)
+            found.search_experiments(max_results=1)
+        except (mlflow.MlflowException, SQLAlchemyError) as error:
+            raise UserError(
+                f"The tracking store must be reachable. Received: {where}: "
+                f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
+            ) from error
+    return found
+
+
+def _quiet() -> None:
+    """MLflow tells of its migrations and monitors at level INFO; a newcomer need not read them."""
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+
+
+@functools.cache
+def experiment(where: str, name: str) -> str:
+    """The id of the experiment of that name, created when it is not there."""
+    import mlflow
+
+    found = client(where).get_experiment_by_name(name)
+    if found is None:
+        artifacts = (home() / "artifacts").as_uri() if where.startswith(SQLITE) else None
+        with contextlib.suppress(mlflow.MlflowException):  # another process was faster
+            client(where).create_experiment(name, artifact_location=artifacts)
+        found = client(where).get_experiment_by_name(name)
+    if found.lifecycle_stage == "deleted":
+        client(where).restore_experiment(found.experiment_id)
+    return str(found.experiment_id)
+
+
+def copy_artifact(run_id: str, path: str, target: Path) -> bool:
+    """Copy one artifact of a run to the file `target`; False where the store lacks it."""
+    from mlflow.artifacts import download_artifacts
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            found = download_artifacts(
+                run_id=run_id, artifact_path=path, dst_path=folder, tracking_uri=uri()
+            )
+        except (FileNotFoundError, unavailable()):
+            return False
+        shutil.copyfile(found, target)
+    return True
+
+
+def unavailable() -> type[Exception]:
+    """What MLflow raises when its store is locked, full or away."""
+    import mlflow
+
+    error: type[Exception] = mlflow.MlflowException
+    return error
+
+
+def links(server: str) -> dict[str, str]:
+    """Addresses in the UI of every experiment's runs, newest first, past its opening page."""
+    query = "?workflowType=machine_learning&orderByKey=attributes.start_time&orderByAsc=false"
+    return {
+        e.name: f"{server}/#/experiments/{e.experiment_id}/runs{query}"
+        for e in client().search_experiments()
+        if e.name != "Default"
+    }
+
+
+def serve(host: str, port: int) -> None:
+    """Become the MLflow server of the present store, which must be a database; does not return."""
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    arguments = ["server", "--backend-store-uri", uri(), "--host", host, "--port", str(port)]
+    if uri().startswith(SQLITE):
+        arguments += ["--default-artifact-root", (home() / "artifacts").as_uri()]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])
