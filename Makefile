@@ -14,8 +14,8 @@ setup: .venv/requirements.installed  ## Create or update .venv from requirements
 test: .venv/requirements-dev.installed  ## Install the test tools, then the fast tests
 	$(BIN)/python -m pytest
 
-test-all: .venv/requirements-dev.installed  ## All tests, the slow ones too
-	$(BIN)/python -m pytest -m "slow or not slow"
+test-all: test  ## All tests, the slow ones too
+	$(BIN)/python -m pytest -m slow -n 0
 
 check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI runs
 	$(BIN)/ruff check .
