@@ -1,6 +1,7 @@
 """Where a run came from: commit, uncommitted diff, packages, machine and process."""
 
 import functools
+import getpass
 import os
 import platform
 import shlex
@@ -70,8 +71,16 @@ def tags() -> dict[str, str]:
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
-        "mlflow.user": os.environ.get("USER") or str(os.getuid()),
+        "mlflow.user": _user(),
     }
+
+
+def _user() -> str:
+    """The user's name; the number alone where the system knows no name for it."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _command() -> str:

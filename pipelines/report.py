@@ -13,7 +13,17 @@ from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 from pipelines.recipes import SCALES
 
-COLUMNS = ("claim", "source", "says", "reported", "measured", "scale", "verdict", "cost", "commit")
+COLUMNS = (
+    "claim",
+    "source",
+    "says",
+    "reported or bound",
+    "measured",
+    "scale",
+    "verdict",
+    "cost",
+    "commit",
+)
 
 
 @dataclass(frozen=True)
@@ -125,8 +135,14 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
             lines += ["", f"## {entry.name}", ""]
             if entry.name in drawn:
                 lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
-            lines += [claim.card(entry.name)]
+            lines += [claim.card(entry.name), "", *_metric_list(entry)]
     return "\n".join(lines) + "\n"
+
+
+def _metric_list(entry: Entry) -> list[str]:
+    """Everything the claim measured, one bullet a metric."""
+    metrics = entry.document()["metrics"]
+    return ["Measured:", "", *(f"- `{key}` {spread(value)}" for key, value in metrics.items())]
 
 
 def _study_table(tuned: list[history.Row]) -> list[str]:

@@ -36,10 +36,9 @@ MISTAKES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def in_process() -> str:
-    """Runs the CLI's main once in a fresh interpreter for each given argument list."""
-    return (
+def answers(calls: list[list[str]]) -> subprocess.CompletedProcess[str]:
+    """The CLI's answers to these argument lists, one after the other in one fresh interpreter."""
+    source = (
         "import sys, json\n"
         "from pipelines.__main__ import dispatch\n"
         "from pipelines.shell import guarded\n"
@@ -51,53 +50,40 @@ def in_process() -> str:
         "    print('exit', code, file=sys.stderr, flush=True)\n"
         "    print('imported', sorted({'tensorflow', 'mlflow'} & set(sys.modules)), flush=True)\n"
     )
-
-
-def test_mistakes_are_one_sentence_and_code_2(
-    in_process: str, home: Path, digits: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "file").write_text("")
-    filled = [[a.replace("{tmp}", str(tmp_path)) for a in words] for words, _ in MISTAKES]
-    done = subprocess.run(
-        [sys.executable, "-c", in_process, json.dumps(filled)],
+    return subprocess.run(
+        [sys.executable, "-c", source, json.dumps(calls)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
     )
-    answers = done.stderr.split("exit ")
+
+
+def test_mistakes_are_one_sentence_and_code_2(home: Path, digits: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    filled = [[a.replace("{tmp}", str(tmp_path)) for a in words] for words, _ in MISTAKES]
+    done = answers(filled)
+    said = done.stderr.split("exit ")
     assert "Traceback" not in done.stderr
-    assert len(answers) == len(MISTAKES) + 1, done.stderr
-    for (words, expected), before, after in zip(MISTAKES, answers, answers[1:], strict=False):
-        said = before.partition("\n")[2] if before is not answers[0] else before
+    assert len(said) == len(MISTAKES) + 1, done.stderr
+    for (words, expected), before, after in zip(MISTAKES, said, said[1:], strict=False):
+        answer = before.partition("\n")[2] if before is not said[0] else before
         wanted = expected.replace("{tmp}", str(tmp_path))
-        assert wanted in " ".join(said.replace("│", " ").split()), (words, said)
-        assert after.startswith("2"), (words, said, after)
+        assert wanted in " ".join(answer.replace("│", " ").split()), (words, answer)
+        assert after.startswith("2"), (words, answer, after)
 
 
-def test_list_and_help_import_nothing_heavy(in_process: str, home: Path) -> None:
+def test_list_and_help_import_nothing_heavy(home: Path) -> None:
     calls = [["list"], ["list", "--json"], ["--help"], ["run", "allconv-digits", "--help"]]
-    done = subprocess.run(
-        [sys.executable, "-c", in_process, json.dumps(calls)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = answers(calls)
     assert done.stdout.count("imported []") == len(calls)
 
 
-def test_every_name_that_can_be_run_has_help(in_process: str, home: Path) -> None:
+def test_every_name_that_can_be_run_has_help(home: Path) -> None:
     from pipelines import claim, recipes
 
     calls = [["run", name, "--help"] for name in [*claim.names(), *recipes.RECIPES]]
-    done = subprocess.run(
-        [sys.executable, "-c", in_process, json.dumps(calls)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = answers(calls)
     assert done.stderr.count("exit 0") == len(calls), done.stderr
     assert done.stdout.count("--seeds") >= len(calls)
 
