@@ -46,7 +46,7 @@ def code(*more: Path) -> str:
     """
     named = [ROOT / "pipelines" / f"{name}.py" for name in MEASURING]
     paths = [*(ROOT / "theory").glob("*.py"), *(ROOT / "keras_models").glob("*.py"), *named, *more]
-    return digest({path.name: path.read_text() for path in paths})
+    return digest({f"{path.parent.name}/{path.name}": path.read_text() for path in paths})
 
 
 @functools.cache

@@ -162,7 +162,7 @@ def _params(run: Run, params: Mapping[str, Any]) -> None:
 def _provenance(run: Run) -> None:
     run.text(provenance.packages(), "provenance/packages.txt")
     if provenance.diff():
-        run.text(provenance.diff(), "provenance/uncommitted.patch")
+        run.text(provenance.diff() + "\n", "provenance/uncommitted.patch")
 
 
 @contextmanager
@@ -184,7 +184,11 @@ def system_metrics(run: Run) -> Iterator[None]:
 
 def _settle(run: Run, status: str) -> None:
     """Deliver the rest and close the run; if the store is away, the next command will."""
-    run.flush()
+    refused = None
+    try:
+        run.flush()
+    except store.unavailable() as error:
+        refused, status = error, "FAILED"
     delivered = not run.pending
     if delivered:
         try:
@@ -194,6 +198,8 @@ def _settle(run: Run, status: str) -> None:
     run.journal.close(status, delivered)
     if not delivered:
         print(f"{run.name}: kept in {run.journal.path} until the next command", file=sys.stderr)
+    if refused:
+        raise refused
 
 
 def settle_dead() -> list[str]:

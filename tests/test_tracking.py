@@ -151,7 +151,8 @@ def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
     assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
 
 
-def test_a_name_mlflow_refuses_is_an_error_at_once(home: Path) -> None:
+@pytest.mark.parametrize("early", [True, False])
+def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: bool) -> None:
     import mlflow
 
     with (
@@ -159,8 +160,10 @@ def test_a_name_mlflow_refuses_is_an_error_at_once(home: Path) -> None:
         tracking.tracked("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss (train)": 1.0}, 1)
-        run.flush()
+        if early:
+            run.flush()
     assert history.row(run.id).status == "FAILED"
+    assert not list((home / "live").glob("*.jsonl"))
 
 
 def test_a_deleted_experiment_is_restored(home: Path) -> None:

@@ -1,0 +1,52 @@
+"""Provenance: a commit with changes says so, new files among them, and the patch applies."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines import provenance
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A repository of one committed file, in the place of the project's own."""
+    for words in (["init", "-q"], ["config", "user.email", "a@b.c"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / "kept.py").write_text("one = 1\n")
+    (tmp_path / "RESULTS.md").write_text("# Results\n")
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    for cached in (provenance.diff, provenance.tags, provenance.code):
+        cached.cache_clear()
+    yield tmp_path
+    for cached in (provenance.diff, provenance.tags, provenance.code):
+        cached.cache_clear()
+
+
+def test_a_clean_commit_has_no_patch_even_after_a_report(repository: Path) -> None:
+    (repository / "RESULTS.md").write_text("# Other results\n")
+    assert provenance.diff() == ""
+    assert "+changes" not in provenance.tags()["commit"]
+
+
+def test_the_patch_makes_the_changes_again(repository: Path) -> None:
+    (repository / "kept.py").write_text("one = 2\n")
+    (repository / "new.py").write_text("two = 2\n")
+    patch = provenance.diff() + "\n"
+    assert provenance.tags()["commit"].endswith("+changes")
+    subprocess.run(["git", "checkout", "-q", "."], cwd=repository, check=True)
+    (repository / "new.py").unlink()
+    subprocess.run(["git", "apply", "-"], cwd=repository, input=patch, text=True, check=True)
+    assert (repository / "kept.py").read_text() == "one = 2\n"
+    assert (repository / "new.py").read_text() == "two = 2\n"
+
+
+def test_a_copy_without_history_says_unknown(
+    tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(provenance, "ROOT", tmp_path.parent)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent.parent))
+    assert provenance.tags()["commit"] == "unknown"
