@@ -1,13 +1,16 @@
 """`python -m pipelines run NAME [overrides]`: the settings of NAME become its options."""
 
+import contextlib
 import dataclasses
+import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import tyro
 
 from pipelines import claim, history, recipes, report
-from pipelines.errors import unknown
+from pipelines.errors import UserError, unknown
 from pipelines.run import repeat
 from pipelines.shell import print_json, use_data_dir
 
@@ -42,20 +45,38 @@ class RunArguments(Generic[T]):
 
 def run_command(name: str, arguments: list[str]) -> None:
     """`run NAME`: find the name, then read the overrides against its own settings."""
-    options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
+    with _one_sentence():
+        options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim.names():
         settings = claim.setting(claim.load(name), name, options.scale)
-        parsed = _parse(name, options, settings, arguments)
+        with _one_sentence():
+            parsed = _parse(name, settings, arguments)
         _run_claim(name, parsed.options, parsed.override)
     elif name in recipes.RECIPES:
-        recipe = _with_schedule(recipes.named(name, options.scale), arguments)
-        parsed = _parse(name, options, recipe, arguments)
+        with _one_sentence():
+            recipe = _with_schedule(recipes.named(name, options.scale), arguments)
+            parsed = _parse(name, recipe, arguments)
         _run_recipe(recipe, parsed.options, parsed.override)
     else:
         raise unknown("A claim or recipe", name, [*claim.names(), *recipes.RECIPES])
 
 
-def _parse(name: str, options: Options, default: Any, arguments: list[str]) -> RunArguments[Any]:
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Turn tyro's framed message about a wrong option into an error like all others."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            yield
+    except SystemExit as exit:
+        lines = [line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines()]
+        words = [line for line in lines if line and "helptext" not in line]
+        if exit.code == 2 and words:
+            raise UserError(" ".join(words[1:] or words)) from exit  # without the frame's title
+        raise
+
+
+def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
     kind: Any = RunArguments[type(default)]  # type: ignore[misc]
     parsed: RunArguments[Any] = tyro.cli(
         kind,

@@ -69,7 +69,9 @@ def test_mistakes_are_one_sentence_and_code_2(home: Path, digits: Path, tmp_path
     for (words, expected), before, after in zip(MISTAKES, said, said[1:], strict=False):
         answer = before.partition("\n")[2] if before is not said[0] else before
         wanted = expected.replace("{tmp}", str(tmp_path))
-        assert wanted in " ".join(answer.replace("│", " ").split()), (words, answer)
+        assert wanted in answer, (words, answer)
+        assert answer.startswith("error: "), (words, answer)
+        assert len(answer.splitlines()) == 1, (words, answer)
         assert after.startswith("2"), (words, answer, after)
 
 
