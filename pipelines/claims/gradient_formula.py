@@ -5,9 +5,9 @@ df/dA_i = 2 (I + A_{i+1})^T ... (I + A_l)^T E Sigma (I + A_1)^T ... (I + A_{i-1}
 product minus R.
 
 Measured: the formula against central finite differences of the risk, and against automatic
-differentiation by TensorFlow in double precision, at random points. The order of factors printed in
-appendix A.2 of the copy that was read is measured beside it (`appendix_error`): from three layers
-on it is not the gradient.
+differentiation by TensorFlow in double precision, at random points. The order of factors in
+appendix A.2, as we read it in a damaged copy, is measured beside it (`appendix_error`): from three
+layers on it is not the gradient.
 
 Run: python -m pipelines run gradient-formula        (15 s on 2 cores, mostly TensorFlow's start)
 Expect: finite_difference_error about 1e-9, autodiff_error about 1e-15.
