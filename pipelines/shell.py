@@ -17,9 +17,11 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     """Settle the runs of killed processes, run the command, and return its exit code.
 
     A user's mistake is one sentence and code 2, a diverged training one and code 1; Ctrl-C gives
-    130, a termination signal 143.
+    130, a termination signal 143, a closed terminal 129.
     """
-    signal.signal(signal.SIGTERM, _terminate)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
+            signal.signal(number, _terminate)
     try:
         for run_id in tracking.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
@@ -39,8 +41,8 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     return 0
 
 
-def _terminate(*_: Any) -> None:
-    raise SystemExit(143)
+def _terminate(number: int, _: Any) -> None:
+    raise SystemExit(128 + number)
 
 
 def use_data_dir(folder: Path | None) -> None:
