@@ -109,7 +109,8 @@ def check(
     It is not measured again when a finished run has the same settings, seeds and code, unless
     `force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
-    claim, n = load(name), load(name).seeds if seeds is None else seeds
+    claim = load(name)
+    n = claim.seeds if seeds is None else seeds
     if n < 1:
         raise UserError(f"seeds must be >= 1. Received: seeds={n}. Set --seeds 1 or more.")
     identity = {"claim": name, "settings": dataclasses.asdict(settings), "seeds": n}

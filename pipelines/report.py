@@ -97,7 +97,11 @@ def write(folder: Path) -> dict[str, Any]:
     found, tuned, figures = entries(), studies(), folder / "figures"
     try:
         figures.mkdir(parents=True, exist_ok=True)
-        drawn = {e.name for e in found if e.run and _draw(e.run, figures / f"{e.name}.png")}
+        drawn = {
+            e.name
+            for e in found
+            if e.run and store.copy_artifact(e.run.id, "figure.png", figures / f"{e.name}.png")
+        }
         (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn))
     except OSError as error:
         raise UserError(
@@ -109,11 +113,6 @@ def write(folder: Path) -> dict[str, Any]:
         "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
         "results": str(folder / "RESULTS.md"),
     }
-
-
-def _draw(run: history.Row, target: Path) -> bool:
-    """Copy the run's figure; False where its artifacts are gone."""
-    return store.copy_artifact(run.id, "figure.png", target)
 
 
 def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str]) -> str:

@@ -33,6 +33,9 @@ def test_a_study_starts_at_the_published_schedule_and_its_trials_are_children(
     metrics = document["metrics"]
     assert metrics["best_val_error_pct"] == min(t["val_error_pct"] for t in document["trials"])
     assert metrics["baseline_val_error_pct"] == document["trials"][0]["val_error_pct"]
+    best = min(document["trials"], key=lambda trial: trial["val_error_pct"])
+    rate = history.row(best["run_id"]).params["learning_rate"]
+    assert f"--learning-rate {rate}" in document["best"]  # to the last digit: it repeats the trial
     assert not any("test_error_pct" in history.row(t["run_id"]).metrics for t in document["trials"])
 
 

@@ -166,15 +166,11 @@ def _summarize(study: Any, plan: Plan, tracked: tracking.Run) -> None:
         },
         len(finished),
     )
-    flags = " ".join(f"--{k.replace('_', '-')} {_short(v)}" for k, v in best.params.items())
+    flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in best.params.items())
     tracked.tag("best", flags)
     repeat = f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}"
     tracked.tag("mlflow.note.content", f"Best of the study: `{repeat}`")
     tracked.figure(figure(finished, start), "figure.png")
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def show(name: str) -> dict[str, Any]:
