@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from theory._path import log_schatten
 from theory.factorization import (
     augment,
     balanced,
@@ -12,10 +13,12 @@ from theory.factorization import (
     displacement,
     lower_bound,
     max_norm,
+    merged,
     paper_bound,
     polar_angle,
     printed,
     psd_bound,
+    refined,
 )
 
 SLACK = 1 + 1e-12
@@ -120,6 +123,18 @@ def test_measured_norm_below_our_bound_below_the_papers_at_every_depth(d):
             assert max_norm(balanced(R, depths[i])) <= ours[i] * SLACK
 
 
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+def test_measured_norm_keeps_the_papers_bound_at_every_integer_depth(d):
+    for R in positive(70 + d, 3, d, d):
+        for depth in range(max(1, int(np.ceil(3 * conditioning(R)))), 130):
+            assert max_norm(balanced(R, depth)) <= paper_bound(R, depth)
+
+
+def test_gaussian_targets_are_factored_within_15_percent_of_the_optimum():
+    R = positive(80, 20, 8, 8)
+    assert np.mean(max_norm(balanced(R, 128)) / lower_bound(R, 128)) <= 1.15
+
+
 def test_minus_identity_attains_our_bound():
     for depth in (1, 2, 5, 40):
         expected = 2 * np.sin(np.pi / (2 * depth))
@@ -132,6 +147,9 @@ def test_positive_definite_targets_are_factored_optimally():
     for depth in (1, 3, 10, 77):
         norm = max_norm(balanced(R, depth))
         np.testing.assert_allclose(norm, lower_bound(R, depth), rtol=1e-11)
+        s = np.linalg.eigvalsh(R)
+        optimum = np.maximum(s[:, -1] ** (1 / depth) - 1, 1 - s[:, 0] ** (1 / depth))
+        np.testing.assert_allclose(norm, optimum, rtol=1e-11)
         assert np.all(norm <= psd_bound(R, depth) * SLACK)
         deep = depth >= conditioning(R)
         assert np.all(psd_bound(R, depth)[deep] <= 3 * conditioning(R)[deep] / depth)
@@ -152,6 +170,7 @@ def test_no_construction_beats_the_lower_bound(d):
         low = lower_bound(R, depth)
         assert np.all(low <= max_norm(balanced(R, depth)) * SLACK)
         assert np.all(low <= max_norm(printed(R, depth)) * SLACK)
+        assert np.all(low <= max_norm(merged(R, depth)) * SLACK)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
@@ -182,10 +201,30 @@ def test_displacement_bounds_every_single_vector():
 
 @pytest.mark.parametrize("depth", [5, 6, 20, 101])
 @pytest.mark.parametrize("name", SPECIAL)
-def test_printed_layers_multiply_to_the_target(name, depth):
-    A = printed(R := SPECIAL[name], depth)
+@pytest.mark.parametrize("split", [printed, merged])
+def test_split_layers_multiply_to_the_target(split, name, depth):
+    A = split(R := SPECIAL[name], depth)
     assert A.shape == (*R.shape[:-2], depth, *R.shape[-2:])
     assert error(A, R) < 1e-12
+
+
+def test_splits_attain_the_estimate_at_the_best_integers():
+    # one of U and V is -I: q layers turn it, in a group of its own or with the angles below pi
+    R = -np.diag(np.exp([0.5, -0.5]))
+    for split, share in ((printed, 4), (merged, 2)):
+        for depth in (5, 6, 11, 40):
+            q = np.arange(1, (depth - 1) // share + 1)
+            norms = np.maximum(2 * np.sin(np.pi / (2 * q)), np.exp(0.5 / (depth - share * q)) - 1)
+            assert max_norm(split(R, depth)) == pytest.approx(norms.min(), rel=1e-12)
+    assert error(merged(R, 3), R) < 1e-15  # its least depth
+
+
+def test_merged_is_nearer_to_the_identity_than_printed():
+    R = positive(90, 20, 8, 8)
+    for depth in (5, 12, 128):
+        ours, paper = max_norm(merged(R, depth)), max_norm(printed(R, depth))
+        assert np.all(ours <= paper * SLACK)
+    assert np.mean(ours / paper) < 0.7
 
 
 def test_printed_statement_shown_false_by_explicit_counterexample():
@@ -201,6 +240,52 @@ def test_printed_statement_shown_false_by_explicit_counterexample():
         q = np.arange(1, (depth - 1) // 4 + 1)
         norms = np.maximum(2 * np.sin(np.pi / (2 * q)), np.exp(0.5 / (depth - 4 * q)) - 1)
         assert np.all(norms > (4 * np.pi + 1.5) / depth)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 9])
+@pytest.mark.parametrize("name", SPECIAL)
+def test_refined_layers_multiply_to_the_target_and_are_never_farther(name, depth):
+    A = refined(R := SPECIAL[name], depth)
+    assert error(A, R) < 1e-12
+    assert np.all(max_norm(A) <= max_norm(balanced(R, depth)))
+    assert np.all(lower_bound(R, depth) <= max_norm(A) * SLACK + 1e-15)
+
+
+def test_refined_reaches_the_optimum_in_the_plane():
+    # the limit of l max ||A_i|| is theta + arctan(sinh g); the polar form stays at theta + g
+    R = rotation(1.5) @ np.diag(np.exp([1.0, -1.0]))
+    limit = 1.5 + np.arctan(np.sinh(1))
+    assert 48 * max_norm(refined(R, 48)) == pytest.approx(limit, rel=1e-3)
+    assert 48 * max_norm(balanced(R, 48)) == pytest.approx(2.5, rel=1e-3)
+
+
+def test_refined_closes_most_of_the_gap_to_the_lower_bound():
+    R = positive(3, 8, 8)
+    low, high = lower_bound(R, 24), max_norm(balanced(R, 24))
+    A = refined(R, 24)
+    assert error(A, R) < 1e-14
+    assert max_norm(A) < low + 0.15 * (high - low)
+
+
+def test_refined_is_exact_for_an_ill_conditioned_target():
+    U, _, Vt = np.linalg.svd(positive(95, 5, 5))
+    R = U @ np.diag(np.geomspace(1e5, 1e-5, 5)) @ Vt
+    A = refined(R, 9)
+    assert max_norm(A) < max_norm(balanced(R, 9))
+    assert error(A, R) < 1e-12
+
+
+def test_gradient_of_the_schatten_norm_agrees_with_central_differences():
+    rng = np.random.default_rng(96)
+    M = np.eye(3) + 0.2 * rng.normal(size=(5, 3, 3))
+    step = np.zeros_like(M)
+    step[1:-1] = 1e-6 * rng.normal(size=(3, 3, 3))
+    for p in (4, 16, 64):
+        rise = log_schatten(M + step, p)[0] - log_schatten(M - step, p)[0]
+        slope = np.sum(log_schatten(M, p)[1] * step[1:-1])
+        assert rise == pytest.approx(2 * slope, rel=1e-6)
+    norms = np.linalg.svd((M[1:] - M[:-1]) @ np.linalg.inv(M[:-1]), compute_uv=False)
+    assert log_schatten(M, 4)[0] == pytest.approx(np.log(np.sum(norms**4)) / 4)
 
 
 def test_augment_factors_a_reflected_target():
@@ -221,7 +306,9 @@ def test_sign_of_a_determinant_that_underflows():
         balanced(-R, 3)
 
 
-@pytest.mark.parametrize("function", [balanced, printed, paper_bound, balanced_bound, lower_bound])
+@pytest.mark.parametrize(
+    "function", [balanced, printed, merged, refined, paper_bound, balanced_bound, lower_bound]
+)
 @pytest.mark.parametrize(
     ("R", "depth", "message"),
     [
@@ -243,6 +330,8 @@ def test_rejections_say_rule_received_and_remedy(function, R, depth, message):
 def test_rejections_of_single_functions():
     with pytest.raises(ValueError, match=r"4q \+ p >= 5.*Received: depth=4.*balanced\(R, depth\)"):
         printed(np.eye(2), 4)
+    with pytest.raises(ValueError, match=r"2q \+ p >= 3.*Received: depth=2.*balanced\(R, depth\)"):
+        merged(np.eye(2), 2)
     with pytest.raises(ValueError, match=r"augment needs det R < 0. Received: det R > 0"):
         augment(np.eye(3))
     with pytest.raises(ValueError, match=r"symmetric positive definite. Received: smallest eigenv"):
