@@ -7,34 +7,36 @@ resume and runs on another Keras backend rest on this.
 import functools
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.tasks import CLASSIFICATION, Task
+
 
 @dataclass(frozen=True)
 class Split:
-    """Images uint8 [n, h, w, c] and labels int64 [n], with the training set's channel moments."""
+    """Inputs x [n, ...] and targets y [n, ...], which a network reads as they are stored."""
 
-    images: NDArray[np.uint8]
-    labels: NDArray[np.int64]
-    mean: NDArray[np.float32]
-    std: NDArray[np.float32]
+    x: NDArray[Any]
+    y: NDArray[Any]
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.y)
 
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Standardized images float32 [b, h, w, c] and labels int32 [b]."""
-        images = self.images[index].astype(np.float32) / 255
-        return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
+        """Inputs [b, ...] and targets [b, ...] as the network reads them."""
+        return self.x[index], self.y[index]
 
     def train_batch(
         self, step: int, batch_size: int, seed: int, augment: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The batch of that step: every epoch a new order, a last partial batch left out."""
+        """The batch of that step: every epoch a new order, a last partial batch left out.
+
+        `augment` is for pictures.
+        """
         epoch, position = divmod(step, len(self) // batch_size)
         order = _order(len(self), seed, epoch)
         x, y = self.take(order[position * batch_size : (position + 1) * batch_size])
@@ -50,6 +52,29 @@ class Split:
             index = np.arange(start, start + batch_size)
             weight = (index < len(self)).astype(np.float32)
             yield *self.take(np.minimum(index, len(self) - 1)), weight
+
+
+@dataclass(frozen=True)
+class Pictures(Split):
+    """Images uint8 [n, h, w, c] and labels int64 [n], with the training set's channel moments."""
+
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """The inputs; [n, h, w, c]."""
+        return self.x
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """The targets; [n]."""
+        return self.y
+
+    def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Standardized images float32 [b, h, w, c] and labels int32 [b]."""
+        images = self.images[index].astype(np.float32) / 255
+        return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
 
 
 @functools.lru_cache(maxsize=4)
@@ -71,24 +96,29 @@ def _crop_flip(x: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Splits:
-    """Three disjoint parts of one data set."""
+    """Three disjoint parts of one data set, and what is learned from them.
+
+    `classes` is the size of a network's output; `source` says where the arrays come from.
+    """
 
     name: str
     classes: int
     train: Split
     val: Split
     test: Split
+    task: Task = field(default=CLASSIFICATION, kw_only=True)
+    source: str = field(default="tensorflow_datasets", kw_only=True)
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the training images and labels."""
-        content = hashlib.sha256(self.train.images.data)
-        content.update(self.train.labels.data)
+        """Eight hexadecimal digits of the training inputs and targets."""
+        content = hashlib.sha256(self.train.x.data)
+        content.update(self.train.y.data)
         return content.hexdigest()[:8]
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return tuple(self.train.images.shape[1:])
+        return tuple(self.train.x.shape[1:])
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

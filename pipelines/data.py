@@ -1,4 +1,4 @@
-"""Data sets: one table, read through tensorflow-datasets, split, held in memory as arrays.
+"""Data sets: one table, read through tensorflow-datasets or drawn, held in memory as arrays.
 
 The only module that imports tensorflow-datasets. What is done with the arrays is in batches.py.
 """
@@ -8,7 +8,7 @@ import functools
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,59 +16,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import live, quiet
-from pipelines.batches import Split, Splits, channel_moments
+from pipelines import embedded, live, quiet, samples
+from pipelines.batches import Pictures, Splits, channel_moments
 from pipelines.errors import UserError, unknown
-
-Examples = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64 [n]}
+from pipelines.samples import Samples
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """One row of the table: where a data set comes from and how it is cut."""
+    """A row of the table for stored pictures: where they come from and how they are cut."""
 
     builder: str
     classes: int
     shape: tuple[int, int, int]
     val_percent: int
     test: str = "test"
-    generate: Callable[[], dict[str, Examples]] | None = None
+    generate: Callable[[], dict[str, embedded.Examples]] | None = None
     manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
     manual_from: str = ""  # ... and where
 
 
-def _digits() -> dict[str, Examples]:
-    """1,797 handwritten digits, 8x8, of the UCI optdigits test set, as scikit-learn ships them."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
-
-    digits = load_digits()
-    images = np.round(digits.images[..., None] * 255 / 16).astype(np.uint8)
-    parts = train_test_split(
-        images, digits.target, test_size=0.25, random_state=0, stratify=digits.target
-    )
-    return {
-        "train": {"image": parts[0], "label": parts[2]},
-        "test": {"image": parts[1], "label": parts[3]},
-    }
-
-
-def _synthetic() -> dict[str, Examples]:
-    """Ten random 32x32 colour prototypes under Gaussian noise: CIFAR's shape, no download."""
-    rng = np.random.default_rng(0)
-    prototypes = rng.uniform(64, 192, (10, 32, 32, 3))
-
-    def examples(n: int) -> Examples:
-        labels = rng.integers(0, 10, n)
-        noisy = prototypes[labels] + rng.normal(0, 64, (n, 32, 32, 3))
-        return {"image": noisy.clip(0, 255).astype(np.uint8), "label": labels}
-
-    return {"train": examples(2_000), "test": examples(500)}
-
-
-DATASETS = {
-    "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=_digits),
-    "synthetic": Dataset("synthetic", 10, (32, 32, 3), 10, generate=_synthetic),
+DATASETS: dict[str, Dataset | Samples] = {
+    "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=embedded.digits),
+    "synthetic": Dataset("synthetic", 10, (32, 32, 3), 10, generate=embedded.synthetic),
     "mnist": Dataset("mnist", 10, (28, 28, 1), 10),
     "cifar10": Dataset("cifar10", 10, (32, 32, 3), 10),
     "cifar100": Dataset("cifar100", 100, (32, 32, 3), 10),
@@ -81,6 +51,7 @@ DATASETS = {
         manual=("ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"),
         manual_from="image-net.org, after registration",
     ),
+    "linear-teacher": Samples(samples.linear),
 }
 
 
@@ -89,19 +60,31 @@ def data_home() -> Path:
     return Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser().resolve()
 
 
-def load(name: str, train_examples: int | None = None) -> Splits:
-    """Train, validation and test arrays of a prepared data set, always cut the same way.
+def defaults(name: str) -> dict[str, Any]:
+    """The data arguments of a data set with their default values; none for a stored one."""
+    row = DATASETS.get(name)
+    return row.defaults() if isinstance(row, Samples) else {}
+
+
+def load(
+    name: str, train_examples: int | None = None, data_args: Mapping[str, Any] | None = None
+) -> Splits:
+    """Train, validation and test arrays of a data set, always cut, or drawn, the same way.
 
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
     shuffles by a hash; the embedded sets are prepared on first use. Raises UserError, at once and
     without touching the network, for a data set that is not there.
     """
-    row = _row(name)
-    if row.generate and _find(name) is None:
+    row, data_args = _row(name), data_args or {}
+    for key in data_args.keys() - defaults(name).keys():
+        raise unknown(f"A data argument of {name}", key, defaults(name) or ["none"])
+    if isinstance(row, Samples):
+        return samples.draw(name, row.teacher, train_examples, **data_args)
+    if row.generate and _find(row) is None:
         prepare(name)
-    builder = _find(name)
+    builder = _find(row)
     if builder is None:
-        raise UserError(_how_to_get(name))
+        raise UserError(_how_to_get(name, row))
     _must_fit(name, builder, row, train_examples)
     train, val, test = _splits(row)
     arrays = [
@@ -110,18 +93,18 @@ def load(name: str, train_examples: int | None = None) -> Splits:
         _read(builder, test, row),
     ]
     mean, std = channel_moments(arrays[0][0])
-    return Splits(name, row.classes, *(Split(*part, mean, std) for part in arrays))
+    return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays))
 
 
-def _row(name: str) -> Dataset:
+def _row(name: str) -> Dataset | Samples:
     if name not in DATASETS:
         raise unknown("A data set", name, DATASETS)
     return DATASETS[name]
 
 
-def _find(name: str) -> Any:
+def _find(row: Dataset) -> Any:
     """The builder of a prepared data set, made from its files alone, or None."""
-    folder = data_home() / _row(name).builder
+    folder = data_home() / row.builder
     with contextlib.suppress(OSError):
         versions = sorted(p.parent for p in folder.glob("[0-9]*.*.*/dataset_info.json"))
         if versions:
@@ -131,8 +114,8 @@ def _find(name: str) -> Any:
     return None
 
 
-def _how_to_get(name: str) -> str:
-    home, row = data_home(), _row(name)
+def _how_to_get(name: str, row: Dataset) -> str:
+    home = data_home()
     files = f"{' and '.join(row.manual)} (from {row.manual_from}) into {_manual(home)}"
     steps = f"put {files}, then run" if row.manual else "run"
     return (
@@ -188,12 +171,17 @@ def _centre_crop(shape: tuple[int, int, int], example: Any) -> Any:
 def check(name: str, required: bool = False) -> dict[str, Any]:
     """What is prepared of a data set, from its files alone: never touches the network.
 
-    Reads one example of every split. UserError if it is `required` and not there.
+    Reads one example of every split. UserError if it is `required` and not there. What is drawn
+    in memory is always there, in the sizes that its data arguments say.
     """
-    row, builder = _row(name), _find(name)
+    row = _row(name)
+    if isinstance(row, Samples):
+        sizes = {part: row.defaults()[f"{part}_size"] for part in ("train", "val", "test")}
+        return {"name": name, "prepared": True, "state": "generated", **sizes}
+    builder = _find(row)
     if builder is None:
         if required and not row.generate:
-            raise UserError(_how_to_get(name))
+            raise UserError(_how_to_get(name, row))
         state = "on first use" if row.generate else "not prepared"
         return {"name": name, "prepared": False, "state": state}
     quiet.tensorflow()
@@ -216,13 +204,18 @@ def prepare(name: str) -> Path:
     import tensorflow_datasets as tfds
 
     row, home = _row(name), data_home()
+    if isinstance(row, Samples):
+        raise UserError(
+            f"Only stored data sets are prepared. Received: {name}, which is drawn in memory. "
+            "Use it as it is."
+        )
     if row.generate:
         with live.locked(home, f".{name}"):  # two first runs at once prepare it once
-            if _find(name) is None:
+            if _find(row) is None:
                 _store(row, home)
         return home / row.builder
     if not all((_manual(home) / file).exists() for file in row.manual):
-        raise UserError(_how_to_get(name))
+        raise UserError(_how_to_get(name, row))
     config = tfds.download.DownloadConfig(manual_dir=str(_manual(home))) if row.manual else None
     builder = tfds.builder(row.builder, data_dir=str(home))
     try:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines import lr
+from pipelines import data, lr
 from pipelines.errors import UserError, unknown
 
 SCALES = ("smoke", "cpu", "paper")
@@ -33,6 +33,8 @@ class Recipe:
     """Arguments of the architecture."""
     data: str
     """Data set, by its name in `python -m pipelines data`."""
+    data_args: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of a data set that is drawn in memory."""
     train_examples: int | None = None
     """Use only the first so many training examples (None: all)."""
     augment: bool = False
@@ -92,8 +94,8 @@ class Recipe:
     def override(self, **changes: Any) -> "Recipe":
         """A recipe with some fields changed; mappings are merged, key by key.
 
-        Another `model` or `schedule` starts from its own defaults: it could not read the old one's
-        arguments. `epochs` replaces `steps` and the other way round.
+        Another `model`, `data` or `schedule` starts from its own defaults: it could not read the
+        old one's arguments. `epochs` replaces `steps` and the other way round.
         """
         names = [f.name for f in dataclasses.fields(self)]
         for key in changes:
@@ -120,6 +122,8 @@ class Recipe:
             dropped |= {"epochs": None, "steps": changes["steps"]}
         if changes.get("model", self.model) != self.model:
             dropped["model_args"] = {}
+        if changes.get("data", self.data) != self.data:
+            dropped["data_args"] = data.defaults(changes["data"])
         if changes.get("schedule", self.schedule) != self.schedule:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped
@@ -206,6 +210,18 @@ _MLP = _DIGITS.override(
     model_args={"depth": 4, "width": 64, "identity": True, "init": "small"},
     weight_decay=0.0,
 )
+_TEACHER = Recipe(
+    name="linear-teacher",
+    source="HM section 2: (I+A_l)...(I+A_1) on samples y = Rx + noise",
+    model="linear_resnet",
+    model_args={"depth": 8, "init": "zeros"},
+    data="linear-teacher",
+    data_args=data.defaults("linear-teacher"),
+    batch_size=256,
+    steps=400,
+    learning_rate=0.01,
+    momentum=0.0,
+)
 
 
 def _smoke(recipe: Recipe) -> Recipe:
@@ -220,6 +236,7 @@ RECIPES: dict[str, dict[str, Recipe]] = {
         {"cpu": _DIGITS},
         {"cpu": _PLAIN},
         {"cpu": _MLP},
+        {"cpu": _TEACHER},
         {"cpu": _ALLCONV_CPU, "paper": _ALLCONV},
         {
             "cpu": _ALLCONV_CPU.override(name="allconv-cifar100", data="cifar100"),

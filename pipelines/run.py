@@ -48,7 +48,7 @@ def run(
     from pipelines.train import plan, serving_model, train
 
     strategy = devices.strategy(recipe)
-    splits = data.load(recipe.data, recipe.train_examples)
+    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
     rates = plan(recipe, len(splits.train))
     started = time.perf_counter()
     with tracking.tracked(
@@ -59,7 +59,7 @@ def run(
         tags={**tags, "recipe": recipe.name, "source": recipe.source},
         parent=parent,
     ) as tracked:
-        tracked.dataset(recipe.data, splits.digest, len(splits.train))
+        tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
         tracked.figure(lr.figure(rates), "learning_rate.png")
         with tracking.system_metrics(tracked):
             trained = train(recipe, splits, rates, strategy, tracked.log, test=test)

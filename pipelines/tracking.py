@@ -63,13 +63,12 @@ class Run:
     def text(self, text: str, path: str) -> None:
         store.client().log_text(self.id, text, path)
 
-    def dataset(self, name: str, digest: str, examples: int) -> None:
-        """Name the data this run trains on, for the data set column of the UI."""
+    def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
+        """Name the data this run trains on and their source, for the data set column of the UI."""
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        source = json.dumps({"tensorflow_datasets": name})
         profile = json.dumps({"train_examples": examples})
-        entity = Dataset(name, digest, "tensorflow_datasets", source, profile=profile)
+        entity = Dataset(name, digest, source, json.dumps({source: name}), profile=profile)
         context = [InputTag("mlflow.data.context", "training")]
         store.client().log_inputs(self.id, [DatasetInput(entity, context)])
 

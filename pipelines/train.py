@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 import keras_models
 from pipelines import devices, lr, optimizer
-from pipelines.batches import Split, Splits
-from pipelines.curves import Curves, Log, named, progress_bar
+from pipelines.batches import Pictures, Split, Splits
+from pipelines.curves import MEAN, Curves, Log, named
 from pipelines.errors import UserError
+from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
 
 EVAL_BATCH = 500
@@ -63,17 +64,17 @@ def train(
 ) -> Trained:
     """Train for `len(rates)` steps; `log(metrics, step)` receives the curves as they grow.
 
-    Metrics are of the whole split: cross entropy `*_loss` (without the weight-decay term) and
-    `*_error_pct`. The test set is read once, at the end, and not at all when `test` is False.
-    Raises Diverged when the loss stops being finite.
+    Metrics are means over the whole split, of the numbers of its task: `*_loss` (without the
+    weight-decay term) and, in classification, `*_error_pct`. The test set is read once, at the end,
+    and not at all when `test` is False. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
     keras.utils.set_random_seed(recipe.seed)
     with strategy.scope():
         model = compiled(recipe, splits, rates)
     epoch = min(len(rates), len(splits.train) // recipe.batch_size)
-    with progress_bar(recipe.name, len(rates)) as advance:
-        curves = Curves(rates, recipe.batch_size, log, advance)
+    with progress_bar(recipe.name, len(rates), "images/s") as advance:
+        curves = Curves(rates, recipe.batch_size, splits.task.watched, log, advance)
         model.fit(
             train_stream(recipe, splits.train, len(rates)),
             epochs=math.ceil(len(rates) / epoch),
@@ -84,7 +85,7 @@ def train(
             verbose=0,
         )
     final = {
-        "best_val_error_pct": curves.best_val,
+        f"best_val_{splits.task.watched}": curves.best_val,
         "images_per_s": curves.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }
@@ -96,11 +97,13 @@ def train(
 
 
 def serving_model(model: keras.Model, split: Split) -> keras.Model:
-    """The network behind its input standardization: pixels 0..255 in, logits out."""
+    """The network without its optimizer; for pictures, pixels 0..255 in and logits out."""
+    uncompiled = keras.Model(model.input, model.output, name=model.name)
+    if not isinstance(split, Pictures):
+        return uncompiled
     pixels = keras.Input(split.images.shape[1:])
     scale, offset = 1 / (255 * split.std), -split.mean / split.std
     standard = keras.layers.Rescaling(scale.tolist(), offset.tolist())(pixels)
-    uncompiled = keras.Model(model.inputs, model.outputs)  # a server needs no optimizer
     return keras.Model(pixels, uncompiled(standard))
 
 
@@ -126,10 +129,10 @@ def compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> kera
         )
     model.compile(
         optimizer=optimizer.MomentumSGD(optimizer.RateTable(rates), momentum=recipe.momentum),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        loss=splits.task.numbers["loss"],
         weighted_metrics=[
-            keras.metrics.SparseCategoricalCrossentropy(name="cross_entropy", from_logits=True),
-            keras.metrics.SparseCategoricalAccuracy(name="accuracy"),
+            keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
+            for name, number in splits.task.numbers.items()
         ],
         jit_compile=bool(devices.gpus()),
     )
@@ -138,15 +141,19 @@ def compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> kera
 
 def train_stream(recipe: Recipe, split: Split, steps: int) -> Any:
     """tf.data of the run's batches: step number in, batch out, prepared ahead."""
+    if recipe.augment and not isinstance(split, Pictures):
+        raise UserError(
+            f"augment crops and flips pictures. Received: augment=True for {recipe.data}, which "
+            "has none. Set --no-augment."
+        )
+    specs = _specs(split, recipe.batch_size)
 
     def batch(step: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
         return split.train_batch(int(step), recipe.batch_size, recipe.seed, recipe.augment)
 
     def mapped(step: Any) -> tuple[Any, Any]:
-        x, y = tf.numpy_function(batch, [step], [tf.float32, tf.int32], stateful=False)
-        x.set_shape((recipe.batch_size, *split.images.shape[1:]))
-        y.set_shape((recipe.batch_size,))
-        return x, y
+        x, y = tf.numpy_function(batch, [step], [spec.dtype for spec in specs], stateful=False)
+        return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
 
     ds = tf.data.Dataset.range(steps).map(mapped, num_parallel_calls=2, deterministic=True)
     return ds.prefetch(tf.data.AUTOTUNE)
@@ -156,12 +163,14 @@ def _eval_stream(split: Split, strategy: Any) -> Any:
     """tf.data of a split's batches (x, y, weight), about EVAL_BATCH large, even over devices."""
     batches, replicas = math.ceil(len(split) / EVAL_BATCH), strategy.num_replicas_in_sync
     size = math.ceil(len(split) / batches / replicas) * replicas
-    signature = (
-        tf.TensorSpec((size, *split.images.shape[1:]), tf.float32),
-        tf.TensorSpec((size,), tf.int32),
-        tf.TensorSpec((size,), tf.float32),
-    )
+    signature = (*_specs(split, size), tf.TensorSpec((size,), tf.float32))
     ds = tf.data.Dataset.from_generator(
         lambda: split.eval_batches(size), output_signature=signature
     )
     return ds.apply(tf.data.experimental.assert_cardinality(batches)).prefetch(tf.data.AUTOTUNE)
+
+
+def _specs(split: Split, size: int) -> tuple[Any, Any]:
+    """Shape and type of a batch's inputs and targets."""
+    x, y = (tf.TensorSpec((size, *a.shape[1:]), a.dtype) for a in split.take(slice(1)))
+    return x, y

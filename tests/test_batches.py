@@ -6,14 +6,14 @@ import sys
 import numpy as np
 import pytest
 
-from pipelines.batches import Split, Splits, channel_moments
+from pipelines.batches import Pictures, Split, Splits, channel_moments
 from tests.conftest import ROOT
 
 
-def split(n: int, shape: tuple[int, int, int] = (6, 5, 2), seed: int = 0) -> Split:
+def split(n: int, shape: tuple[int, int, int] = (6, 5, 2), seed: int = 0) -> Pictures:
     """Random pictures, each labelled by its own index."""
     images = np.random.default_rng(seed).integers(0, 256, (n, *shape), dtype=np.uint8)
-    return Split(images, np.arange(n), *channel_moments(images))
+    return Pictures(images, np.arange(n), *channel_moments(images))
 
 
 def labels(data: Split, steps: range, batch_size: int, seed: int = 0) -> list[int]:
@@ -155,10 +155,34 @@ def test_evaluation_weighs_every_example_once_in_order(
     np.testing.assert_array_equal(x[:n], data.take(slice(n))[0])
 
 
+def test_vectors_are_read_as_they_are_stored() -> None:
+    x = np.linspace(-300, 300, 20, dtype=np.float32).reshape(10, 2)
+    data = Split(x, -x)
+    inputs, targets = data.train_batch(1, 4, seed=0, augment=False)
+    rows = [x.tolist().index(row) for row in inputs.tolist()]
+    assert rows == labels(split(10), range(1, 2), 4, seed=0)  # the order that pictures have
+    np.testing.assert_array_equal(targets, -inputs)
+    parts = [np.concatenate(part) for part in zip(*data.eval_batches(4), strict=True)]
+    np.testing.assert_array_equal(parts[0][:10], x)
+    np.testing.assert_array_equal(parts[1][:10], -x)
+    assert parts[2].tolist() == [1.0] * 10 + [0.0] * 2
+
+
+def test_splits_of_vectors_know_their_shape_and_digest() -> None:
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    digests = set()
+    for y in (x[:, :2].copy(), x[:, 1:].copy()):
+        part = Split(x, y)
+        splits = Splits("x", 2, part, part, part)
+        assert splits.input_shape == (3,)
+        digests.add(splits.digest)
+    assert len(digests) == 2
+
+
 def test_standardized_training_pictures_have_mean_0_and_deviation_1() -> None:
     images = split(200).images
     images[..., 0] //= 4  # channels of different moments
-    data = Split(images, np.arange(200), *channel_moments(images))
+    data = Pictures(images, np.arange(200), *channel_moments(images))
     x, _ = data.take(slice(None))
     assert x.mean(axis=(0, 1, 2), dtype=np.float64) == pytest.approx([0, 0], abs=1e-5)
     assert x.std(axis=(0, 1, 2), dtype=np.float64) == pytest.approx([1, 1], abs=1e-5)
@@ -166,7 +190,8 @@ def test_standardized_training_pictures_have_mean_0_and_deviation_1() -> None:
 
 def test_standardization_by_hand() -> None:
     images = np.array([[[[0]], [[255]]], [[[51]], [[102]]]], np.uint8)  # [2, 2, 1, 1]
-    data = Split(images, np.array([3, 4]), np.array([0.4], np.float32), np.array([0.2], np.float32))
+    moments = np.array([0.4], np.float32), np.array([0.2], np.float32)
+    data = Pictures(images, np.array([3, 4]), *moments)
     x, y = data.take(np.array([1, 0]))
     assert x.ravel() == pytest.approx([-1.0, 0.0, -2.0, 3.0], abs=1e-6)
     assert y.tolist() == [4, 3]
@@ -190,7 +215,7 @@ def test_channel_moments_by_hand() -> None:
 
 def test_a_channel_of_one_value_stays_finite() -> None:
     images = np.full((3, 4, 4, 1), 7, np.uint8)
-    x, _ = Split(images, np.arange(3), *channel_moments(images)).take(slice(None))
+    x, _ = Pictures(images, np.arange(3), *channel_moments(images)).take(slice(None))
     assert np.isfinite(x).all()
     assert np.abs(x).max() < 1
 
@@ -202,8 +227,8 @@ def test_the_digest_changes_with_one_pixel_and_with_one_label() -> None:
     label[3] += 1
     variants = [
         one,
-        Split(pixel, one.labels, one.mean, one.std),
-        Split(one.images, label, one.mean, one.std),
+        Pictures(pixel, one.labels, one.mean, one.std),
+        Pictures(one.images, label, one.mean, one.std),
     ]
     digests = [Splits("x", 10, variant, split(3), split(3)).digest for variant in variants]
     assert len(set(digests)) == 3

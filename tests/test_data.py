@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines import data
-from pipelines.batches import Split, Splits
+from pipelines.batches import Pictures, Splits
 from pipelines.errors import UserError
 from tests.conftest import needs
 
@@ -55,7 +55,7 @@ def sizes(splits: Splits) -> tuple[int, int, int]:
     return len(splits.train), len(splits.val), len(splits.test)
 
 
-def same(one: Split, other: Split) -> bool:
+def same(one: Pictures, other: Pictures) -> bool:
     return np.array_equal(one.images, other.images) and np.array_equal(one.labels, other.labels)
 
 
@@ -197,6 +197,24 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
     unfinished.mkdir(parents=True)
     (unfinished / "dataset_info.json").write_text("{}")
     assert data.check("cifar10")["prepared"] is False
+
+
+def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -> None:
+    found = data.check("linear-teacher", required=True)
+    assert (found["prepared"], found["state"]) == (True, "generated")
+    assert (found["train"], found["val"], found["test"]) == sizes(data.load("linear-teacher"))
+    with pytest.raises(UserError, match=r"Only stored .* Received: linear-teacher"):
+        data.prepare("linear-teacher")
+    assert list(nothing.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [("digits", r"Choices: none\."), ("linear-teacher", r"Did you mean noise\? Choices: .* gamma")],
+)
+def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, nothing: Path) -> None:
+    with pytest.raises(UserError, match=rf"argument of {name} .*Received: 'noice'.*{choices}"):
+        data.load(name, data_args={"noice": 0.0})
 
 
 @pytest.mark.parametrize("ask", [data.load, data.check, data.prepare])

@@ -18,12 +18,15 @@ import pytest
 import tensorflow as tf
 
 import keras_models
+from keras_models.linear_resnet import from_layers, layers_of
+from theory.factorization import balanced, compose, printed
 
 # TensorFlow's arrays do not know NumPy 2's `copy` keyword; Keras's convert_to_numpy runs into it.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 
 every_architecture = pytest.mark.parametrize("name", keras_models.names())
 IMAGE = {"input_shape": (8, 8, 3), "classes": 4}
+LINEAR: dict[str, Any] = {"name": "linear_resnet", "input_shape": (8,), "classes": 8}
 
 
 def tiny(name: str, **kw: Any) -> keras.Model:
@@ -132,6 +135,10 @@ def test_names_are_found_without_imports() -> None:
         ({"name": "allconv_resnet", "widths": ()}, r"widths=\(\)"),
         ({"name": "allconv_resnet", "widths": (16, 8)}, r"narrower.*shortcut='projection'"),
         ({"name": "allconv_resnet", "shortcut": "skip"}, r"one of: identity, projection, none"),
+        ({"name": "linear_resnet"}, r"input_shape must be 1 integers > 0"),
+        (LINEAR | {"classes": 4}, r"as many outputs as inputs. .*\(8,\) and classes=4"),
+        (LINEAR | {"depth": 0}, r"depth=0"),
+        (LINEAR | {"init": "one"}, r"one of: zeros, small, standard, he. .*'one'"),
     ],
 )
 def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
@@ -197,6 +204,8 @@ def test_stem_and_projections_start_at_the_standard_std() -> None:
 )
 def test_initial_std_of_fully_connected_blocks(init: str, std: float) -> None:
     assert kernels(tiny("mlp", width=64, init=init), "block").std() == pytest.approx(std, rel=0.04)
+    linear = tiny("linear_resnet", input_shape=(64,), classes=64, init=init)
+    assert layers_of(linear).std() == pytest.approx(std, rel=0.04)
 
 
 def test_fixed_projection_is_not_trained() -> None:
@@ -267,3 +276,58 @@ def test_block_adds_its_branch_to_its_input() -> None:
     x, branch, y = features(tiny("allconv_resnet"), *names)
     assert np.array_equal(y, x + branch)
     assert np.any(branch != 0)
+
+
+def target(d: int) -> np.ndarray:
+    """A matrix [d, d] with det > 0 and no symmetry."""
+    R = np.eye(d) + np.random.default_rng(d).standard_normal((d, d)) / 2
+    R[0] *= np.sign(np.linalg.det(R))
+    return R
+
+
+@pytest.mark.parametrize("factorization", [balanced, printed])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_linear_network_of_given_layers_is_their_product(
+    factorization: Any, dtype: str, tmp_path: Path
+) -> None:
+    A = factorization(target(6), 9)
+    model = from_layers(A, dtype)
+    x = np.random.default_rng(0).standard_normal((20, 6))
+    expected = x @ compose(A).T
+    y = np.asarray(model(x))
+    tolerance = {"float32": 1e-5, "float64": 1e-12}[dtype]
+    assert y.dtype == dtype
+    np.testing.assert_allclose(y, expected, atol=tolerance * np.abs(expected).max())
+    np.testing.assert_allclose(expected, x @ target(6).T, rtol=1e-10)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert np.array_equal(layers_of(loaded), A.astype(dtype))
+
+
+def test_linear_network_of_zeros_is_the_identity() -> None:
+    model = tiny("linear_resnet", init="zeros", depth=50)
+    x, _ = batch(model)
+    assert np.array_equal(model(x), x)
+    assert np.array_equal(layers_of(model), np.zeros((50, 8, 8)))
+
+
+def test_linear_network_sums_in_full_precision_where_it_multiplies_in_half() -> None:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = tiny("linear_resnet", init="zeros")
+    finally:
+        keras.config.set_dtype_policy("float32")
+    x, _ = batch(model)
+    assert np.array_equal(model(x), x)  # bfloat16 would keep 8 bits of x
+    assert {layer.compute_dtype for layer in model.layers if layer.name[0] == "A"} == {"bfloat16"}
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 2, 3), (0, 2, 2), (1, 2, 3, 3)])
+def test_layers_of_no_network_are_one_sentence(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"A must be the layers \[l, d, d\] .*Received: shape"):
+        from_layers(np.zeros(shape))
+
+
+def test_layers_of_another_network_are_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"linear residual network.*Received: 'mlp' with \['stem'"):
+        layers_of(tiny("mlp"))

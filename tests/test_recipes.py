@@ -6,10 +6,11 @@ import math
 import pytest
 
 import keras_models
-from pipelines import lr
-from pipelines.data import DATASETS
+from pipelines import data, lr
+from pipelines.data import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.recipes import LABELS, RECIPES, SCALES, Recipe, named
+from pipelines.run_command import Options
 
 TINY = Recipe(
     name="tiny",
@@ -25,6 +26,7 @@ OTHER = {  # another value of every field that is a setting
     "model": "allconv_resnet",
     "model_args": {"width": 5},
     "data": "synthetic",
+    "data_args": {"noise": 0.5},
     "train_examples": 100,
     "augment": True,
     "batch_size": 64,
@@ -70,6 +72,22 @@ def test_another_model_or_schedule_starts_from_no_arguments() -> None:
     assert TINY.override(schedule="cosine").model_args == TINY.model_args
     changed = TINY.override(schedule="exponential", schedule_args={"final": 0.5})
     assert changed.schedule_args == {"final": 0.5}
+
+
+def test_other_data_start_from_their_own_arguments() -> None:
+    teacher = TINY.override(data="linear-teacher", data_args={"noise": 0.5})
+    assert teacher.data_args == data.defaults("linear-teacher") | {"noise": 0.5}
+    assert teacher.override(data_args={"gamma": 1.0}).data_args["noise"] == 0.5
+    assert teacher.override(data="digits") == TINY
+    assert teacher.override(data="linear-teacher") == teacher
+
+
+def test_data_arguments_are_settings() -> None:
+    teacher = named("linear-teacher")
+    assert teacher.flat()["data_args.noise"] == "0.1"
+    changed = teacher.override(data_args={"noise": 0.2})
+    assert changed.flat() == teacher.flat() | {"data_args.noise": "0.2"}
+    assert changed.fingerprint != teacher.fingerprint
 
 
 def test_a_run_has_one_length_and_a_new_one_replaces_the_old() -> None:
@@ -257,8 +275,21 @@ def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
 def test_named_recipes_build_their_network(name: str, scale: str) -> None:
     recipe = named(name, scale)
     row = DATASETS[recipe.data]
-    model = keras_models.build(recipe.model, row.shape, row.classes, **recipe.model_args)
-    assert model.output_shape == (None, row.classes)
+    if isinstance(row, Dataset):
+        shape, classes = row.shape, row.classes
+    else:
+        drawn = data.load(recipe.data, 1, recipe.data_args)
+        shape, classes = drawn.input_shape, drawn.classes
+    model = keras_models.build(recipe.model, shape, classes, **recipe.model_args)
+    assert model.output_shape == (None, classes)
+
+
+@every_named
+def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None:
+    recipe = named(name, scale)
+    options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
+    options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
+    assert len(options) == len(set(options))
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -266,7 +297,8 @@ def test_smoke_differs_in_size_only(name: str) -> None:
     smoke, cpu = named(name, "smoke"), named(name)
     assert smoke.steps <= 10
     assert smoke.train_examples <= 256
-    kept = ("model", "data", "learning_rate", "schedule", "schedule_args", "augment", "momentum")
+    kept = ("model", "data", "data_args", "learning_rate", "schedule", "augment", "momentum")
+    kept += ("schedule_args",)
     assert [getattr(smoke, key) for key in kept] == [getattr(cpu, key) for key in kept]
 
 

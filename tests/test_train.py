@@ -1,4 +1,7 @@
-"""Training on the real digits: curves, determinism, devices, divergence, the stored model."""
+"""Training on the real digits and on samples of a linear teacher.
+
+Curves, determinism, devices, divergence, the stored model, and agreement with theory.
+"""
 
 import math
 import subprocess
@@ -39,7 +42,7 @@ def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type:
     from pipelines.train import plan, train
 
     strategy = devices.strategy(recipe)
-    splits = data.load(recipe.data, recipe.train_examples)
+    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
     rates = plan(recipe, len(splits.train))
     return train(recipe, splits, rates, strategy, log or Log(), test=test)
 
@@ -103,6 +106,8 @@ def test_divergence_names_step_and_rate_and_fails_the_run(home: Path, digits: Pa
         ({"model": "mlpp"}, "mlp"),
         ({"devices": 3}, "multiple of the number of devices"),
         ({"model": "mlp", "model_args": {"width": 8}}, "weight_decay acts on convolution"),
+        ({"model": "linear_resnet", "model_args": {}}, r"input_shape must be 1 .*\(8, 8, 1\)"),
+        ({"data_args": {"noise": 0.0}}, "data argument of digits .*'noise'"),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence(
@@ -135,25 +140,121 @@ def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits:
     assert math.isclose(error, row.metrics["test_error_pct"], abs_tol=1e-4)
 
 
-TWO_DEVICES = """
+def linear(**changes: object) -> Recipe:
+    return named("linear-teacher").override(**changes)
+
+
+def test_regression_records_squared_errors_and_no_classification(home: Path) -> None:
+    import mlflow.keras
+    import mlflow.pyfunc
+
+    from keras_models.linear_resnet import layers_of
+    from pipelines.run import run
+    from theory.factorization import compose
+
+    recipe = linear(steps=32, data_args={"condition": 4.0})
+    row = history.row(run(recipe).run_id)
+    numbers = {key for key in row.metrics if "/" not in key}
+    assert numbers == {
+        *("batch_loss", "learning_rate", "train_loss", "val_loss", "best_val_loss", "test_loss"),
+        *("images_per_s", "parameters", "wall_s"),
+    }
+    assert row.metrics["best_val_loss"] == row.metrics["val_loss"]  # still falling
+    assert row.params["data_args.condition"] == "4.0"
+    (source,) = store.client().get_run(row.id).inputs.dataset_inputs
+    assert (source.dataset.name, source.dataset.source_type) == ("linear-teacher", "generated")
+    where, test = f"runs:/{row.id}/model", data.load(recipe.data, None, recipe.data_args).test
+    served = mlflow.pyfunc.load_model(where).predict(test.x)
+    loss = np.mean(np.sum((served - test.y) ** 2, axis=1))
+    assert math.isclose(loss, row.metrics["test_loss"], rel_tol=1e-5)
+    A = layers_of(mlflow.keras.load_model(where))
+    np.testing.assert_allclose(test.x @ compose(A).T, served, atol=1e-4)
+
+
+def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> None:
+    from keras_models.linear_resnet import layers_of
+
+    recipe = linear(steps=1, batch_size=300, model_args={"depth": 3})
+    x, y = data.load(recipe.data, None, recipe.data_args).train.train_batch(0, 300, 0, False)
+    log = Log()
+    A = layers_of(trained(recipe, log).model)
+    # At A = 0 every layer's gradient is that of |x - y|^2 with respect to one linear map.
+    G = 2 * (x - y).T.astype(np.float64) @ x / 300
+    np.testing.assert_allclose(A, np.stack([-recipe.learning_rate * G] * 3), rtol=1e-4, atol=1e-6)
+    assert math.isclose(log.curve("batch_loss")[1], np.sum((x - y) ** 2) / 300, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize("condition", [1.0, 4.0])
+def test_training_follows_the_theorys_gradient_descent(condition: float) -> None:
+    from keras_models.linear_resnet import layers_of
+    from pipelines.samples import covariance, linear_target
+    from theory.linear_resnet import excess_risk, gradient
+
+    d, depth, noise, rate, steps = 4, 6, 0.1, 0.01, 120
+    arguments = {"dimension": d, "condition": condition, "noise": noise, "data_seed": 2}
+    sizes = {"train_size": 40_000, "val_size": 40_000, "test_size": 100}
+    recipe = linear(
+        model_args={"depth": depth, "init": "small"},
+        data_args=arguments | sizes,
+        batch_size=4_000,
+        learning_rate=rate,
+        steps=steps,
+    )
+    log = Log()
+    sgd = layers_of(trained(recipe, log).model)
+    R, sigma = linear_target(d, 0.5, 2), covariance(d, condition, 2)
+    A, risks = start(recipe), []
+    for _ in range(steps):
+        A = A - rate * gradient(A, R, sigma)
+        risks.append(excess_risk(A, R, sigma))
+    curve = log.curve("val_loss")
+    population = np.array([risks[step - 1] for step in curve])
+    measured = np.array(list(curve.values())) - d * noise**2
+    assert population[0] > 10 * population[-1]
+    np.testing.assert_allclose(measured, population, rtol=0.04, atol=1e-3)
+    assert np.linalg.norm(sgd - A) < 0.02 * np.linalg.norm(A)
+
+
+def start(recipe: Recipe) -> np.ndarray:
+    """The layers at the start of a linear recipe's training, as its seed draws them."""
+    import keras
+
+    import keras_models
+    from keras_models.linear_resnet import layers_of
+
+    keras.utils.set_random_seed(recipe.seed)
+    d = recipe.data_args["dimension"]
+    return layers_of(keras_models.build(recipe.model, (d,), d, **recipe.model_args))
+
+
+def test_any_network_learns_from_samples_and_only_pictures_are_augmented() -> None:
+    result = trained(linear(model="mlp", model_args={"width": 32, "depth": 1}, steps=40))
+    assert result.model.output_shape == (None, 8)
+    assert math.isfinite(result.metrics["test_loss"])
+    with pytest.raises(UserError, match=r"augment .*Received: augment=True for linear-teacher"):
+        trained(linear(augment=True))
+
+
+ON_DEVICES = """
 import sys
 import numpy as np
 from pipelines.recipes import named
 from tests.test_train import trained
-done = trained(named("allconv-digits", "smoke").override(steps=20, devices=int(sys.argv[1])))
-np.savez(sys.argv[2], *done.model.get_weights(), device=done.device,
-         test=done.metrics["test_error_pct"])
+done = trained(named(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
+np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
+         test_loss=done.metrics["test_loss"])
 """
 
 
-def test_two_devices_agree_with_one_after_20_steps(digits: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["allconv-digits", "linear-teacher"])
+def test_two_devices_agree_with_one_after_20_steps(name: str, digits: Path, tmp_path: Path) -> None:
     saved = []
     for devices in ("1", "2"):
         target = str(tmp_path / f"{devices}.npz")
-        subprocess.run([sys.executable, "-c", TWO_DEVICES, devices, target], cwd=ROOT, check=True)
-        saved.append(np.load(target))
-    assert str(saved[1]["device"]) == "2 CPU"
-    names = [name for name in saved[0].files if name.startswith("arr_")]
-    moved = max(np.abs(saved[0][name] - saved[1][name]).max() for name in names)
-    assert moved < 1e-4
-    assert math.isclose(saved[0]["test"], saved[1]["test"], abs_tol=0.5)
+        words = [sys.executable, "-c", ON_DEVICES, name, devices, target]
+        subprocess.run(words, cwd=ROOT, check=True)
+        saved.append(dict(np.load(target)))
+    assert [str(each.pop("device")) for each in saved] == ["1 CPU", "2 CPU"]
+    one, two = saved
+    assert one.keys() == two.keys()
+    assert max(np.abs(one[key] - two[key]).max() for key in one) < 1e-4

@@ -116,6 +116,8 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
         Plan("mlp-digits", "smoke", "lr-schedul")
     with pytest.raises(UserError, match="mlp-digits"):
         Plan("mlp-digit", "smoke", "lr-schedule")
+    with pytest.raises(UserError, match="linear-teacher, a regression"):
+        Plan("linear-teacher", "smoke", "lr-schedule")
     with pytest.raises(UserError, match="Choices: s"):
         show("t")
 

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import history, live, store, tracking
+from pipelines import data, history, live, samples, store, tracking
 from pipelines.errors import Diverged, UserError, unknown
 from pipelines.recipes import Recipe, digest, named
 from pipelines.run import run
@@ -30,7 +30,11 @@ class Plan:
     def __post_init__(self) -> None:
         if self.space not in spaces.SPACES:
             raise unknown("A search space", self.space, spaces.SPACES)
-        named(self.recipe, self.scale)
+        if isinstance(data.DATASETS.get(self.base.data), samples.Samples):
+            raise UserError(
+                "A study lowers the validation error of a classifier. Received: recipe "
+                f"{self.recipe}, a regression on {self.base.data}. Choose another --recipe."
+            )
 
     @property
     def base(self) -> Recipe:

@@ -1,0 +1,88 @@
+"""Linear residual network x -> (I+A_l)...(I+A_1) x, HM section 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers
+from numpy.typing import ArrayLike, NDArray
+
+from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, normal
+
+TINY = {"input_shape": (8,), "classes": 8, "depth": 3}
+
+
+def build(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    depth: int = 8,
+    init: str = "zeros",
+) -> keras.Model:
+    """`depth` layers x -> x + A_i x of one width d; vectors [n, d] -> [n, d], so classes = d.
+
+    `init`: "zeros" starts at the identity map; otherwise the entries of every A_i are Gaussian, of
+    standard deviation "small" 1/d, "standard" 1/sqrt(d) or "he" sqrt(2/d). ValueError where
+    input_shape is not (classes,), depth is not an integer > 0 or init is none of these.
+    """
+    check_shape("input_shape", input_shape, dimensions=1)
+    check_positive(classes=classes, depth=depth)
+    check_choice(["zeros", *INITIAL_STD], init=init)
+    if tuple(input_shape) != (classes,):
+        raise ValueError(
+            "A linear residual network has as many outputs as inputs. Received: input_shape="
+            f"{tuple(input_shape)} and classes={classes}. Use data of which both are of one size."
+        )
+    return _network(classes, depth, init)
+
+
+def from_layers(A: ArrayLike, dtype: str | None = None) -> keras.Model:
+    """The network with the layers A [l, d, d], A_1 first, as theory.factorization makes them.
+
+    `dtype` is that of weights and outputs (None: Keras's). ValueError if A has another shape.
+    """
+    A = np.asarray(A)
+    if A.ndim != 3 or A.shape[1] != A.shape[2] or not A.size:
+        raise ValueError(
+            f"A must be the layers [l, d, d] of one network. Received: shape {A.shape}. "
+            "Select one factorization, A_1 first."
+        )
+    model = _network(A.shape[1], len(A), "zeros", dtype)
+    model.set_weights(list(A.mT))  # Keras multiplies from the right, x A^T
+    return model
+
+
+def layers_of(model: keras.Model) -> NDArray[np.float64]:
+    """The layers A [l, d, d] of a network of this module, A_1 first, in float64.
+
+    ValueError if the model is another network.
+    """
+    kernels = {
+        layer.name: keras.ops.convert_to_numpy(layer.kernel)
+        for layer in model.layers
+        if isinstance(layer, layers.Dense)
+    }
+    names = [f"A{i}" for i in range(1, len(kernels) + 1)]
+    if not kernels or kernels.keys() != set(names):
+        raise ValueError(
+            "A model must be a linear residual network, with dense layers A1, A2, ... "
+            f"Received: {model.name!r} with {list(kernels) or 'none'}. "
+            "Make it with build or from_layers."
+        )
+    return np.stack([kernels[name].T for name in names]).astype(np.float64)
+
+
+def _network(width: int, depth: int, init: str, dtype: Any = None) -> keras.Model:
+    """The sums x + A_i x are in full precision also where the products are in mixed precision."""
+    full = dtype or keras.config.floatx()
+    x = inputs = keras.Input((width,), dtype=full, name="input")
+    for i in range(1, depth + 1):
+        start = "zeros" if init == "zeros" else normal(init, 1, width)
+        step = layers.Dense(
+            width, use_bias=False, kernel_initializer=start, dtype=dtype, name=f"A{i}"
+        )
+        x = layers.Add(dtype=full, name=f"add{i}")([x, step(x)])
+    return keras.Model(inputs, x, name="linear_resnet")

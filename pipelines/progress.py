@@ -1,0 +1,39 @@
+"""The bar in the terminal: how far a long command is, how fast, and how long it still takes."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, float], None]]:
+    """`advance(count, rate)` on standard error, `rate` in `unit`; silent where no one is watching.
+
+    A rate that is not known yet is NaN.
+    """
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(f"{{task.fields[rate]:,.4g}} {unit}  time left"),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(title, total=total, rate=0.0)
+
+        def advance(count: int, rate: float) -> None:
+            bar.update(task, advance=count, rate=0.0 if math.isnan(rate) else rate)
+
+        yield advance

@@ -1,0 +1,128 @@
+"""Samples y = h(x) + noise of a teacher h, drawn in memory: regression without a stored data set.
+
+A teacher is a function (dimension, data_seed, *, its own arguments) -> h, where h maps inputs
+[n, d] to targets [n, k]; to add one, write the function and name it in DATASETS of data.py. Inputs
+are x ~ N(0, Sigma). All arrays are pure functions of a recipe's `data_args`. Each is drawn from a
+random stream of its own: another noise, or another size of one part, leaves the rest as it was.
+"""
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.batches import Split, Splits
+from pipelines.errors import UserError
+from pipelines.tasks import REGRESSION
+
+Array = NDArray[np.float64]
+Map = Callable[[Array], Array]
+
+TEACHER, COVARIANCE, INPUTS, NOISE = range(4)  # the random streams of a data_seed
+
+
+def linear(dimension: int, data_seed: int, *, gamma: float = 0.5) -> Map:
+    """Teacher x -> R x of HM section 2, with the R of `linear_target`; [n, d] -> [n, d]."""
+    R = linear_target(dimension, gamma, data_seed)
+    return lambda x: x @ R.T
+
+
+def linear_target(dimension: int, gamma: float, data_seed: int) -> Array:
+    """R [d, d] with det R > 0 and theory.factorization.conditioning(R) = gamma.
+
+    R = U K V^T with independent uniform rotations U, V and log K uniform, scaled to the largest
+    |log K_jj| = gamma. UserError unless gamma is finite and >= 0.
+    """
+    from scipy.stats import special_ortho_group
+
+    _check("gamma", gamma, "finite and >= 0", math.isfinite(gamma) and gamma >= 0)
+    rng = np.random.default_rng([data_seed, TEACHER])
+    U, V = special_ortho_group(dimension).rvs(size=2, random_state=rng).reshape(2, *[dimension] * 2)
+    logs = rng.uniform(-1, 1, dimension)
+    return np.asarray(U * np.exp(gamma * logs / np.abs(logs).max()) @ V.T)
+
+
+def covariance(dimension: int, condition: float, data_seed: int) -> Array:
+    """Sigma [d, d] of the inputs: uniformly random axes, eigenvalues from 1 to 1/condition."""
+    root = _covariance_root(dimension, condition, data_seed)
+    return np.asarray(root @ root)
+
+
+def _covariance_root(dimension: int, condition: float, data_seed: int) -> Array:
+    """The symmetric root of Sigma; eigenvalues in geometric progression."""
+    from scipy.stats import ortho_group
+
+    rng = np.random.default_rng([data_seed, COVARIANCE])
+    U = ortho_group(dimension).rvs(random_state=rng).reshape(dimension, dimension)
+    return np.asarray(U * condition ** -np.linspace(0, 0.5, dimension) @ U.T)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """A row of DATASETS: samples of a teacher."""
+
+    teacher: Callable[..., Map]
+
+    def defaults(self) -> dict[str, Any]:
+        """All data arguments of the row with their default values."""
+        found = [*_named(draw), *_named(self.teacher)]
+        return {parameter.name: parameter.default for parameter in found}
+
+
+def draw(
+    name: str,
+    teacher: Callable[..., Map],
+    train_examples: int | None,
+    *,
+    dimension: int = 8,
+    condition: float = 1.0,
+    noise: float = 0.1,
+    train_size: int = 4096,
+    val_size: int = 4096,
+    test_size: int = 4096,
+    data_seed: int = 0,
+    **own: Any,
+) -> Splits:
+    """Samples of y = h(x) + noise * xi, x ~ N(0, Sigma) [n, d], xi ~ N(0, I) [n, k]; float32.
+
+    `condition` is the largest over the smallest eigenvalue of Sigma; 1: Sigma = I. The least
+    expected squared error, summed over the k outputs, is k * noise^2.
+    """
+    sizes = {"train_size": train_size, "val_size": val_size, "test_size": test_size}
+    for key, size in {"dimension": dimension, **sizes}.items():
+        _check(key, size, "> 0", size > 0)
+    _check("condition", condition, "finite and >= 1", 1 <= condition < math.inf)
+    _check("noise", noise, "finite and >= 0", 0 <= noise < math.inf)
+    _check("data_seed", data_seed, ">= 0", data_seed >= 0)
+    h = teacher(dimension, data_seed, **own)
+    root = _covariance_root(dimension, condition, data_seed)
+
+    def part(number: int, size: int) -> Split:
+        inputs, errors = (
+            np.random.default_rng([data_seed, stream, number]) for stream in (INPUTS, NOISE)
+        )
+        x = inputs.standard_normal((size, dimension)) @ root
+        y = h(x)
+        y = y + noise * errors.standard_normal(y.shape)
+        return Split(x.astype(np.float32), y.astype(np.float32))
+
+    sizes["train_size"] = min(train_size, train_examples or train_size)
+    parts = [part(number, size) for number, size in enumerate(sizes.values())]
+    return Splits(name, parts[0].y.shape[1], *parts, task=REGRESSION, source="generated")
+
+
+def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+
+
+def _check(name: str, value: float, rule: str, holds: bool) -> None:
+    if not holds:
+        raise UserError(
+            f"{name} must be {rule}. Received: {name}={value!r}. "
+            f"Set --{name.replace('_', '-')} accordingly."
+        )

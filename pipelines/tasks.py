@@ -1,0 +1,46 @@
+"""Tasks: what a network is trained for; the splits of a data set know theirs.
+
+To add one, write its numbers and name them in a Task: `x` becomes train_x, val_x and test_x.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Number = Callable[[Any, Any], Any]  # targets [b, ...], outputs [b, k] -> one number an example [b]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Numbers whose means over a split are recorded.
+
+    `numbers["loss"]` is the one trained on; the least validation value of `watched` is kept.
+    """
+
+    numbers: Mapping[str, Number]
+    watched: str
+
+
+def cross_entropy(labels: Any, logits: Any) -> Any:
+    """Cross entropy of labels [b] under softmax(logits [b, k]); [b]."""
+    import keras
+
+    return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def error_pct(labels: Any, logits: Any) -> Any:
+    """100 where the largest logit [b, k] is not the label's [b], else 0; [b]."""
+    from keras import ops
+
+    return 100 * ops.cast(ops.argmax(logits, axis=-1) != ops.cast(labels, "int32"), logits.dtype)
+
+
+def squared_error(targets: Any, outputs: Any) -> Any:
+    """|h(x) - y|^2, summed over the outputs [b, k]; [b]. Its mean is the f of HM section 2."""
+    from keras import ops
+
+    return ops.sum(ops.square(outputs - targets), axis=-1)
+
+
+CLASSIFICATION = Task({"loss": cross_entropy, "error_pct": error_pct}, watched="error_pct")
+REGRESSION = Task({"loss": squared_error}, watched="loss")
