@@ -1,0 +1,249 @@
+"""Runs that are over and only have to be written down: the settings of a sweep, one run each.
+
+MLflow's client writes them one after another, at tens of milliseconds a run. A database whose
+tables are those this module knows takes a list of them in one transaction, all or none, and then
+holds exactly what the client would have written: tests/test_bulk.py compares the two.
+"""
+
+import functools
+import operator
+import secrets
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines import provenance, store, tracking
+
+REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
+DIALECTS = ("sqlite", "postgresql")
+INFINITY = np.finfo(np.float64).max  # MLflow stores it for infinity
+CHUNK = 500  # run ids a query
+
+Point = tuple[str, str, int, float]  # run id, metric, step, value
+Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is over, with curves over integer steps; its points are dated to its end."""
+
+    name: str
+    params: Mapping[str, Any]
+    tags: Mapping[str, str]
+    steps: Sequence[int]  # [k], of every curve
+    curves: Mapping[str, ArrayLike]  # by metric; [k] each
+    start_ms: int
+    end_ms: int
+
+
+def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> list[str]:
+    """Write the runs, FINISHED, below their parent, with the tags of every child; their ids.
+
+    Raises what `store.unavailable()` names: before it writes, for a name that MLflow refuses; for
+    a store that is locked, full or away, when a database holds none of the runs and any other
+    store those that were sent. ValueError for a curve that has not one value a step.
+    """
+    experiment_id = store.experiment(store.uri(), experiment)
+    checked = _checked(runs, parent_id)
+    database = _database()
+    if database is None:
+        return [_send(experiment, experiment_id, run) for run in checked]
+    return _insert(database, experiment_id, checked)
+
+
+def curves(run_ids: Sequence[str]) -> dict[str, Table]:
+    """The histories of runs: by run id, the steps [k], ascending, and by metric the values [k].
+
+    NaN where a metric lacks a step of another; of a step that was logged twice, the value that
+    MLflow calls latest. Infinity, and the largest float64 that stands for it, come as infinity.
+    """
+    database = _database()
+    points = _fetch(run_ids) if database is None else _select(database, run_ids)
+    found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
+    for run_id, metric, step, value in points:
+        found[run_id].setdefault(metric, {})[step] = value
+    return {run_id: _table(metrics) for run_id, metrics in found.items()}
+
+
+def analyze() -> None:
+    """Tell SQLite how its tables have grown; call it once, when a sweep has been recorded.
+
+    The UI then sorts 50,000 runs by a metric in a second, not in minutes. PostgreSQL needs no call.
+    """
+    database = _database()
+    if database is not None and database.db_type == "sqlite":
+        with database.ManagedSessionMaker(read_only=False) as session:
+            for statement in ("PRAGMA analysis_limit = 1000", "ANALYZE"):
+                session.connection().exec_driver_sql(statement)
+
+
+def _database() -> Any:
+    """MLflow's own SQL store if its tables are those known here, else None: use the client."""
+    store.client()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from mlflow.tracking._tracking_service.utils import _get_store
+    from sqlalchemy import text
+
+    found = _get_store(store.uri())
+    if type(found) is not SqlAlchemyStore or found.db_type not in DIALECTS:
+        return None
+    with found.ManagedSessionMaker() as session:
+        revision = session.scalar(text("SELECT version_num FROM alembic_version"))
+    if revision != REVISION:
+        _say_unknown(revision)
+        return None
+    return found
+
+
+@functools.cache
+def _say_unknown(revision: str) -> None:
+    known = f"revision {revision}, and pipelines/bulk.py knows {REVISION}"
+    print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)
+
+
+def _checked(runs: Iterable[Finished], parent_id: str | None) -> list[Finished]:
+    """The runs as MLflow keeps them: all tags, long values cut. Raises for names it refuses."""
+    from mlflow.utils.validation import _validate_param, _validate_tag
+
+    def texts(validate: Any, values: Mapping[str, Any]) -> dict[str, str]:
+        return {key: validate(key, str(value)).value for key, value in values.items()}
+
+    links = {"mlflow.parentRunId": parent_id} if parent_id else {}
+    shared = texts(_validate_tag, {**provenance.tags(), **links, "kind": "setting"})
+    return [
+        replace(
+            run,
+            params=texts(_validate_param, run.params),
+            tags=shared | texts(_validate_tag, {**run.tags, "mlflow.runName": run.name}),
+            steps=[operator.index(step) for step in run.steps],
+            curves=_arrays(run),
+        )
+        for run in runs
+    ]
+
+
+def _arrays(run: Finished) -> dict[str, NDArray[np.float64]]:
+    from mlflow.utils.validation import _validate_metric
+
+    found = {metric: np.asarray(values, np.float64) for metric, values in run.curves.items()}
+    for metric, values in found.items():
+        _validate_metric(metric, 0.0, run.end_ms, 0)
+        if values.shape != (len(run.steps),):
+            raise ValueError(
+                f"A curve must have one value a step. Received: {metric} of shape {values.shape} "
+                f"over {len(run.steps)} steps, in {run.name}. Give an array of shape [k]."
+            )
+    return found
+
+
+def _send(experiment: str, experiment_id: str, run: Finished) -> str:
+    """Write a run through MLflow's client; a journal settles it if this process is killed."""
+    from mlflow.entities import Param
+
+    to = store.client()
+    run_id = str(to.create_run(experiment_id, run.start_ms, run.tags, run.name).info.run_id)
+    with tracking.tracked(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
+        to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
+        sent.pending += [
+            (metric, value, step, run.end_ms)
+            for metric, values in run.curves.items()
+            for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
+        ]
+        sent.journal.write(sent.pending)
+    to.set_terminated(run_id, "FINISHED", run.end_ms)  # `tracked` has dated the end to now
+    return run_id
+
+
+def _insert(database: Any, experiment_id: str, runs: Sequence[Finished]) -> list[str]:
+    """Fill the tables as MLflow's SqlAlchemyStore does in create_run and log_batch."""
+    from mlflow.store.tracking.dbmodels import models
+
+    root = database.get_experiment(experiment_id).artifact_location
+    now = time.time_ns()  # ids in order of time are appended to the indices, which stays fast
+    numbered = [(f"{now + i:016x}{secrets.token_hex(8)}", run) for i, run in enumerate(runs)]
+    points, latest = _metric_rows(numbered)
+    tables = {  # the others refer to the first
+        models.SqlRun: [_run_row(i, run, experiment_id, root) for i, run in numbered],
+        models.SqlTag: _text_rows((i, run.tags) for i, run in numbered),
+        models.SqlParam: _text_rows((i, run.params) for i, run in numbered),
+        models.SqlMetric: points,
+        models.SqlLatestMetric: latest,
+    }
+    with database.ManagedSessionMaker(read_only=False) as session:
+        for model, rows in tables.items():
+            if rows:
+                session.execute(model.__table__.insert(), rows)
+    return [run_id for run_id, _ in numbered]
+
+
+def _run_row(run_id: str, run: Finished, experiment_id: str, root: str) -> dict[str, Any]:
+    from mlflow.utils.uri import append_to_uri_path
+
+    return {
+        "run_uuid": run_id,
+        "name": run.name,
+        "experiment_id": int(experiment_id),
+        "artifact_uri": append_to_uri_path(root, run_id, "artifacts"),
+        "user_id": run.tags["mlflow.user"],
+        "status": "FINISHED",
+        "lifecycle_stage": "active",
+        "start_time": run.start_ms,
+        "end_time": run.end_ms,
+        "source_type": "UNKNOWN",
+        **dict.fromkeys(("source_name", "source_version", "entry_point_name"), ""),
+    }
+
+
+def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[dict[str, str]]:
+    return [{"run_uuid": i, "key": k, "value": v} for i, some in texts for k, v in some.items()]
+
+
+def _metric_rows(runs: Iterable[tuple[str, Finished]]) -> tuple[list[Any], list[Any]]:
+    """Every point, equal ones once and NaN as a marked 0; of each curve the latest point."""
+    points, latest = [], []
+    for run_id, run in runs:
+        for metric, curve in run.curves.items():
+            common = {"run_uuid": run_id, "key": metric, "timestamp": run.end_ms}
+            numbers, nan = np.nan_to_num(curve).tolist(), np.isnan(curve).tolist()
+            rows = [
+                {**common, "step": step, "value": value, "is_nan": is_nan}
+                for step, value, is_nan in dict.fromkeys(zip(run.steps, numbers, nan, strict=True))
+            ]
+            points += rows
+            latest += [max(rows, key=operator.itemgetter("step", "value"))] if rows else []
+    return points, latest
+
+
+def _select(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
+    """Every point from the tables, of each step the latest last."""
+    from mlflow.store.tracking.dbmodels.models import SqlMetric
+    from sqlalchemy import select
+
+    t = SqlMetric.__table__.c
+    query = select(t.run_uuid, t.key, t.step, t.value, t.is_nan).order_by(t.timestamp, t.value)
+    with database.ManagedSessionMaker() as session:
+        for start in range(0, len(run_ids), CHUNK):
+            some = query.where(t.run_uuid.in_(run_ids[start : start + CHUNK]))
+            for run_id, metric, step, value, is_nan in session.execute(some):
+                yield run_id, metric, step, float("nan") if is_nan else value
+
+
+def _fetch(run_ids: Sequence[str]) -> Iterator[Point]:
+    """The same through MLflow's client."""
+    for run_id in run_ids:
+        for metric in store.client().get_run(run_id).data.metrics:
+            for point in store.client().get_metric_history(run_id, metric):
+                yield run_id, metric, point.step, point.value
+
+
+def _table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
+    steps = sorted(set[int]().union(*metrics.values()))
+    found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
+    for curve in found.values():
+        curve[curve == INFINITY], curve[curve == -INFINITY] = np.inf, -np.inf
+    return np.array(steps, np.int64), found
