@@ -1,4 +1,4 @@
-"""Command line: `python -m pipelines list | run | quickstart | report | ui | data`."""
+"""Command line: `python -m pipelines list | run | sweep | quickstart | report | ui | data`."""
 
 import sys
 from pathlib import Path
@@ -19,6 +19,39 @@ def run(name: tyro.conf.Positional[str]) -> None:
     from pipelines.run_command import run_command
 
     run_command(name, [])
+
+
+@app.command
+def sweep(
+    name: tyro.conf.Positional[str],
+    *,
+    grid: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
+    scale: str = "cpu",
+    seeds: int | None = None,
+    workers: int | None = None,
+    force: bool = False,
+    json: bool = False,
+) -> None:
+    """Measure a claim over a grid: `sweep CLAIM --grid d=8,64 --grid l=8:256:2x`.
+
+    Args:
+        name: A claim; `run CLAIM --help` lists its settings, which are the axes.
+        grid: NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
+            that is not named keeps its values at --scale.
+        scale: smoke, cpu or paper.
+        seeds: Seeds 0, 1, ... of every setting (default: the claim's).
+        workers: Processes, one BLAS thread each (default: one a core).
+        force: Measure again what has been measured before.
+        json: Print one JSON document on standard output.
+    """
+    from pipelines import report
+    from pipelines import sweep as sweeps
+
+    document = sweeps.sweep(name, scale, grid, seeds, workers=workers, force=force)
+    if json:
+        print_json(document)
+    else:
+        report.show_sweep(document)
 
 
 @app.command(name="list")

@@ -1,10 +1,9 @@
 """Claims: a sentence of a source, how it is measured at each scale, the bounds that decide it.
 
 Each module of pipelines/claims holds one, named after its file, as `CLAIM`; nothing else has to be
-edited to add one.
+edited to add one. How a claim is measured over its grid and recorded is in sweep.py.
 """
 
-import dataclasses
 import importlib
 import pkgutil
 import time
@@ -13,46 +12,58 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+import numpy as np
+from numpy.typing import NDArray
 
-from pipelines import claims, history, provenance, tracking
-from pipelines.errors import UserError, unknown
-from pipelines.recipes import Recipe, digest
-from pipelines.run import run
-from pipelines.verdict import VERDICTS, Bound, spreads, summary
+from pipelines import bulk, claims, tracking
+from pipelines.errors import unknown
+from pipelines.grid import Cells, Curves, Measured
+from pipelines.recipes import Recipe
+from pipelines.run import Result, run
+from pipelines.verdict import VERDICTS, Bound
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What a measurement works with: the claim's run in MLflow and the ways to add to it."""
+    """Where an experiment trains: a run in MLflow, whose children its trainings become."""
 
     run: tracking.Run
     force: bool
 
-    def train(self, recipe: Recipe) -> dict[str, float]:
-        """The final numbers of a training run, which becomes a child of the claim's run."""
+    def train(self, recipe: Recipe) -> Result:
+        """A training run, which becomes a child of this one unless an earlier run is the same."""
         result = run(recipe, parent=self.run, force=self.force)
         if result.reused:  # a child of another run: say which
             self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
-        return result.metrics
+        return result
 
-    def curves(
-        self, name: str, setting: Mapping[str, Any], curves: Mapping[str, Any], steps: Any
+    def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """A curve of a training run: integer steps [k] and values [k]."""
+        steps, curves = bulk.curves([result.run_id])[result.run_id]
+        there = ~np.isnan(curves[metric])
+        return steps[there], curves[metric][there]
+
+    def add(
+        self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
     ) -> None:
-        """One child run: curves [n] over integer steps [n], which become the chart's axis."""
-        with tracking.tracked(
-            name, experiment=self.run.experiment, kind="setting", params=setting, parent=self.run
-        ) as child:
-            for i, step in enumerate(steps):
-                child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
+        """A child run with curves [k] over integer steps [k]."""
+        now = int(time.time() * 1000)
+        added = bulk.Finished(name, params, {}, steps, curves, now, now)
+        bulk.record(self.run.experiment, [added], self.run.id)
+
+
+def nothing(measured: Sequence[Measured]) -> dict[str, float]:
+    """No numbers beside those that decide."""
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A sentence of a source and how it is decided.
+    """A sentence of a source and how it is decided; a `Theorem` or an `Experiment`.
 
-    `measure(setting, seed, bench)` returns numbers by name, and whatever `figure` draws from, one
-    of each per seed; `scales` holds a frozen dataclass of settings for each scale.
+    `scales` holds a frozen dataclass of settings for each scale; its fields that are tuples are the
+    axes of a grid. A bound is on a curve, of which the worst point of every seed counts, or on one
+    of the numbers that `also` makes from all that was measured with a seed.
     """
 
     source: str
@@ -60,16 +71,60 @@ class Claim:
     family: str
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
-    measure: Callable[[Any, int, Bench], tuple[dict[str, float], Any]]
-    figure: Callable[[list[Any]], Any]
+    figure: Callable[[Sequence[Measured]], Any]
+    also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
     reported: Mapping[str, float] = field(default_factory=dict)
     seeds: int = 5
+    inner: str | None = None
+    """The axis that is not cut into cells: it becomes the step of every cell's curves."""
+
+    def metrics(self, measured: Sequence[Measured]) -> dict[str, float]:
+        """Numbers of one seed: the worst, of every bounded curve, where the premise is in force."""
+        worst = {}
+        for bound in self.curve_bounds(measured):
+            values = np.concatenate([m.curves[bound.metric][m.holds] for m in measured])
+            if len(values):
+                worst[bound.metric] = bound.worst(values)
+        return worst | self.also(measured)
+
+    def curve_bounds(self, measured: Sequence[Measured]) -> list[Bound]:
+        """The bounds that are on curves."""
+        return [bound for bound in self.decided_by if bound.metric in measured[0].curves]
 
     def verdict(self, values: Mapping[str, Sequence[float]], scale: str) -> str:
         """The weakest verdict of its bounds; a reported number is judged at paper scale only."""
         if self.reported and scale != "paper":
             return "smaller scale"
-        return min((b.verdict(values[b.metric]) for b in self.decided_by), key=VERDICTS.index)
+        found = [b.verdict(values[b.metric]) for b in self.decided_by if b.metric in values]
+        tested = len(found) == len(self.decided_by)
+        return min(found if tested else [*found, "inconclusive"], key=VERDICTS.index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theorem(Claim):
+    """A claim about arrays: measured for many cells in one call, in processes of their own."""
+
+    measure: Callable[[Cells], Curves]
+    apart: tuple[str, ...] = ()
+    """Settings that fix shapes of arrays: cells that differ in them are measured apart."""
+    batch: int = 8
+    """Most cells in one call: as many as fit in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Claim):
+    """A claim about trained networks: one cell a call, which trains on a bench.
+
+    `measure(setting, seed, bench)` returns steps [k] and by name curves [k]; `numbers` makes them
+    of single numbers.
+    """
+
+    measure: Callable[[Any, int, Bench], Curves]
+
+
+def numbers(metrics: Mapping[str, float]) -> Curves:
+    """Single numbers as curves of one step."""
+    return [0], {key: np.array([value]) for key, value in metrics.items()}
 
 
 def names() -> list[str]:
@@ -77,17 +132,22 @@ def names() -> list[str]:
     return sorted(m.name.replace("_", "-") for m in pkgutil.iter_modules(claims.__path__))
 
 
-def load(name: str) -> Claim:
+def load(name: str) -> Theorem | Experiment:
     """The claim of that name; UserError lists the choices."""
     if name not in names():
         raise unknown("A claim", name, names())
-    found: Claim = _module(name).CLAIM
+    found: Theorem | Experiment = _module(name).CLAIM
     return found
 
 
 def card(name: str) -> str:
     """The claim in words: the docstring of its module."""
     return (_module(name).__doc__ or "").strip()
+
+
+def path(name: str) -> Path:
+    """The file of the claim."""
+    return Path(_module(name).__file__)
 
 
 def _module(name: str) -> Any:
@@ -101,105 +161,8 @@ def setting(claim: Claim, name: str, scale: str) -> Any:
     return claim.scales[scale]
 
 
-def check(
-    name: str, scale: str, settings: Any, seeds: int | None = None, force: bool = False
-) -> dict[str, Any]:
-    """Measure a claim over seeds 0, 1, ..., record it, and return its document.
-
-    It is not measured again when a finished run has the same settings, seeds and code, unless
-    `force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
-    """
-    claim = load(name)
-    n = claim.seeds if seeds is None else seeds
-    if n < 1:
-        raise UserError(f"seeds must be >= 1. Received: seeds={n}. Set --seeds 1 or more.")
-    identity = {"claim": name, "settings": dataclasses.asdict(settings), "seeds": n}
-    tags = {
-        "fingerprint": digest(identity),
-        "code": provenance.code(Path(_module(name).__file__)),
-        "scale": scale,
-    }
-    done = [] if force else history.rows(kind="claim", **tags)
-    if done:
-        return document(done[0]) | {"reused": True}
-    with tracking.tracked(
-        f"{name} {scale}",
-        experiment=claim.family,
-        kind="claim",
-        params=dataclasses.asdict(settings) | {"seeds": n},
-        tags={
-            **tags,
-            "claim": name,
-            "source": claim.source,
-            "as_stated": str(settings == claim.scales.get(scale) and n >= claim.seeds),
-        },
-    ) as tracked:
-        drawn, values = _measure(claim, settings, range(n), Bench(tracked, force))
-        verdict = claim.verdict(values, scale)
-        tracked.log(summary(values))
-        tracked.tag("verdict", verdict)
-        tracked.tag("seeds", str(n))
-        tracked.tag(
-            "mlflow.note.content",
-            note(name, scale, verdict, _flags(settings, claim.scales[scale], n)),
-        )
-        tracked.figure(claim.figure(drawn), "figure.png")
-    return document(history.row(tracked.id))
-
-
-def _measure(
-    claim: Claim, settings: Any, seeds: Sequence[int], bench: Bench
-) -> tuple[list[Any], dict[str, list[float]]]:
-    """What the figure draws from, and one value a seed of every metric, logged as it comes."""
-    import scipy.linalg  # noqa: F401 - loads its BLAS, so that the limit below finds it
-
-    started = time.perf_counter()
-    drawn: list[Any] = []
-    values: dict[str, list[float]] = {}
-    with threadpool_limits(1, user_api="blas"):  # on small matrices more threads cost, not gain
-        for seed in seeds:
-            metrics, drawable = claim.measure(settings, seed, bench)
-            bench.run.log({f"seed/{key}": value for key, value in metrics.items()}, seed)
-            drawn.append(drawable)
-            for key, value in metrics.items():
-                values.setdefault(key, []).append(value)
-    bench.run.log({"wall_s": time.perf_counter() - started})
-    return drawn, values
-
-
-def _flags(settings: Any, default: Any, seeds: int) -> str:
-    """The options that repeat a measurement, as a person would type them."""
-    words = [f"--seeds {seeds}"]
-    for f in dataclasses.fields(settings):
-        value = getattr(settings, f.name)
-        if value != getattr(default, f.name):
-            values = value if isinstance(value, tuple | list) else [value]
-            words.append(f"--{f.name.replace('_', '-')} {' '.join(map(str, values))}")
-    return " ".join(words)
-
-
-def note(name: str, scale: str, verdict: str, flags: str) -> str:
-    """Markdown for the top of the run's page."""
-    claim = load(name)
-    decided = "; ".join(map(str, claim.decided_by))
-    return (
-        f"**{claim.says}** ({claim.source})\n\nVerdict: **{verdict}**, decided by {decided}.\n\n"
-        f"Repeat: `python -m pipelines run {name} --scale {scale} {flags} --force`\n\n{card(name)}"
-    )
-
-
-def document(row: history.Row) -> dict[str, Any]:
-    """A measured claim as users script against it; all of it read back from MLflow."""
-    name, n = row.tags["claim"], int(row.tags["seeds"])
-    return {
-        "claim": name,
-        "source": row.tags["source"],
-        "scale": row.tags["scale"],
-        "verdict": row.tags["verdict"],
-        "seeds": n,
-        "metrics": spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
-        "reported": dict(load(name).reported),
-        "run_id": row.id,
-        "wall_s": row.metrics["wall_s"],
-        "reused": False,
+def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
+    """For `also`: the mean of these curves over all cells and steps."""
+    return lambda measured: {
+        key: float(np.mean(np.concatenate([m.curves[key] for m in measured]))) for key in metrics
     }

@@ -14,7 +14,20 @@ from pathlib import Path
 from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURING = ("batches", "curves", "data", "devices", "lr", "optimizer", "recipes", "train")
+MEASURING = (
+    "batches",
+    "curves",
+    "data",
+    "devices",
+    "embedded",
+    "grid",
+    "lr",
+    "optimizer",
+    "recipes",
+    "samples",
+    "tasks",
+    "train",
+)
 GENERATED = ("RESULTS.md", "figures")  # written by `report`: a new one does not dirty a commit
 
 

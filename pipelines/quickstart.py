@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, report
+from pipelines import claim, report, sweep
 from pipelines.provenance import ROOT
 from pipelines.recipes import named
 
@@ -34,7 +34,7 @@ def quickstart(force: bool) -> None:
 
 
 def _claim(name: str, force: bool) -> str:
-    found: dict[str, Any] = claim.check(name, "cpu", claim.load(name).scales["cpu"], force=force)
+    found: dict[str, Any] = sweep.check(name, "cpu", claim.load(name).scales["cpu"], force=force)
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, store
+from pipelines import claim, history, store, tables
 from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 from pipelines.recipes import SCALES
@@ -40,7 +40,7 @@ class Entry:
     def document(self) -> dict[str, Any]:
         """The claim as `run --json` prints it, with verdict "not run" where there is no run."""
         if self.run:
-            return claim.document(self.run)
+            return tables.document(self.run)
         source = claim.load(self.name).source
         return {"claim": self.name, "source": source, "verdict": self.verdict, "metrics": {}}
 
@@ -175,3 +175,18 @@ def show(found: list[Entry]) -> None:
         verdict = f"[{colours.get(entry.verdict, 'yellow')}]{entry.verdict}"
         table.add_row(entry.name, verdict, measured, cost)
     Console().print(table)
+
+
+def show_sweep(document: Mapping[str, Any]) -> None:
+    """A sweep in the terminal: one row a setting."""
+    from rich.console import Console
+    from rich.table import Table
+
+    head, *body = tables.summary(document["settings"])
+    table = Table(*head, title=f"{document['claim']}: {document['verdict']}")
+    for row in body:
+        table.add_row(*row)
+    Console().print(table)
+    if document["reused"]:
+        print("Found finished with the same settings; --force repeats it.")
+    print(f"Figure, curves, {tables.CSV}: python -m pipelines ui, run {document['run_id']}")

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, history, recipes, report
+from pipelines import claim, history, recipes, report, sweep
 from pipelines.errors import UserError, unknown
 from pipelines.run import repeat
 from pipelines.shell import print_json, use_data_dir
@@ -101,7 +101,7 @@ def _with_schedule(recipe: Any, arguments: list[str]) -> Any:
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:
     use_data_dir(options.data_dir)
-    document = claim.check(name, options.scale, settings, options.seeds, options.force)
+    document = sweep.check(name, options.scale, settings, options.seeds, options.force)
     if options.json:
         print_json(document)
         return

@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean  # exact: equal values have themselves as their mean
 
+import numpy as np
+from numpy.typing import NDArray
+
 CONFIDENCE = 0.95  # of each one-sided interval
 VERDICTS = ("refuted", "inconclusive", "reproduced")  # weakest first
 
@@ -33,6 +36,10 @@ class Bound:
         if self.at_least <= low and high <= self.at_most:
             return "reproduced"
         return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+
+    def worst(self, values: NDArray[np.float64]) -> float:
+        """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""
+        return float(values[np.argmax(np.maximum(values - self.at_most, self.at_least - values))])
 
     @property
     def rule(self) -> str:

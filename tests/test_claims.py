@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, history, report, store
+from pipelines import claim, history, report, store, sweep
 from pipelines.errors import UserError
 from pipelines.verdict import Bound
 
@@ -16,7 +16,7 @@ SCALES = {"smoke", "cpu"}
 def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
     found = claim.load(name)
     assert set(found.scales) >= SCALES
-    document = claim.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=2)
+    document = sweep.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=2)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
     assert {bound.metric for bound in found.decided_by} <= document["metrics"].keys()
@@ -30,19 +30,19 @@ def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
 @pytest.mark.parametrize("name", ["small-norm-factorization", "gradient-formula"])
 def test_theorems_are_reproduced(name: str, home: Path) -> None:
     found = claim.load(name)
-    assert claim.check(name, "smoke", found.scales["smoke"])["verdict"] == "reproduced"
+    assert sweep.check(name, "smoke", found.scales["smoke"])["verdict"] == "reproduced"
 
 
 def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     name = "small-norm-factorization"
     setting = claim.load(name).scales["smoke"]
-    first = claim.check(name, "smoke", setting, seeds=1)
+    first = sweep.check(name, "smoke", setting, seeds=1)
     count = len(history.rows(status=None))
-    again = claim.check(name, "smoke", setting, seeds=1)
+    again = sweep.check(name, "smoke", setting, seeds=1)
     assert (again["run_id"], again["reused"]) == (first["run_id"], True)
     assert len(history.rows(status=None)) == count
-    assert claim.check(name, "smoke", setting, seeds=1, force=True)["run_id"] != first["run_id"]
-    assert claim.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]
+    assert sweep.check(name, "smoke", setting, seeds=1, force=True)["run_id"] != first["run_id"]
+    assert sweep.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]
 
 
 def test_a_new_file_is_a_new_claim(
@@ -52,21 +52,21 @@ def test_a_new_file_is_a_new_claim(
         '"""Two is two."""\n'
         "from matplotlib.figure import Figure\n"
         "from dataclasses import dataclass\n"
-        "from pipelines.claim import Claim\n"
+        "from pipelines.claim import Theorem\n"
         "from pipelines.verdict import Bound\n"
         "@dataclass(frozen=True)\n"
         "class Setting:\n"
         "    two: float = 2.0\n"
-        "CLAIM = Claim(source='us', says='two is two', family='test', scales={'cpu': Setting()},\n"
-        "    decided_by=(Bound('gap', at_most=0, every=True),), figure=lambda drawn: Figure(),\n"
-        "    measure=lambda setting, seed, bench: ({'gap': setting.two - 2}, None))\n"
+        "CLAIM = Theorem(source='us', says='two is two', family='t', scales={'cpu': Setting()},\n"
+        "    decided_by=(Bound('gap', at_most=0, every=True),), figure=lambda measured: Figure(),\n"
+        "    measure=lambda cells: ([0], {'gap': cells.values('two')[:, None] - 2}))\n"
     )
     monkeypatch.setattr("pipelines.claims.__path__", [str(tmp_path)])
     assert claim.names() == ["two-is-two"]
     setting = claim.load("two-is-two").scales["cpu"]
-    assert claim.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
+    assert sweep.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
     wrong = type(setting)(two=2.5)
-    assert claim.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
+    assert sweep.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
     assert "two is two" in report.markdown(report.entries(), [], set())
 
 
@@ -83,8 +83,8 @@ def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
         "reported": {"error_pct": 6.97},
     }
     values = {"error_pct": [6.0, 6.1, 6.2]}
-    assert claim.Claim(**numbers).verdict(values, "cpu") == "smaller scale"
-    assert claim.Claim(**numbers).verdict(values, "paper") == "reproduced"
+    assert claim.Theorem(**numbers).verdict(values, "cpu") == "smaller scale"
+    assert claim.Theorem(**numbers).verdict(values, "paper") == "reproduced"
 
 
 def test_unknown_names_list_the_nearest() -> None:
@@ -96,7 +96,7 @@ def test_unknown_names_list_the_nearest() -> None:
 
 def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
     name = "small-norm-factorization"
-    claim.check(name, "smoke", claim.load(name).scales["smoke"])
+    sweep.check(name, "smoke", claim.load(name).scales["smoke"])
     for folder in (tmp_path / "a", tmp_path / "b"):
         document = report.write(folder)
     files = [(tmp_path / f / part) for f in "ab" for part in ("RESULTS.md", f"figures/{name}.png")]
@@ -111,10 +111,10 @@ def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) ->
 def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
     name = "small-norm-factorization"
     setting = claim.load(name).scales["smoke"]
-    claim.check(name, "smoke", type(setting)((3,), (0.5,), (8,)))
-    document = claim.check(name, "smoke", setting, seeds=1)
+    sweep.check(name, "smoke", type(setting)((3,), (0.5,), (8,)))
+    document = sweep.check(name, "smoke", setting, seeds=1)
     assert {entry.verdict for entry in report.entries()} == {"not run"}
-    stated = claim.check(name, "smoke", setting)
+    stated = sweep.check(name, "smoke", setting)
     shown = {entry.name: entry.run for entry in report.entries()}[name]
     assert shown is not None
     assert shown.id == stated["run_id"] != document["run_id"]
@@ -123,13 +123,13 @@ def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path)
 def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
     name = "small-norm-factorization"
     setting = type(claim.load(name).scales["smoke"])((3, 4), (0.5,), (5, 8, 16))
-    document = claim.check(name, "smoke", setting, seeds=2)
+    document = sweep.check(name, "smoke", setting, seeds=2)
     note = history.row(document["run_id"]).tags["mlflow.note.content"]
-    assert f"run {name} --scale smoke --seeds 2 --dimensions 3 4 --force" in note
+    assert f"run {name} --scale smoke --seeds 2 --d 3 4 --force" in note
 
 
 def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     name = "identity-beats-plain"
     setting = dataclasses.replace(claim.load(name).scales["smoke"], plain_rate=1e9)
-    document = claim.check(name, "smoke", setting, seeds=1)
+    document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["metrics"]["plain_test_error_pct"]["mean"] == 100

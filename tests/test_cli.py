@@ -23,11 +23,18 @@ MISTAKES = [
     (("run", "allconv-digits", "--seeds", "0"), "seeds must be >= 1"),
     (("run", "allconv-cifar10", "--data-dir", "{tmp}"), "data prepare cifar10"),
     (("run", "allconv-digits", "--data", "imagenet2012"), "ILSVRC2012_img_train.tar"),
-    (("run", "gradient-formula", "--dimensions", "two"), "two"),
+    (("run", "gradient-formula", "--d", "two"), "two"),
     (("run", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
-    (("run", "gradient-formula", "--depths", "0"), "depths must be"),
-    (("run", "small-norm-factorization", "--depths", "4"), "depths must be"),
-    (("run", "small-norm-factorization", "--conditionings", "100"), "at least 3 gamma"),
+    (("run", "gradient-formula", "--l", "0"), "l must be"),
+    (("run", "small-norm-factorization", "--l", "4"), "l must be"),
+    (("run", "small-norm-factorization", "--gamma", "100"), "at least 3 gamma"),
+    (("sweep", "gradient-formul"), "Did you mean gradient-formula"),
+    (("sweep", "gradient-formula", "--grid", "d"), "NAME=VALUES"),
+    (("sweep", "gradient-formula", "--grid", "q=1"), "Choices: d, l"),
+    (("sweep", "gradient-formula", "--grid", "l=0:8:2x"), "NAME=VALUES"),
+    (("sweep", "gradient-formula", "--scale", "huge"), "smoke"),
+    (("sweep", "gradient-formula", "--seeds", "0"), "seeds must be >= 1"),
+    (("sweep", "gradient-formula", "--workers", "0"), "workers must be >= 1"),
     (("run", "allconv-digits", "--seed", "5000000000"), "seed must be"),
     (("run", "allconv-digits", "--epochs", "2", "--steps", "3"), "one length"),
     (("data", "check", "mnist", "--data-dir", "{tmp}"), "data prepare mnist"),
@@ -127,7 +134,7 @@ def test_run_claim_prints_the_documented_json(home: Path) -> None:
     keys = {"claim", "source", "scale", "verdict", "seeds", "metrics", "reported", "run_id"}
     assert keys | {"wall_s"} <= document.keys()
     assert (document["verdict"], document["seeds"]) == ("reproduced", 2)
-    assert document["metrics"]["worst_ratio"].keys() == {"mean", "sd", "n"}
+    assert document["metrics"]["ratio"].keys() == {"mean", "sd", "n"}
 
 
 def test_overrides_reach_the_run_and_a_finished_one_is_found(home: Path, digits: Path) -> None:

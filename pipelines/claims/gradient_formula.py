@@ -13,15 +13,18 @@ Run: python -m pipelines run gradient-formula        (15 s on 2 cores, mostly Te
 Expect: finite_difference_error about 1e-9, autodiff_error about 1e-15.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import quiet
-from pipelines.claim import Bench, Claim
+from pipelines.claim import Theorem
 from pipelines.errors import check_sizes
+from pipelines.grid import Cells, Curves, Measured, select, stack
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
@@ -32,16 +35,16 @@ STEP = 1e-6  # of the central differences
 class Setting:
     """Sizes of the networks."""
 
-    dimensions: tuple[int, ...] = (1, 2, 4, 8)
-    """Matrix dimensions d."""
-    depths: tuple[int, ...] = (1, 2, 4, 8, 16)
-    """Numbers of layers l."""
+    d: tuple[int, ...] = (1, 2, 4, 8)
+    """Matrix dimensions."""
+    l: tuple[int, ...] = (1, 2, 4, 8, 16)  # noqa: E741 - the paper's letter
+    """Depths."""
 
     def __post_init__(self) -> None:
-        check_sizes(1, dimensions=self.dimensions, depths=self.depths)
+        check_sizes(1, d=self.d, l=self.l)
 
 
-def random_instance(d: int, depth: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+def random_instance(rng: np.random.Generator, d: int, depth: int) -> tuple[Array, Array, Array]:
     """A [l, d, d] of norms near 0.3, target R [d, d], covariance Sigma [d, d]."""
     A = 0.3 * rng.normal(size=(depth, d, d)) / np.sqrt(d)
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
@@ -49,18 +52,15 @@ def random_instance(d: int, depth: int, rng: np.random.Generator) -> tuple[Array
     return A, R, root @ root.T + 0.1 * np.eye(d)
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float], Any]:
-    """Largest relative errors over all sizes; one child run per dimension, depth as its axis."""
-    rng = np.random.default_rng(seed)
-    drawn = {}
-    for d in setting.dimensions:
-        rows = [errors(*random_instance(d, depth, rng)) for depth in setting.depths]
-        curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
-        bench.curves(f"d={d} seed={seed}", {"d": d, "seed": seed}, curves, setting.depths)
-        drawn[d] = (setting.depths, curves)
-    everything = [curves for _, curves in drawn.values()]
-    worst = {key: max(float(curves[key].max()) for curves in everything) for key in everything[0]}
-    return worst, drawn
+def measure(cells: Cells) -> Curves:
+    """Relative errors at every depth; [n, depths]."""
+    depths = cells.shared("l")
+    columns = []
+    for depth in depths:
+        instances = cells.draw(partial(random_instance, depth=depth), "d")
+        columns.append([errors(*instance) for instance in zip(*instances, strict=True)])
+    names = columns[0][0]
+    return depths, {key: np.array([[e[key] for e in c] for c in columns]).T for key in names}
 
 
 def errors(A: Array, R: Array, sigma: Array) -> dict[str, float]:
@@ -102,11 +102,17 @@ def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
     return np.asarray(tape.gradient(risk, layers))
 
 
-def figure(drawn: list[Any]) -> Any:
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The largest error of the appendix's order of factors."""
+    return {"appendix_error": max(float(m.curves["appendix_error"].max()) for m in measured)}
+
+
+def figure(measured: Sequence[Measured]) -> Any:
     """Relative errors against depth in the largest dimension, one line a seed."""
     from matplotlib.figure import Figure
 
-    d = max(drawn[0])
+    d = max(m.point["d"] for m in measured)
+    chosen = select(measured, d=d)
     picture = Figure(figsize=(6, 4), layout="constrained")
     axes = picture.add_subplot(
         xscale="log", yscale="log", xlabel="depth l", ylabel="relative distance to Lemma 2.4"
@@ -117,16 +123,15 @@ def figure(drawn: list[Any]) -> Any:
         "autodiff_error": "automatic differentiation",
     }
     for colour, (name, label) in enumerate(labels.items()):
-        for i, seed in enumerate(drawn):
-            depths, curves = seed[d]
-            values = np.maximum(curves[name], 1e-17)
-            axes.plot(depths, values, f"C{colour}o-", label=label if i == 0 else None, markersize=3)
-    axes.set_title(f"d = {d}, {len(drawn)} random instances", fontsize=10)
+        values = np.maximum(stack(chosen, name), 1e-17).T
+        lines = axes.plot(chosen[0].steps, values, f"C{colour}o-", markersize=3)
+        lines[0].set_label(label)
+    axes.set_title(f"d = {d}, {len(chosen)} random instances", fontsize=10)
     axes.legend(fontsize=8)
     return picture
 
 
-CLAIM = Claim(
+CLAIM = Theorem(
     source="HM Lemma 2.4",
     says="The gradient of the population risk of a linear residual network has a closed form",
     family="linear theory",
@@ -136,5 +141,8 @@ CLAIM = Claim(
         Bound("autodiff_error", at_most=1e-12, every=True),
     ),
     measure=measure,
+    also=also,
     figure=figure,
+    inner="l",
+    apart=("d",),
 )

@@ -15,13 +15,16 @@ Run: python -m pipelines run identity-beats-plain        (2 minutes on 2 cores)
 Expect: about 5 % against 89 %, advantage_pct about 84.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tyro
 
-from pipelines.claim import Bench, Claim
+from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import Diverged
+from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe, named
 from pipelines.verdict import Bound
 
@@ -40,7 +43,7 @@ class Setting:
     """Peak learning rate without."""
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float], Any]:
+def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Test error of both arms and their difference, in percent of the test set."""
     rates = {"identity": setting.identity_rate, "plain": setting.plain_rate}
     errors = {}
@@ -49,37 +52,37 @@ def measure(setting: Setting, seed: int, bench: Bench) -> tuple[dict[str, float]
         recipe = base.override(seed=seed, learning_rate=rates[arm])
         errors[f"{arm}_test_error_pct"] = _error(bench, recipe)
     advantage = errors["plain_test_error_pct"] - errors["identity_test_error_pct"]
-    return errors | {"advantage_pct": advantage}, errors
+    return numbers(errors | {"advantage_pct": advantage})
 
 
 def _error(bench: Bench, recipe: Recipe) -> float:
     """Test error in percent; a run whose loss diverges has learned nothing: 100."""
     try:
-        return bench.train(recipe)["test_error_pct"]
+        return bench.train(recipe).metrics["test_error_pct"]
     except Diverged:
         return 100.0
 
 
-def figure(drawn: list[Any]) -> Any:
+def figure(measured: Sequence[Measured]) -> Any:
     """Test error of both arms, one line a seed."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6, 4), layout="constrained")
     axes = picture.add_subplot(ylabel="test error (%)")
-    for errors in drawn:
-        axes.plot(list(ARMS), list(errors.values()), "o-", color="C0", alpha=0.6)
+    for m in measured:
+        errors = [m.curves[f"{arm}_test_error_pct"][0] for arm in ARMS]
+        axes.plot(list(ARMS), errors, "o-", color="C0", alpha=0.6)
     for position, arm in enumerate(ARMS):
-        column = [errors[f"{arm}_test_error_pct"] for errors in drawn]
-        mean = sum(column) / len(column)
+        mean = float(np.mean([m.curves[f"{arm}_test_error_pct"] for m in measured]))
         axes.hlines(mean, position - 0.1, position + 0.1, color="C3", lw=3)
         axes.annotate(f"{mean:.1f} %", (position, mean), (12, 6), textcoords="offset points")
-    axes.set_title(f"equal depth and parameters, {len(drawn)} seeds; bars are means", fontsize=10)
+    axes.set_title(f"equal depth and parameters, {len(measured)} runs; bars are means", fontsize=10)
     axes.margins(x=0.3, y=0.15)
     axes.set_ylim(bottom=0)
     return picture
 
 
-CLAIM = Claim(
+CLAIM = Experiment(
     source="after LY Table 1",
     says="At equal depth and parameters a network with identity shortcuts errs less than its "
     "plain twin",
@@ -87,5 +90,6 @@ CLAIM = Claim(
     scales={"smoke": Setting("smoke"), "cpu": Setting()},
     decided_by=(Bound("advantage_pct", at_least=0),),
     measure=measure,
+    also=means(*(f"{arm}_test_error_pct" for arm in ARMS)),
     figure=figure,
 )

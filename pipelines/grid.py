@@ -1,0 +1,201 @@
+"""Grids: the settings of a claim, cell by cell, and what was measured in each.
+
+A cell is one setting and one seed; it becomes one run in MLflow. Cells whose arrays have the same
+shapes are measured together, in one vectorized call.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import UserError, unknown
+
+Array = NDArray[np.float64]
+Steps = Sequence[int] | NDArray[np.int64]
+Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
+ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting, every field with its value (the inner axis whole), and one seed."""
+
+    point: Mapping[str, Any]
+    seed: int
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {**self.point, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of equal shape, for one vectorized call."""
+
+    cells: tuple[Cell, ...]
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def shared(self, name: str) -> Any:
+        """The value of a setting that is the same in all these cells."""
+        return self.cells[0].point[name]
+
+    def values(self, name: str) -> Array:
+        """The values of a setting, one a cell; [n]."""
+        return np.array([cell.point[name] for cell in self.cells])
+
+    def draw(self, make: Callable[..., Any], *names: str) -> Any:
+        """`make(rng, *settings)` for each cell, stacked along a new first axis.
+
+        The generator depends on the seed alone: settings are compared on equal draws. A tuple of
+        arrays is stacked one by one.
+        """
+        drawn = [
+            make(np.random.default_rng(cell.seed), *(cell.point[name] for name in names))
+            for cell in self.cells
+        ]
+        if isinstance(drawn[0], tuple):
+            return tuple(np.stack(arrays) for arrays in zip(*drawn, strict=True))
+        return np.stack(drawn)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell with its curves [k] over integer steps [k], and the run that holds them."""
+
+    cell: Cell
+    steps: NDArray[np.int64]
+    curves: Mapping[str, Array]
+    run_id: str
+
+    @property
+    def point(self) -> Mapping[str, Any]:
+        return self.cell.point
+
+    @property
+    def holds(self) -> NDArray[np.bool_]:
+        """Where the premise of the theorem is in force; [k]."""
+        return np.asarray(self.curves.get(ASSUMPTION, np.ones(len(self.steps)))).astype(bool)
+
+
+def select(measured: Sequence[Measured], **point: Any) -> list[Measured]:
+    """Those measured at that point, whatever their other settings and seeds."""
+    return [m for m in measured if all(m.point[key] == value for key, value in point.items())]
+
+
+def stack(measured: Sequence[Measured], name: str) -> Array:
+    """One curve of several cells with equal steps; [n, k]."""
+    return np.stack([m.curves[name] for m in measured])
+
+
+def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
+    """Every field of the settings with the values it takes in the grid; `inner` takes one: all."""
+    found = {}
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        many = isinstance(value, tuple) and field.name != inner
+        found[field.name] = varied.get(field.name, value if many else (value,))
+    return found
+
+
+def cells(axes: Mapping[str, Sequence[Any]], seeds: int) -> list[Cell]:
+    """All cells of a grid, seeds 0, 1, ... innermost."""
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [Cell(point, seed) for point in points for seed in range(seeds)]
+
+
+def batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:
+    """Cells that agree in the settings `apart`, which fix shapes of arrays, `size` at a time."""
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in todo:
+        groups.setdefault(tuple(cell.point[name] for name in apart), []).append(cell)
+    for group in groups.values():
+        for start in range(0, len(group), size):
+            yield Cells(tuple(group[start : start + size]))
+
+
+def title(cell: Cell, axes: Mapping[str, Sequence[Any]]) -> str:
+    """`d=8 gamma=1 seed=0`: what differs between the cells of a grid."""
+    differing = [key for key, values in axes.items() if len(values) > 1]
+    return " ".join([*(f"{key}={cell.point[key]}" for key in differing), f"seed={cell.seed}"])
+
+
+def overridden(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tuple[Any, ...]]]:
+    """Settings with the axes of `NAME=VALUES` specs; beside them, axes of single-valued fields.
+
+    VALUES is a list `8,64`, a range `0.1:0.5:0.1` (the end included) or a geometric one
+    `8:256:2x`. UserError for a name that is no setting or values that it cannot take.
+    """
+    varied: dict[str, tuple[Any, ...]] = {}
+    for spec in specs:
+        name, equals, text = spec.partition("=")
+        names = [field.name for field in dataclasses.fields(settings)]
+        if name not in names:
+            raise unknown("A grid axis", name, names)
+        before = getattr(settings, name)
+        like = before[0] if isinstance(before, tuple) else before
+        values = tuple(_like(like, value, spec) for value in _values(text, spec))
+        if not equals or not values:
+            raise _malformed(spec)
+        if isinstance(before, tuple):
+            settings = dataclasses.replace(settings, **{name: values})
+        else:
+            for value in values:  # rejects what the settings reject
+                dataclasses.replace(settings, **{name: value})
+            varied[name] = values
+    return settings, varied
+
+
+def _values(text: str, spec: str) -> list[str | float]:
+    """The values of `8,64`, `a:b:step` or `a:b:2x`."""
+    found: list[str | float] = []
+    for part in filter(None, text.split(",")):
+        found += _range(part, spec) if part.count(":") == 2 else [part]
+    return found
+
+
+def _range(part: str, spec: str) -> list[float]:
+    first, last, step = part.split(":")
+    try:
+        low, high, by = float(first), float(last), float(step.removesuffix("x"))
+    except ValueError as error:
+        raise _malformed(spec) from error
+    if step.endswith("x"):
+        if not (0 < low <= high < math.inf and by > 1):
+            raise _malformed(spec)
+        count = math.floor(math.log(high / low) / math.log(by) + 1e-9)
+        return [low * by**i for i in range(count + 1)]
+    if not (low <= high and 0 < by < math.inf and high - low < math.inf):
+        raise _malformed(spec)
+    return [low + by * i for i in range(math.floor((high - low) / by + 1e-9) + 1)]
+
+
+def _like(example: Any, value: str | float, spec: str) -> Any:
+    """The value as the type of its field: 8 for an integer field also where a range gave 8.0."""
+    kind = type(example)
+    try:
+        number = kind(float(value)) if kind in (int, float) else kind(value)
+    except ValueError as error:
+        raise _malformed(spec) from error
+    if kind is float and math.isnan(number):
+        raise _malformed(spec)
+    if kind is int and number != float(value):
+        raise UserError(
+            f"{spec.partition('=')[0]} must be integers. Received: {value:g} from {spec!r}. "
+            "Choose a range that gives integers."
+        )
+    return round(number, 12) if kind is float else number
+
+
+def _malformed(spec: str) -> UserError:
+    return UserError(
+        "A grid axis must be NAME=VALUES, with VALUES a list 8,64, a range 0.1:0.5:0.1 or a "
+        f"geometric range 8:256:2x. Received: {spec!r}. Write it so."
+    )

@@ -1,0 +1,313 @@
+"""A claim measured over its grid: cells -> curves -> one run a cell -> numbers -> verdict.
+
+`check` takes the grid that the claim states, `sweep` any other. Both skip the cells that a finished
+run holds already, and both, killed and started again, end as if they had not been interrupted.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import joblib
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pipelines import bulk, claim, grid, history, live, provenance, store, tables, tracking
+from pipelines.errors import UserError
+from pipelines.grid import Cell, Cells, Curves, Measured
+from pipelines.progress import progress_bar
+from pipelines.recipes import digest
+from pipelines.verdict import summary
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What is to be measured: a claim, its settings at a scale, over seeds 0, 1, ..."""
+
+    name: str
+    scale: str
+    settings: Any
+    seeds: int
+    kind: str = "claim"
+    varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    """Axes of fields that hold a single value in the settings."""
+    force: bool = False
+    workers: int = 1
+    """Processes, one BLAS thread each."""
+
+    @property
+    def claim(self) -> claim.Theorem | claim.Experiment:
+        return claim.load(self.name)
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        return grid.axes(self.settings, self.claim.inner, self.varied)
+
+    @property
+    def fingerprint(self) -> str:
+        return digest([self.name, self.kind, self.axes, self.seeds])
+
+    @property
+    def code(self) -> str:
+        return provenance.code(claim.path(self.name))
+
+    def cell_fingerprint(self, cell: Cell) -> str:
+        return digest([self.name, cell.params])
+
+    @property
+    def params(self) -> dict[str, Any]:
+        flat = dataclasses.asdict(self.settings) | dict(self.varied)
+        return flat | {"seeds": self.seeds}
+
+
+def check(
+    name: str, scale: str, settings: Any, seeds: int | None = None, force: bool = False
+) -> dict[str, Any]:
+    """Measure a claim over seeds 0, 1, ..., record it, and return its document.
+
+    It is not measured again when a finished run has the same settings, seeds and code, unless
+    `force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    """
+    workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
+    n = _seeds(name, seeds)
+    return _measured(
+        Order(name=name, scale=scale, settings=settings, seeds=n, force=force, workers=workers)
+    )
+
+
+def sweep(
+    name: str,
+    scale: str,
+    specs: Sequence[str],
+    seeds: int | None = None,
+    *,
+    workers: int | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's."""
+    settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
+    if workers is not None and workers < 1:
+        raise UserError(f"workers must be >= 1. Received: workers={workers}. Set --workers 1.")
+    return _measured(
+        Order(
+            name=name,
+            scale=scale,
+            settings=settings,
+            seeds=_seeds(name, seeds),
+            kind="sweep",
+            varied=varied,
+            force=force,
+            workers=workers or _cores(),
+        )
+    )
+
+
+def _seeds(name: str, seeds: int | None) -> int:
+    n = claim.load(name).seeds if seeds is None else seeds
+    if n < 1:
+        raise UserError(f"seeds must be >= 1. Received: seeds={n}. Set --seeds 1 or more.")
+    return n
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _measured(order: Order) -> dict[str, Any]:
+    """The document of an order, from a finished run of it or from a new one."""
+    tags = {"fingerprint": order.fingerprint, "code": order.code, "scale": order.scale}
+    with live.locked(store.home() / "live", f"{order.kind}-{order.fingerprint}"):
+        same = [] if order.force else history.rows(None, kind=order.kind, **tags)
+        done = [row for row in same if row.status == "FINISHED"]
+        if done:
+            return tables.document(done[0]) | {"reused": True}
+        killed = [row.id for row in same if row.status == "KILLED"]
+        return tables.document(history.row(_record(order, tags, killed[0] if killed else None)))
+
+
+def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
+    """The id of the run that holds all of the order; `resume` is one that was killed."""
+    found, started = order.claim, time.perf_counter()
+    stated = order.settings == found.scales.get(order.scale) and order.seeds >= found.seeds
+    with tracking.tracked(
+        tables.run_name(order),
+        experiment=found.family,
+        kind=order.kind,
+        params=order.params,
+        tags={
+            **tags,
+            "claim": order.name,
+            "source": found.source,
+            "seeds": str(order.seeds),
+            "as_stated": str(stated and order.kind == "claim"),
+        },
+        resume=resume,
+    ) as run:
+        measured = _cells(order, run, resume is not None)
+        values = _log_seeds(order, measured, run)
+        verdict = found.verdict(values, order.scale)
+        run.tag("mlflow.note.content", tables.note(order, verdict, measured))
+        run.text(tables.csv(tables.rows(order, measured)), tables.CSV)
+        run.figure(found.figure(measured), "figure.png")
+        run.tag("verdict", verdict)
+        run.log(
+            summary(values)
+            | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
+            | {"wall_s": time.perf_counter() - started}
+        )
+    return run.id
+
+
+def _log_seeds(
+    order: Order, measured: Sequence[Measured], run: tracking.Run
+) -> dict[str, list[float]]:
+    """One value a seed of every metric, logged with the seed as step."""
+    values: dict[str, list[float]] = {}
+    for seed in range(order.seeds):
+        metrics = order.claim.metrics([m for m in measured if m.cell.seed == seed])
+        run.log({f"seed/{key}": value for key, value in metrics.items()}, seed)
+        for key, value in metrics.items():
+            values.setdefault(key, []).append(value)
+    return values
+
+
+def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
+    """Every cell of the order, in its order: found finished, or measured and recorded now."""
+    if resumed:
+        _discard_half_written(run)
+    cells = {order.cell_fingerprint(c): c for c in grid.cells(order.axes, order.seeds)}
+    there = {} if order.force else _finished(order)
+    there = {print_: run_id for print_, run_id in there.items() if print_ in cells}
+    histories = bulk.curves(list(there.values()))
+    measured = {
+        print_: Measured(cells[print_], *histories[run_id], run_id)
+        for print_, run_id in there.items()
+    }
+    todo = [cell for print_, cell in cells.items() if print_ not in there]
+    started = time.perf_counter()
+    with progress_bar(order.name, len(cells), "settings/s") as advance:
+        advance(len(there), np.nan)
+        for number, new in enumerate(_work(order, todo, run), 1):
+            measured[order.cell_fingerprint(new.cell)] = new
+            advance(1, number / (time.perf_counter() - started))
+    if todo:
+        bulk.analyze()
+    return [measured[print_] for print_ in cells]
+
+
+def _discard_half_written(run: tracking.Run) -> None:
+    """Delete the children that a kill interrupted: they will be measured again."""
+    for child in history.rows(None, **{"mlflow.parentRunId": run.id}):
+        if child.status != "FINISHED":
+            store.client().delete_run(child.id)
+
+
+def _finished(order: Order) -> dict[str, str]:
+    """Run ids of the cells of this claim, measured by this code, by fingerprint."""
+    rows = history.rows(kind="setting", claim=order.name, code=order.code)
+    return {row.tags["fingerprint"]: row.id for row in rows}
+
+
+def _work(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Iterator[Measured]:
+    """Measure and record the cells, a few at a time."""
+    if isinstance(order.claim, claim.Experiment):
+        yield from (_trained(order, order.claim, cell, run) for cell in todo)
+    else:
+        for done in _computed(order, order.claim, todo):
+            yield from _written(order, done, run)
+
+
+def _tags(order: Order, cell: Cell) -> dict[str, str]:
+    return {
+        "claim": order.name,
+        "code": order.code,
+        "fingerprint": order.cell_fingerprint(cell),
+    }
+
+
+def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Run) -> Measured:
+    """One cell of an experiment: a child run, whose children are its trainings."""
+    with tracking.tracked(
+        grid.title(cell, order.axes),
+        experiment=run.experiment,
+        kind="setting",
+        params=cell.params,
+        tags=_tags(order, cell),
+        parent=run,
+    ) as child:
+        setting = type(order.settings)(**cell.point)
+        steps, curves = found.measure(setting, cell.seed, claim.Bench(child, order.force))
+        for i, step in enumerate(steps):
+            child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
+    return Measured(cell, np.asarray(steps), curves, child.id)
+
+
+@dataclass(frozen=True)
+class Done:
+    """Cells with their curves, and when they were measured."""
+
+    cells: Cells
+    curves: Curves
+    start_ms: int
+    end_ms: int
+
+
+def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Iterator[Done]:
+    """Results in the order in which they come, here or from processes of their own."""
+    batches = list(grid.batches(todo, found.apart, found.batch))
+    workers = min(order.workers, len(batches))
+    if workers <= 1:
+        yield from (_compute(order.name, cells) for cells in batches)
+        return
+    with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
+        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        yield from pool(joblib.delayed(_compute)(order.name, cells) for cells in batches)
+
+
+def _compute(name: str, cells: Cells) -> Done:
+    """One vectorized call. One BLAS thread: on small matrices more threads cost, not gain."""
+    import scipy.linalg  # noqa: F401 - loads its BLAS, so that the limit below finds it
+
+    found, start = cast("claim.Theorem", claim.load(name)), _now_ms()
+    with threadpool_limits(1, user_api="blas"):
+        curves = found.measure(cells)
+    return Done(cells, curves, start, _now_ms())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
+    """Record measured cells as finished children, all of them or, if killed now, none."""
+    steps, curves = done.curves
+    one = [{key: rows[i] for key, rows in curves.items()} for i in range(len(done.cells))]
+    finished = [
+        bulk.Finished(
+            name=grid.title(cell, order.axes),
+            params=cell.params,
+            tags=_tags(order, cell) | _premise(curves),
+            steps=np.asarray(steps).tolist(),
+            curves=curves,
+            start_ms=done.start_ms,
+            end_ms=done.end_ms,
+        )
+        for cell, curves in zip(done.cells.cells, one, strict=True)
+    ]
+    ids = bulk.record(run.experiment, finished, run.id)
+    return [
+        Measured(cell, np.asarray(steps), {k: np.asarray(v, float) for k, v in curves.items()}, i)
+        for cell, curves, i in zip(done.cells.cells, one, ids, strict=True)
+    ]
+
+
+def _premise(curves: Mapping[str, Any]) -> dict[str, str]:
+    """Whether the theorem's premise is in force: True, False or `at some steps`."""
+    if grid.ASSUMPTION not in curves:
+        return {}
+    holds = np.asarray(curves[grid.ASSUMPTION], bool)
+    word = str(bool(holds.all())) if holds.all() or not holds.any() else "at some steps"
+    return {grid.ASSUMPTION: word}

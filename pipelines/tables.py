@@ -1,0 +1,160 @@
+"""What a measured claim says of itself: its page in MLflow, its table, its JSON document."""
+
+import csv as comma_separated
+import dataclasses
+import io
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from pipelines import claim, history, store
+from pipelines.grid import ASSUMPTION, Measured
+from pipelines.verdict import deviation, spreads
+
+if TYPE_CHECKING:
+    from pipelines.sweep import Order
+
+CSV = "settings.csv"  # one row a cell
+WORST = "worst_"  # begins the columns of the bounded metrics
+ROWS = 40  # of the summary on a run's page; all are in the file
+BOOKKEEPING = ("wall_s",)
+
+
+def run_name(order: "Order") -> str:
+    """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
+    if order.kind == "claim":
+        return f"{order.name} {order.scale}"
+    return " ".join([*_differing(order), order.name])
+
+
+def _differing(order: "Order") -> list[str]:
+    """`d=8,64`: the settings in which a sweep differs from the scale it starts from."""
+    base = order.claim.scales[order.scale]
+    found = dataclasses.asdict(order.settings) | dict(order.varied)
+    changed = {k: v for k, v in found.items() if k in order.varied or v != getattr(base, k)}
+    return [f"{key}={_list(value)}" for key, value in changed.items()]
+
+
+def _list(value: Any) -> str:
+    return ",".join(map(str, value if isinstance(value, tuple | list) else (value,)))
+
+
+def note(order: "Order", verdict: str, measured: Sequence[Measured]) -> str:
+    """Markdown for the top of the run's page."""
+    found = order.claim
+    decided = "; ".join(map(str, found.decided_by))
+    head, *body = summary(rows(order, measured))
+    table = [head, ["---"] * len(head), *body[:ROWS]]
+    more = ["", f"{len(body) - ROWS} more settings: {CSV}"] if len(body) > ROWS else []
+    lines = [
+        f"**{found.says}** ({found.source})",
+        "",
+        f"Verdict: **{verdict}**, decided by {decided}.",
+        "",
+        f"Repeat: `{repeat(order)}`",
+        "",
+        *(f"| {' | '.join(row)} |" for row in table),
+        *more,
+        "",
+        claim.card(order.name),
+    ]
+    return "\n".join(lines)
+
+
+def repeat(order: "Order") -> str:
+    """The command that repeats a measurement, as a person would type it."""
+    words = f"--scale {order.scale} --seeds {order.seeds}"
+    if order.kind == "sweep":
+        axes = "".join(f" --grid {axis}" for axis in _differing(order))
+        return f"python -m pipelines sweep {order.name}{axes} {words} --force"
+    base = order.claim.scales[order.scale]
+    for field in dataclasses.fields(order.settings):
+        value = getattr(order.settings, field.name)
+        if value != getattr(base, field.name):
+            flag = f"--{field.name.replace('_', '-')}"
+            words += f" {flag} {_list(value).replace(',', ' ')}"
+    return f"python -m pipelines run {order.name} {words} --force"
+
+
+def rows(order: "Order", measured: Sequence[Measured]) -> list[dict[str, Any]]:
+    """One row a cell: settings, seed, share of steps where the premise holds, worst, last, run."""
+    inner, bounds = order.claim.inner, order.claim.curve_bounds(measured)
+    return [
+        {
+            **{key: value for key, value in m.cell.params.items() if key != inner},
+            ASSUMPTION: float(m.holds.mean()),
+            **{f"{WORST}{b.metric}": b.worst(m.curves[b.metric]) for b in bounds},
+            **{f"last_{key}": float(values[-1]) for key, values in m.curves.items()},
+            "points": len(m.steps),
+            "run_id": m.run_id,
+        }
+        for m in measured
+    ]
+
+
+def csv(cells: Sequence[Mapping[str, Any]]) -> str:
+    """The rows as text, under their head."""
+    text = io.StringIO()
+    writer = comma_separated.DictWriter(text, cells[0])
+    writer.writeheader()
+    writer.writerows(cells)
+    return text.getvalue()
+
+
+def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """A table, head first: one row a setting, of every bounded metric its worst, over seeds.
+
+    The columns are the settings in which the rows differ, the share of steps where the premise
+    holds, and the metrics as mean ± sd.
+    """
+    settings = list(cells[0])[: list(cells[0]).index("seed")]
+    axes = [key for key in settings if len({str(cell[key]) for cell in cells}) > 1]
+    worst = [key for key in cells[0] if key.startswith(WORST)]
+    points: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        points.setdefault(tuple(str(cell[key]) for key in axes), []).append(cell)
+    table = [[*axes, "premise", *(key.removeprefix(WORST) for key in worst)]]
+    for point, same in points.items():
+        holds = f"{mean(float(cell[ASSUMPTION]) for cell in same):.0%}"
+        table.append([*point, holds, *(_spread([float(c[key]) for c in same]) for key in worst)])
+    return table
+
+
+def _spread(values: Sequence[float]) -> str:
+    sd = f" ± {deviation(values):.2g}" if len(values) > 1 else ""
+    return f"{mean(values):.4g}{sd}"
+
+
+def document(row: history.Row) -> dict[str, Any]:
+    """A measured claim as users script against it; all of it read back from MLflow."""
+    name, n = row.tags["claim"], int(row.tags["seeds"])
+    sweep = {"kind": "sweep", "settings": _settings(row.id)} if row.tags["kind"] == "sweep" else {}
+    return {
+        "claim": name,
+        "source": row.tags["source"],
+        "scale": row.tags["scale"],
+        "verdict": row.tags["verdict"],
+        "seeds": n,
+        "metrics": spreads(_results(row.metrics), n),
+        "reported": dict(claim.load(name).reported),
+        "run_id": row.id,
+        "wall_s": row.metrics["wall_s"],
+        "reused": False,
+        **sweep,
+    }
+
+
+def _results(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in metrics.items() if key not in BOOKKEEPING}
+
+
+def _settings(run_id: str) -> list[dict[str, str]]:
+    """The rows of a sweep's table."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / CSV
+        if not store.copy_artifact(run_id, CSV, path):
+            return []
+        with path.open(newline="") as file:
+            return list(comma_separated.DictReader(file))

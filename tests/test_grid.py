@@ -1,0 +1,113 @@
+"""Grids: axes as typed, cells, batches of equal shape, equal draws for equal seeds."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from pipelines import grid
+from pipelines.errors import UserError, check_sizes
+
+
+@dataclass(frozen=True)
+class Setting:
+    d: tuple[int, ...] = (2, 3)
+    gamma: tuple[float, ...] = (0.5, 1.0)
+    l: tuple[int, ...] = (4, 8, 16)  # noqa: E741
+    rate: float = 0.1
+    start: str = "identity"
+
+    def __post_init__(self):
+        check_sizes(1, d=self.d, l=self.l)
+        check_sizes(0, rate=(self.rate,))
+
+
+@pytest.mark.parametrize(
+    ("spec", "values"),
+    [
+        ("d=8,64", (8, 64)),
+        ("d=7", (7,)),
+        ("l=8:256:2x", (8, 16, 32, 64, 128, 256)),
+        ("l=8:100:2x", (8, 16, 32, 64)),
+        ("l=1:7:2", (1, 3, 5, 7)),
+        ("l=1,8:32:2x", (1, 8, 16, 32)),
+        ("gamma=0.1:0.5:0.1", (0.1, 0.2, 0.3, 0.4, 0.5)),
+        ("gamma=0.001:1:10x", (0.001, 0.01, 0.1, 1.0)),
+        ("gamma=1e-3,2", (0.001, 2.0)),
+    ],
+)
+def test_axes_as_typed(spec, values):
+    settings, varied = grid.overridden(Setting(), [spec])
+    found = getattr(settings, spec.partition("=")[0])
+    assert found == values
+    assert {type(value) for value in found} == {type(values[0])}
+    assert varied == {}
+
+
+def test_a_single_valued_setting_becomes_an_axis():
+    settings, varied = grid.overridden(Setting(), ["rate=0.1:0.3:0.1", "start=zero,identity"])
+    assert settings == Setting()
+    assert varied == {"rate": (0.1, 0.2, 0.3), "start": ("zero", "identity")}
+    axes = grid.axes(settings, "l", varied)
+    assert len(grid.cells(axes, 2)) == 2 * 2 * 3 * 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("q=3", "A grid axis must be a known name. Received: 'q'"),
+        ("d", r"NAME=VALUES, .*Received: 'd'"),
+        ("d=", r"NAME=VALUES, .*Received: 'd='"),
+        ("d=two", r"NAME=VALUES, .*Received: 'd=two'"),
+        ("d=8:4:1", r"NAME=VALUES, .*Received: 'd=8:4:1'"),
+        ("d=1:4:0", r"NAME=VALUES"),
+        ("d=0:8:2x", r"NAME=VALUES"),
+        ("d=1:8:1x", r"NAME=VALUES"),
+        ("d=1:inf:1", r"NAME=VALUES"),
+        ("d=1:2", r"NAME=VALUES"),
+        ("d=2:3:0.5", "d must be integers. Received: 2.5"),
+        ("d=0", "d must be one or more finite numbers >= 1"),
+        ("gamma=nan", "NAME=VALUES"),
+        ("rate=-1", "rate must be"),
+    ],
+)
+def test_axes_that_cannot_be(spec, sentence):
+    with pytest.raises(UserError, match=sentence):
+        grid.overridden(Setting(), [spec])
+
+
+def test_cells_are_the_product_of_axes_and_seeds_and_keep_the_inner_axis_whole():
+    cells = grid.cells(grid.axes(Setting(), "l", {}), 3)
+    assert len(cells) == 2 * 2 * 3
+    assert {cell.point["l"] for cell in cells} == {(4, 8, 16)}
+    assert len({tuple(cell.params.items()) for cell in cells}) == len(cells)
+
+
+def test_batches_hold_every_cell_once_and_agree_in_shape():
+    cells = grid.cells(grid.axes(Setting(), "l", {}), 5)
+    batches = list(grid.batches(cells, ("d",), 4))
+    assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
+    assert sorted(map(repr, (c for b in batches for c in b.cells))) == sorted(map(repr, cells))
+    assert all(len(set(batch.values("d"))) == 1 for batch in batches)
+
+
+def test_a_seed_draws_the_same_in_every_batch_and_setting():
+    cells = grid.cells(grid.axes(Setting(), "l", {}), 4)
+    (whole,) = grid.batches(cells[:8], (), 100)
+
+    def make(rng, gamma):
+        return gamma * rng.normal(size=3), rng.normal()
+
+    vectors, numbers = whole.draw(make, "gamma")
+    assert vectors.shape == (8, 3)
+    for cell, vector in zip(whole.cells, vectors, strict=True):
+        alone, _ = grid.Cells((cell,)).draw(make, "gamma")
+        assert np.array_equal(alone[0], vector)
+    assert np.array_equal(numbers[:4], numbers[4:])  # the seed decides, not the setting
+    assert np.array_equal(2 * vectors[:4], vectors[4:])
+    assert len(set(numbers[:4])) == 4
+
+
+def test_titles_name_what_differs():
+    axes = grid.axes(Setting(d=(2,)), "l", {"rate": (0.1, 0.2)})
+    assert grid.title(grid.cells(axes, 1)[-1], axes) == "gamma=1.0 rate=0.2 seed=0"

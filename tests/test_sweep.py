@@ -1,0 +1,143 @@
+"""Sweeps: one run a cell, skipped when finished, the same after kill -9 as without it."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines import bulk, claim, history, store, sweep
+from tests.conftest import ROOT, command
+
+NAME = "small-norm-factorization"
+GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
+
+
+def swept(*specs, **options):
+    return sweep.sweep(NAME, "smoke", specs, **{"seeds": 3, "workers": 1, **options})
+
+
+def children(document):
+    return history.rows(None, **{"mlflow.parentRunId": document["run_id"]})
+
+
+def content(document):
+    """Everything a sweep measured: by name, params and curves of its children; their states."""
+    rows = children(document)
+    assert len({row.name for row in rows}) == len(rows)
+    curves = bulk.curves([row.id for row in rows])
+    return {row.name: (row.status, row.params, plain(curves[row.id])) for row in rows}
+
+
+def plain(table):
+    steps, curves = table
+    return {
+        name: list(zip(steps.tolist(), values.tolist(), strict=True))
+        for name, values in curves.items()
+    }
+
+
+def test_a_sweep_is_one_parent_and_one_finished_child_a_setting_and_seed(home: Path) -> None:
+    document = swept(*GRID)
+    rows = children(document)
+    assert len(rows) == 2 * 2 * 3
+    assert {row.status for row in rows} == {"FINISHED"}
+    assert {row.tags["assumption_holds"] for row in rows} == {"True"}
+    one = store.client().get_metric_history(rows[0].id, "balanced")
+    assert [point.step for point in one] == [5, 10, 20]
+    parent = history.row(document["run_id"])
+    assert (parent.status, parent.tags["kind"]) == ("FINISHED", "sweep")
+    assert parent.name.startswith("d=2,3 gamma=0.5,1.0 l=5,10,20")
+    assert parent.metrics["total/cells"] == 12
+    assert parent.metrics["total/points"] == 36
+    artifacts = {a.path for a in store.client().list_artifacts(parent.id)}
+    assert {"figure.png", "settings.csv"} <= artifacts
+    assert len(document["settings"]) == 12
+    assert "| d | gamma | premise | ratio" in parent.tags["mlflow.note.content"]
+
+
+def test_the_curves_are_those_of_the_theory_whatever_the_batch(home: Path) -> None:
+    from pipelines.claims.small_norm_factorization import random_matrix
+    from theory.factorization import balanced, max_norm
+
+    for name, (_, params, curves) in content(swept(*GRID)).items():
+        d, gamma, seed = int(params["d"]), float(params["gamma"]), int(params["seed"])
+        R, _ = random_matrix(np.random.default_rng(seed), d, gamma)
+        for depth, value in curves["balanced"]:
+            assert value == pytest.approx(depth * max_norm(balanced(R, depth)), rel=1e-12), name
+
+
+def test_processes_give_what_one_process_gives(home: Path) -> None:
+    alone, together = swept(*GRID), swept(*GRID, workers=2, force=True)
+    assert alone["run_id"] != together["run_id"]
+    assert content(alone) == content(together)
+    assert alone["metrics"] == together["metrics"]
+
+
+def test_finished_settings_are_not_measured_again(home: Path, monkeypatch) -> None:
+    first = swept(*GRID)
+    assert swept(*GRID)["run_id"] == first["run_id"]
+    wider = swept("d=2,3,4", *GRID[1:])
+    rows = children(wider)
+    assert {row.params["d"] for row in rows} == {"4"}
+    assert len(wider["settings"]) == 18
+    straight = swept("d=2,3,4", *GRID[1:], force=True)
+    assert wider["metrics"] == straight["metrics"]
+    assert len(children(straight)) == 18
+
+
+def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:
+    document = swept("d=2", "gamma=2,3", "l=5,16", seeds=1)
+    tags = {row.params["gamma"]: row.tags["assumption_holds"] for row in children(document)}
+    assert tags == {"2.0": "at some steps", "3.0": "at some steps"}
+    assert document["verdict"] == "reproduced"
+    found = claim.load(NAME)
+    assert found.verdict({}, "cpu") == "inconclusive"  # nothing was in force: nothing was tested
+
+
+@pytest.mark.slow
+def test_a_trained_claim_can_be_swept(home: Path, digits: Path) -> None:
+    grid = ["identity_rate=0.02,0.05"]
+    document = sweep.sweep("identity-beats-plain", "smoke", grid, seeds=1)
+    rows = children(document)
+    assert {row.params["identity_rate"] for row in rows} == {"0.02", "0.05"}
+    trainings = [history.rows(**{"mlflow.parentRunId": row.id}) for row in rows]
+    assert sorted(map(len, trainings)) == [1, 2]  # the plain network is trained once
+
+
+def settings_in(database: Path) -> int:
+    with sqlite3.connect(database) as connection:
+        query = "select count(*) from tags where key = 'kind' and value = 'setting'"
+        return int(connection.execute(query).fetchone()[0])
+
+
+def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) -> None:
+    words = ["pipelines", "sweep", NAME, "--scale", "smoke", "--seeds", "6", "--workers", "2"]
+    words += ["--grid", "d=2,3", "--grid", "gamma=0.2:0.8:0.2", "--grid", "l=8:512:2x", "--json"]
+    process = subprocess.Popen([sys.executable, "-m", *words], cwd=ROOT, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while settings_in(home / "mlflow.db") < 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = settings_in(home / "mlflow.db")
+    assert 8 <= before < 48
+    again = command(*words)
+    assert again.returncode == 0, again.stderr
+    assert "Settled run" in again.stderr
+    (parent,) = history.rows(None, kind="sweep")
+    assert parent.status == "FINISHED"
+    interrupted = content({"run_id": parent.id})
+    assert len(interrupted) == 48
+    assert {status for status, _, _ in interrupted.values()} == {"FINISHED"}
+    specs = [words[i + 1] for i, word in enumerate(words) if word == "--grid"]
+    straight = sweep.sweep(NAME, "smoke", specs, seeds=6, workers=1, force=True)
+    assert content(straight) == interrupted
+    assert {k: v for k, v in parent.metrics.items() if k != "wall_s"} == {
+        k: v for k, v in history.row(straight["run_id"]).metrics.items() if k != "wall_s"
+    }
