@@ -1,0 +1,117 @@
+"""What does theory's gradient cost beside TensorFlow's automatic one, and beside bare GEMM?
+
+The ways take turns, so that a busy machine slows them alike; a ratio is the median over rounds.
+Ours has one BLAS thread. TensorFlow is measured in two processes: as it comes, on all cores, in
+seconds of the clock; and with one thread, like with like, in seconds of the processor, which other
+programs disturb less. Compilation is left out, and every way must give the same gradient. The GEMM
+rate is that of NumPy's product of two 256 x 256 float64 matrices.
+
+    python -m benchmarks.gradient      about 2 minutes on 2 idle cores
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from statistics import median
+from timeit import Timer
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from pipelines import provenance, quiet, tracking
+from theory.linear_resnet import gradient
+
+Array = NDArray[np.float64]
+SIZES = ((64, 32, 16), (16, 64, 64), (4, 32, 256))  # batch, depth, width
+ROUNDS = 7
+
+
+def main() -> None:
+    """Measure every size beside both settings of TensorFlow; print the ratios and record them."""
+    tags = provenance.tags()
+    print(f"{tags['cpu']}, {tags['cores']} cores; seconds over ours: median (least-most)")
+    for threads in (0, 1):  # 0: as TensorFlow comes
+        with ProcessPoolExecutor(1, get_context("spawn")) as process:
+            for size in SIZES:
+                report(size, threads, process.submit(compare, *size, threads).result())
+
+
+def report(size: tuple[int, int, int], threads: int, ratios: dict[str, list[float]]) -> None:
+    """Print and record the ratios of one size."""
+    name = f"{'x'.join(map(str, size))}, TensorFlow threads: {threads or 'all'}"
+    params = dict(zip(("batch", "depth", "width"), size, strict=True))
+    params |= {"rounds": ROUNDS, "blas_threads": 1, "tensorflow_threads": threads}
+    with tracking.tracked(
+        f"gradient {name}", experiment="benchmarks", kind="benchmark", params=params
+    ) as run:
+        for row, values in ratios.items():
+            spread = f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+            print(f"{name:>35}  {row:<14} {spread}")
+            run.log({row: median(values)})
+
+
+def compare(batch: int, depth: int, width: int, threads: int) -> dict[str, list[float]]:
+    """Seconds of TensorFlow's ways over ours and our share of the GEMM rate; one a round."""
+    A, R, sigma = instances(batch, depth, width)
+    others = tensorflow_ways(A, R, sigma, threads)
+    expected = gradient(A, R, sigma)
+    for way in others.values():  # the first call compiles
+        np.testing.assert_allclose(way(), expected, rtol=1e-9, atol=1e-12 * expected.max())
+    timer = time.process_time if threads == 1 else time.perf_counter
+
+    def seconds(way: Callable[[], Any]) -> float:
+        calls, total = Timer(way, timer=timer).autorange()  # calls that last 0.2 s together
+        return total / calls
+
+    X, Y, out = np.random.default_rng(1).normal(size=(3, 256, 256))
+    with threadpool_limits(1, user_api="blas"):
+        rounds = []
+        for _ in range(ROUNDS):
+            ours_s = seconds(lambda: gradient(A, R, sigma))
+            ratios = {f"{name}_over_ours": seconds(way) / ours_s for name, way in others.items()}
+            gemm_s = seconds(lambda: np.matmul(X, Y, out=out)) * (width / 256) ** 3
+            rounds.append({**ratios, "of_gemm_rate": 3 * batch * depth * gemm_s / ours_s})
+    return {row: [r[row] for r in rounds] for row in rounds[0]}  # 6 l d^3 flops are counted
+
+
+def instances(batch: int, depth: int, width: int) -> tuple[Array, Array, Array]:
+    """Layers of norms near 0.6, targets and covariances of a batch of networks."""
+    rng, scale = np.random.default_rng(0), 1 / np.sqrt(width)
+    A = 0.3 * scale * rng.normal(size=(batch, depth, width, width))
+    R, root = scale * rng.normal(size=(2, batch, width, width))
+    return A, R, root @ root.mT
+
+
+def tensorflow_ways(
+    A: Array, R: Array, sigma: Array, threads: int
+) -> dict[str, Callable[[], Array]]:
+    """GradientTape on one network after the other, and compiled for the whole batch."""
+    tf = quiet.tensorflow()
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    tf.config.threading.set_inter_op_parallelism_threads(threads)
+
+    def automatic(A: Any, R: Any, sigma: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(A)
+            P = tf.eye(A.shape[-1], dtype=A.dtype)
+            for layer in tf.unstack(A, axis=-3):
+                P += layer @ P
+            E = P - R
+            risk = tf.reduce_sum(E * (E @ sigma))
+        return tape.gradient(risk, A)
+
+    batch = tuple(tf.constant(X) for X in (A, R, sigma))
+    networks = list(zip(*map(tf.unstack, batch), strict=True))
+    graph, xla = tf.function(automatic), tf.function(automatic, jit_compile=True)
+    return {
+        "tape": lambda: np.stack([automatic(*network).numpy() for network in networks]),
+        "graph": lambda: np.asarray(graph(*batch).numpy()),
+        "xla": lambda: np.asarray(xla(*batch).numpy()),
+    }
+
+
+if __name__ == "__main__":
+    main()
