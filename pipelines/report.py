@@ -121,7 +121,9 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
         "# Results",
         "",
         "Written from the MLflow database by `python -m pipelines report`; do not edit by hand.",
-        "Sources: HM = Hardt & Ma 2016, LY = Li & Yuan 2017. sd: standard deviation over n seeds.",
+        "Sources: HM = Hardt & Ma 2016; B = Bartlett's slides of 2018, after BEL = Bartlett, Evans "
+        "& Long and BHL = Bartlett, Helmbold & Long; LY = Li & Yuan 2017. sd: standard deviation "
+        "over n seeds.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{'---|' * len(COLUMNS)}",

@@ -7,8 +7,8 @@ trained, on samples and by stochastic gradient descent, depends on how near the 
 Measured: the Keras network `linear_resnet`, trained by `train.py` from the identity on 4,096
 samples in batches, and gradient descent on f from the same start at the same rate (theory). Both
 record `val_loss` over the same steps, as runs below the same setting: selected together they lie
-over each other in one MLflow chart. `deviation_pct` is the largest difference of the two at the ends
-of epochs, in percent of the risk at the start.
+over each other in one MLflow chart. `deviation_pct` is the largest difference of the two at the
+ends of epochs, in percent of the risk at the start.
 
 The figure that convinces: both curves on one axis.
 
@@ -48,7 +48,7 @@ class Setting:
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Both validation losses at the ends of epochs, and their difference, in percent of the start."""
+    """Both validation losses at the ends of epochs; their difference in percent of the start."""
     recipe = named("linear-teacher").override(
         model_args={"depth": setting.l},
         data_args={"gamma": setting.gamma, "data_seed": seed},

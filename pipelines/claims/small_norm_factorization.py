@@ -79,7 +79,9 @@ def measure(cells: Cells) -> Curves:
     gamma = cells.values("gamma")[:, None]
     R, P = cells.draw(random_matrix, "d", "gamma")
     columns = [factored(R, P, depth) for depth in cells.shared("l")]
-    curves: dict[str, NDArray[Any]] = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves: dict[str, Any] = {
+        key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]
+    }
     psd = l * curves.pop("psd")
     curves["paper_bound"] = l * paper_bound(R[:, None], l)
     curves["lower_bound"] = l * lower_bound(R[:, None], l)

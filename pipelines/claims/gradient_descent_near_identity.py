@@ -1,0 +1,250 @@
+"""Gradient descent on a deep linear network, from the identity, converges linearly.
+
+Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
+Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
+linear rate, because along the path, with a = max |Theta_i - I| in the spectral norm,
+  the gradient is large:    |grad|^2 >= 2 l (1-a)^(2l-2) loss       (printed: 4 l (1-a)^(2l) loss),
+  the Hessian is small:     |H|_F <= 3 l d (1+z)^(2l-2) where z >= a and |Phi| <= (1+z)^l
+                                                (printed: 3 l d^5 (1+z)^(2l), without |Phi|),
+  the iterates stay close:  a grows by at most rate (1+a)^(l-1) sqrt(2 loss) a step.
+The slides were read in a damaged copy: what departs from them may come from it, not from the
+authors. The printed 4 is twice what is true at Theta_i = I (`printed_gradient_ratio` 0.5).
+
+With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
+step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
+l(I) <= 1/250 and rate = 1/(l (1 + |Phi|^2)), then at every depth and width
+loss_t <= l(I) (1 - rate l q^(2/3))^t and l a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)).
+No constant above 1/2 will do, since from there on Phi may be singular.
+
+Measured, at that rate: Phi = I + N, N Gaussian and scaled to l(I) = `start_loss`. Ratios of the two
+sides: `gradient_ratio`, `stay_close_ratio`, and from the exact Hessian, at every fourth iteration
+kept, `hessian_ratio` and `operator_ratio` (|H| against h at b = a, |E| for sqrt(2 loss));
+`loss_over_bound` against the product of the steps' factors, `loss_over_proved` against the last
+bound (l(I) itself beyond 1/250); `final_loss`, relative to the first. All bounds but that of |H|_F
+are attained, at Theta = I or l = 1. Judged until a >= 1, rate h >= 2 or the loss is < 1e-12 l(I).
+
+The figure that convinces: losses under the rate that the lemmas predict; beside it the ratios.
+
+Run: python -m pipelines run gradient-descent-near-identity        (25 s on 2 cores)
+     python -m pipelines sweep gradient-descent-near-identity --grid start_loss=0.004,0.4 --seeds 9
+Expect: hessian_ratio about 0.36, printed_gradient_ratio 0.5, the attained bounds 1 to 1e-9.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.claim import Theorem
+from pipelines.errors import UserError, check_sizes
+from pipelines.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.verdict import Bound
+
+Array = NDArray[np.float64]
+FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
+SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
+PROVED = 1 / 250  # l(I) up to which the rate is proved in advance
+LARGEST = 0.4  # l(I): towards 1/2 Phi may be nearly singular, and convergence takes very long
+HESSIAN = 512  # l d^2: the exact Hessian has that many rows
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the networks and distances of their targets."""
+
+    d: tuple[int, ...] = (1, 2, 5)
+    """Matrix dimensions."""
+    l: tuple[int, ...] = (1, 2, 4, 16)  # noqa: E741 - the paper's letter
+    """Depths."""
+    start_loss: tuple[float, ...] = (0.004, 0.05, 0.2)
+    """Losses l(I) of the identity, up to 0.4; to 0.004 the rate is proved in advance."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, l=self.l)
+        check_sizes(1e-6, start_loss=self.start_loss)
+        if max(self.start_loss) > LARGEST or max(self.l) * max(self.d) ** 2 > HESSIAN:
+            raise UserError(
+                f"start_loss must be <= {LARGEST}, and l d^2, the rows of a Hessian, <= {HESSIAN}. "
+                f"Received: {self}. Lower the largest."
+            )
+
+
+def random_target(rng: np.random.Generator, d: int, start_loss: float) -> Array:
+    """Phi = I + N of that loss 1/2 |N|^2 at the identity; [d, d]."""
+    N = rng.normal(size=(d, d))
+    return np.asarray(np.eye(d) + N * np.sqrt(2 * start_loss) / np.linalg.norm(N))
+
+
+def horizon(depth: int, start_loss: float) -> int:
+    """Iterations to 1e-10 at singular values 1 - e and |Phi| = 1 + e, the worst; e^2 = 2 l(I)."""
+    e = np.sqrt(2 * start_loss)
+    return int(np.ceil(np.log(1e10) * (1 + (1 + e) ** 2) / (1 - e) ** (2 - 2 / depth)))
+
+
+def kept(last: int) -> list[int]:
+    """Some 100 iterations up to `last`, the early ones all."""
+    return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
+
+
+def measure(cells: Cells) -> Curves:
+    """Losses, bounds and ratios along the path; [n, iterations]."""
+    from theory.descent import descent_path
+
+    depth, start = cells.shared("l"), cells.shared("start_loss")
+    Phi = cells.draw(random_target, "d", "start_loss")
+    rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
+    steps, bound = kept(horizon(depth, start)), np.full(len(cells), start)
+    columns: list[dict[str, Any]] = []
+    for t, (now, after) in enumerate(pairwise(descent_path(Phi, depth, rate, steps[-1] + 1))):
+        factor, proof_holds = step_bound(now, Phi, rate)
+        if t in steps:
+            if len(columns) % 4 == 0:  # between these its ratios are those of the last
+                curvature = hessians(now, Phi)
+            column = {"bound": bound, ASSUMPTION: proof_holds} | curvature
+            columns.append(column | lemmas(now, after, Phi, rate))
+        bound = bound * factor
+    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves["proved_bound"] = start * proved(rate, depth, start)[:, None] ** np.array(steps)
+    return steps, judged(curves)
+
+
+def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """What the three lemmas say that a step multiplies the loss by, and where they do; [n]."""
+    from theory.descent import loss
+    from theory.descent_bounds import distance, stay_close_bound
+
+    n, a, b = Theta.shape[-3], distance(Theta), stay_close_bound(Theta, Phi, rate)
+    bend = (n - 1) * (1 + b) ** (n - 2) * np.sqrt(2 * loss(Theta, Phi))
+    h = n * (1 + b) ** (2 * n - 2) + bend
+    slope = n * np.maximum(1 - a, 0) ** (2 * n - 2)
+    return 1 - rate * slope * np.maximum(2 - rate * h, 0), (a < 1) & (rate * h < 2)
+
+
+def proved(rate: Array, depth: int, start_loss: float) -> Array:
+    """1 - rate l (1 - 6 sqrt(2 l(I)))^(2/3), a bound on each step's factor; 1 beyond 1/250; [n]."""
+    q = 1 - 6 * np.sqrt(2 * start_loss) if start_loss <= PROVED else 0.0
+    return np.asarray(1 - rate * depth * q ** (2 / 3))
+
+
+def lemmas(now: Array, after: Array, Phi: Array, rate: Array) -> dict[str, Array]:
+    """Loss, distance, and the ratios of the lemmas that need no Hessian; [n]."""
+    from theory import descent
+    from theory import descent_bounds as bounds
+
+    squared = np.sum(descent.loss_gradient(now, Phi) ** 2, axis=(-3, -2, -1))
+    return {
+        "loss": descent.loss(now, Phi),
+        "distance": bounds.distance(now),
+        "gradient_ratio": over(squared, bounds.gradient_bound(now, Phi)),
+        "printed_gradient_ratio": over(squared, bounds.printed_gradient_bound(now, Phi)),
+        "stay_close_ratio": bounds.distance(after) / bounds.stay_close_bound(now, Phi, rate),
+    }
+
+
+def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
+    """Norms of the exact Hessian over their bounds; [n]."""
+    from theory import descent_bounds as bounds
+
+    H = bounds.hessian(Theta, Phi)
+    size, largest = np.linalg.norm(H, axis=(-2, -1)), np.abs(np.linalg.eigvalsh(H)).max(axis=-1)
+    return {
+        "hessian_ratio": size / bounds.hessian_bound(Theta, Phi),
+        "printed_hessian_ratio": size / bounds.printed_hessian_bound(Theta),
+        "operator_ratio": largest / bounds.hessian_operator_bound(Theta, Phi),
+    }
+
+
+def over(values: Array, bound: Array) -> Array:
+    """Their ratio; 1 where rounding has left a loss, and so a bound, of 0."""
+    return np.divide(values, bound, out=np.ones_like(values), where=bound > 0)
+
+
+def judged(curves: dict[str, Any]) -> dict[str, Any]:
+    """The curves with those that are made of others; [n, iterations]."""
+    low = FLOOR * curves["loss"][:, :1]  # judged above it only
+    curves["loss_over_bound"] = curves["loss"] / np.maximum(curves["bound"], low)
+    curves["loss_over_proved"] = curves["loss"] / np.maximum(curves["proved_bound"], low)
+    curves["final_loss"] = curves["loss"][:, -1:] / curves["loss"][:, :1] + 0 * curves["loss"]
+    curves[ASSUMPTION] = np.logical_and.accumulate(curves[ASSUMPTION], 1) & (curves["loss"] > low)
+    return curves
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The printed lemmas at their worst; the first is printed as at least 1."""
+    worst = {"printed_gradient_ratio": min, "printed_hessian_ratio": max}
+    return {key: of(float(of(m.curves[key])) for m in measured) for key, of in worst.items()}
+
+
+RATIOS = {
+    "gradient_ratio": "|∇|² over its bound: at least 1",
+    "printed_gradient_ratio": "|∇|² over its printed bound",
+    "stay_close_ratio": "distance over its bound: at most 1",
+    "operator_ratio": "|H| over its bound: at most 1",
+    "hessian_ratio": "|H|_F over its bound: at most 1",
+}
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """Losses under their bounds in the largest networks; beside it the ratios of the lemmas."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    left, right = picture.subplots(1, 2)
+    d, depth = (max(m.point[name] for m in measured) for name in ("d", "l"))
+    starts = sorted({m.point["start_loss"] for m in measured})
+    for colour, start in enumerate(starts):
+        draw_losses(left, select(measured, d=d, l=depth, start_loss=start), f"C{colour}")
+    for style, label in {"k--": "bound by the lemmas", "k:": "bound proved in advance"}.items():
+        left.plot([], [], style, label=label)
+    left.set(yscale="log", xlabel="iteration", ylabel="loss", ylim=(1e-15, 1e5), xlim=(0, 80))
+    left.legend(fontsize=7, ncols=2, loc="upper right")
+    chosen = select(measured, d=d, l=depth, start_loss=starts[-1])
+    steps, hidden = chosen[0].steps, ~np.stack([m.holds for m in chosen])
+    for colour, (name, label) in enumerate(RATIOS.items()):
+        shown = np.ma.masked_where(hidden, stack(chosen, name))
+        right.plot(steps, shown.mean(axis=0), f"C{colour}", label=label)
+        right.fill_between(steps, shown.min(0), shown.max(0), color=f"C{colour}", alpha=0.2)
+    right.axhline(1, color="k", lw=0.8)
+    right.set(
+        yscale="log",
+        ylim=(0.01, None),
+        xlabel="iteration",
+        ylabel="what a lemma bounds / its bound",
+    )
+    right.set_title(f"d = {d}, l = {depth}; here l(I) = {starts[-1]:g}", fontsize=10)
+    right.legend(fontsize=7, loc="lower right")
+    return picture
+
+
+def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
+    """Losses of networks that differ in the seed, their bounds, and those proved in advance."""
+    axes.plot([], [], colour, label=f"l(I) = {chosen[0].point['start_loss']:g}")
+    for m in chosen:
+        axes.plot(m.steps[m.holds], m.curves["loss"][m.holds], colour, lw=1)
+        axes.plot(m.steps[m.holds], m.curves["bound"][m.holds], f"{colour}--", lw=1)
+        if m.point["start_loss"] <= PROVED:
+            axes.plot(m.steps, m.curves["proved_bound"], f"{colour}:")
+
+
+CLAIM = Theorem(
+    source="BHL",
+    says="Gradient descent from the identity converges linearly if its initial loss is small",
+    family="linear theory",
+    scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},
+    decided_by=(
+        Bound("gradient_ratio", at_least=1 - SLACK, every=True),
+        Bound("hessian_ratio", at_most=1, every=True),
+        Bound("operator_ratio", at_most=1 + 1e-12, every=True),
+        Bound("stay_close_ratio", at_most=1 + 1e-12, every=True),
+        Bound("loss_over_bound", at_most=1 + SLACK, every=True),
+        Bound("loss_over_proved", at_most=1 + SLACK, every=True),
+        Bound("final_loss", at_most=1e-10, every=True),
+    ),
+    measure=measure,
+    also=also,
+    figure=figure,
+    apart=("d", "l", "start_loss"),
+)

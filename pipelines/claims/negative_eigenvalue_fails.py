@@ -1,0 +1,250 @@
+"""From the identity, gradient descent never gets past a negative eigenvalue of its target.
+
+Source: Bartlett's slides, BHL (b). For 1/2 |Theta_l ... Theta_1 - Phi|_F^2, Theta_i = I at the
+start, Phi symmetric with an eigenvalue -lambda < 0 and l even, the loss stays >= lambda^2 / 2, with
+any step size, and also with a penalty on the distance of the layers from the identity.
+
+True, and the floor is the sum of phi^2 / 2 over all negative eigenvalues: equal layers give the
+product eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small,
+rate (1 + lambda) <= 1 and rate penalty <= 1, which keeps lam in [0, 1]. Larger steps can jump
+it: at l = 3, Phi = -1 and rate 1, one step gets there. One layer alone is convex and gets there
+in small steps. The slides were read in a damaged copy.
+The obstruction also needs the exact start: from I + delta N(0, 1) the layers drift apart and
+descent escapes, after a time that grows like log(1/delta) for l = 2 and like a power for l >= 3.
+For a lone negative eigenvalue it is delta^-((l-2)/2), for two about delta^-((l-2)/l); it is
+log(1/delta) at every depth if a positive eigenvalue is smaller than lambda (ours, by linearizing).
+
+Measured over spectra with one or two negative eigenvalues, depth, step size and delta, with
+diagonal Phi, whose layers stay as equal as rounding lets them: `floor_ratio`, the least loss over
+the floor in all `steps`; `penalty_floor_ratio`, the same with the penalty in the first 300;
+`symmetric_floor_ratio`, the same for random eigenvectors in the first 50. No more than that:
+rounding acts like noise of delta = 1e-16, and after 70 to 1500 steps it parts those layers, too.
+`escape` is the first step with less than half the floor, NaN if none. Judged are exact starts,
+delta = 0, at even depths and at odd ones with a small step; `big_step_ratio` is the least
+floor_ratio of exact starts where the premise fails. `lone_exponent_l4` and the like: the slope of
+log escape over -log delta between the two smallest delta that escape, largest lam, smallest rate.
+
+The figure that convinces: losses for Phi = -1, above 1/2 for every even depth and 0 for l = 3 in
+one step of size 1; beside it the escape time against delta, with the powers above.
+
+Run: python -m pipelines run negative-eigenvalue-fails        (15 s on 2 cores)
+     python -m pipelines sweep negative-eigenvalue-fails --grid rate=0.05:1.6:2x --grid delta=0
+Expect: the three floor ratios 1 up to rounding, big_step_ratio 0; lone_exponent 0.54, 1.0 and 1.9
+at l = 3, 4 and 6 (0.5, 1 and 2 in the limit), pair_exponent 0.45, 0.55 and 0.67 (0.33, 0.5, 0.67).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.claim import Theorem
+from pipelines.errors import UserError, check_sizes
+from pipelines.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.verdict import Bound
+
+Array = NDArray[np.float64]
+PENALIZED_STEPS, SYMMETRIC_STEPS = 300, 50  # rounding parts the layers later than that
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Spectra, depths, steps and noise in the start."""
+
+    d: tuple[int, ...] = (2, 4)
+    """Matrix dimensions."""
+    negative: tuple[int, ...] = (1, 2)
+    """Numbers of negative eigenvalues: the first -lam, a second between -lam and -lam/2."""
+    lam: tuple[float, ...] = (0.5, 1.0)
+    """Sizes of the most negative eigenvalue."""
+    rate: tuple[float, ...] = (0.1, 0.5, 1.0)
+    """Step sizes."""
+    delta: tuple[float, ...] = (0.0, 0.003, 0.01, 0.03, 0.1)
+    """Standard deviations of the noise in the start; the theorem is about 0."""
+    l: tuple[int, ...] = (2, 3, 4, 6)  # noqa: E741 - the paper's letter
+    """Depths."""
+    positive: float = 1.2
+    """Positive eigenvalues lie between this and 1.25 times as much."""
+    penalty: float = 0.5
+    """Weight of the penalty 1/2 sum |Theta_i - I|^2 in penalty_floor_ratio."""
+    steps: int = 5000
+    """Iterations of gradient descent."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, negative=self.negative, l=self.l, steps=(self.steps,))
+        check_sizes(0, delta=self.delta, penalty=(self.penalty,))
+        if not all(0 < value < np.inf for value in (*self.lam, *self.rate, self.positive)):
+            raise UserError(
+                "lam, rate and positive must be finite and > 0. Received: "
+                f"lam={self.lam}, rate={self.rate}, positive={self.positive}. "
+                "Give the size of the negative eigenvalue without its sign."
+            )
+        if max(self.negative) > min(self.d):
+            raise UserError(
+                "There are no more negative eigenvalues than dimensions. Received: negative up to "
+                f"{max(self.negative)}, d from {min(self.d)}. Set --negative or --d."
+            )
+
+
+def instance(
+    rng: np.random.Generator, d: int, negative: int, lam: float, positive: float, *, depth: int
+) -> tuple[Array, Array, Array]:
+    """Eigenvalues [d], eigenvectors [d, d], and the noise [l, d, d] of a start."""
+    shares = np.where(np.arange(d) > 0, rng.uniform(0.5, 1, size=d), 1)
+    above = positive * rng.uniform(1, 1.25, size=d)
+    phi = np.where(np.arange(d) < negative, -lam * shares, above)
+    V = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return phi, V, rng.normal(size=(depth, d, d))
+
+
+def measure(cells: Cells) -> Curves:
+    """Least losses over the floor, and the time of escape, at every depth; [n, depths]."""
+    l = np.asarray(cells.shared("l"))  # noqa: E741
+    columns = [descended(cells, depth) for depth in cells.shared("l")]
+    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    rate, lam, penalty = (cells.values(name)[:, None] for name in ("rate", "lam", "penalty"))
+    small = (rate * (1 + lam) <= 1) & (rate * penalty <= 1) & (l > 1)
+    curves[ASSUMPTION] = ((l % 2 == 0) | small) & (cells.values("delta")[:, None] == 0)
+    return cells.shared("l"), curves
+
+
+def descended(cells: Cells, depth: int) -> dict[str, Array]:
+    """What is measured at one depth; [n] each."""
+    from theory.descent_bounds import negative_floor
+
+    make = partial(instance, depth=depth)
+    phi, V, noise = cells.draw(make, "d", "negative", "lam", "positive")
+    d = phi.shape[-1]
+    start = np.eye(d) + cells.values("delta")[:, None, None, None] * noise
+    diagonal, symmetric = phi[:, None] * np.eye(d), V * phi[:, None] @ V.mT
+    run = partial(lowest, start=start, rate=cells.values("rate"), floor=negative_floor(phi))
+    penalty = cells.shared("penalty")
+    low, escape = run(diagonal, cells.shared("steps"))
+    return {
+        "floor_ratio": low,
+        "escape": escape,
+        "penalty_floor_ratio": run(diagonal, PENALIZED_STEPS, penalty=penalty)[0],
+        "symmetric_floor_ratio": run((symmetric + symmetric.mT) / 2, SYMMETRIC_STEPS)[0],
+    }
+
+
+@np.errstate(over="ignore", invalid="ignore")  # descent that diverges stays above the floor
+def lowest(
+    Phi: Array, steps: int, *, start: Array, rate: Array, floor: Array, penalty: float = 0.0
+) -> tuple[Array, Array]:
+    """The least loss / floor [n], and the first step with half the floor or less, NaN if none."""
+    from theory.descent import descent_path, loss
+
+    low, escape = np.full(len(Phi), np.inf), np.full(len(Phi), np.nan)
+    path = descent_path(Phi, start.shape[1], rate, steps, start, penalty=penalty)
+    for step, Theta in enumerate(path):
+        ratio = loss(Theta, Phi) / floor
+        low = np.fmin(low, ratio)
+        escape = np.where(np.isnan(escape) & (ratio < 0.5), step, escape)
+        if np.all(~np.isnan(escape) | ~np.isfinite(ratio)):
+            break
+    return low, escape
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """How deep exact starts get where the premise fails; exponents of the escape times."""
+    exact = [m for m in measured if m.point["delta"] == 0]
+    broken = [float(v) for m in exact for v in m.curves["floor_ratio"][~m.holds]]
+    found = {"big_step_ratio": min(broken)} if broken else {}
+    for negative, word in ((1, "lone"), (2, "pair")):
+        deltas, times = escapes(measured, negative)
+        for depth, time in zip(measured[0].steps, times.T, strict=True):
+            there = np.flatnonzero(np.isfinite(time) & (time > 0))[:2]
+            if depth > 2 and len(there) == 2:
+                slope = np.diff(np.log(time[there])) / np.diff(np.log(deltas[there]))
+                found[f"{word}_exponent_l{depth}"] = -float(slope[0])
+    return found
+
+
+def escapes(measured: Sequence[Measured], negative: int) -> tuple[Array, Array]:
+    """The delta > 0 [m], ascending, and median times of escape [m, depths], NaN where most stay.
+
+    At the smallest dimension and step and the largest lam of those measured.
+    """
+    point = {key: min(m.point[key] for m in measured) for key in ("d", "rate")}
+    point["lam"] = max(m.point["lam"] for m in measured)
+    chosen = [m for m in select(measured, negative=negative, **point) if m.point["delta"] > 0]
+    deltas = sorted({m.point["delta"] for m in chosen})
+    times = [
+        np.median(np.nan_to_num(stack(select(chosen, delta=delta), "escape"), nan=np.inf), axis=0)
+        for delta in deltas
+    ]
+    return np.array(deltas), np.array(times).reshape(len(deltas), len(measured[0].steps))
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """Losses for Phi = -1 at even and odd depths; escape times against delta."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    left, right = picture.subplots(1, 2)
+    draw_losses(left)
+    draw_escapes(right, measured)
+    return picture
+
+
+def draw_losses(axes: Any) -> None:
+    """Losses for Phi = -1, from the recursion of the layers' common eigenvalue."""
+    from theory.descent import eigenvalue_recursion
+
+    cases = [(2, 0.1, "-"), (2, 0.4, "--"), (4, 0.1, "-"), (4, 0.4, "--"), (4, 1.0, ":")]
+    for depth, rate, style in [*cases, (3, 0.1, "-"), (3, 1.0, "o-")]:
+        loss = (eigenvalue_recursion(-1.0, depth, rate, 40) ** depth + 1) ** 2 / 2
+        axes.plot(loss, f"C{depth - 2}{style}", markersize=3, label=f"l = {depth}, rate {rate:g}")
+    axes.axhspan(0, 0.5, color="grey", alpha=0.2, linewidth=0)
+    axes.text(39, 0.25, "below the floor 1/2", ha="right", va="center", fontsize=9)
+    axes.set(xlabel="iteration", ylabel="loss", ylim=(-0.05, 2.4))
+    axes.set_title("Φ = -1 from the identity: only l = 3 in big steps gets there", fontsize=10)
+    axes.legend(fontsize=7, ncols=2, loc="upper right", bbox_to_anchor=(1, 0.82))
+
+
+def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
+    """Median steps to half the floor, one colour a depth, and the powers of delta that explain."""
+    for negative, style, word in ((1, "o-", "one"), (2, "s--", "two")):
+        deltas, times = escapes(measured, negative)
+        for k, (depth, time) in enumerate(zip(measured[0].steps, times.T, strict=True)):
+            there = np.isfinite(time) & (time > 0)
+            if not there.any():
+                continue
+            axes.plot(deltas[there], time[there], f"C{k}{style}", markersize=4)
+            axes.lines[-1].set_label(f"l = {depth}, {word} negative")
+            if depth > 2:
+                power = (depth - 2) / (2 if negative == 1 else depth)
+                anchor, value = deltas[there][0], time[there][0]
+                axes.plot(deltas, value * (deltas / anchor) ** -power, "k:", linewidth=0.7)
+    axes.set(xlabel="noise δ in the start", ylabel="steps until half the floor, median")
+    axes.set_title("dotted: δ^-((l-2)/2) for one, δ^-((l-2)/l) for two", fontsize=10)
+    if axes.lines:  # none where nothing escapes
+        axes.set(xscale="log", yscale="log")
+        axes.legend(fontsize=7)
+
+
+CLAIM = Theorem(
+    source="Bartlett's slides, BHL (b)",
+    says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
+    "identity keeps a loss >= lambda^2 / 2 at any step size, also with a penalty",
+    family="linear theory",
+    scales={
+        "smoke": Setting((2,), (1, 2), (1.0,), (0.1, 1.0), (0.0, 0.1), (2, 3, 4), steps=300),
+        "cpu": Setting(),
+    },
+    decided_by=(
+        Bound("floor_ratio", at_least=1 - 1e-12, every=True),
+        Bound("penalty_floor_ratio", at_least=1 - 1e-12, every=True),
+        Bound("symmetric_floor_ratio", at_least=1 - 1e-12, every=True),
+    ),
+    measure=measure,
+    also=also,
+    figure=figure,
+    inner="l",
+    apart=("d", "delta", "penalty", "steps"),
+    batch=120,
+)
