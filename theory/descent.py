@@ -6,8 +6,8 @@ over seeds and settings of one shape is one call. Shapes that disagree, and a de
 integer >= 1, raise a ValueError. Gradient descent that diverges ends in inf and nan, silently.
 
 Negative eigenvalues of Phi hold descent back while all layers are equal, and rounding acts like
-noise in the start. Diagonal layers stay diagonal; for another symmetric Phi descent may escape
-after some hundred steps, so use a diagonal Phi or `eigenvalue_recursion` for long runs.
+noise in the start. Diagonal layers stay diagonal, and without a penalty equal; otherwise descent
+may escape after some hundred steps, so use `eigenvalue_recursion` for long runs.
 """
 
 import operator
