@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -102,7 +103,12 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+    ("sent", "code"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
 )
 def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
@@ -113,9 +119,11 @@ def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, c
     )
     while not list((home / "live").glob("*.jsonl")):
         assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
     journal = next((home / "live").glob("*.jsonl"))
     while '"batch_loss"' not in journal.read_text():
         assert process.poll() is None
+        time.sleep(0.1)
     process.send_signal(sent)
     _, said = process.communicate(timeout=60)
     assert process.returncode == code
@@ -179,6 +187,7 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
     assert history.row(run.id).status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_a_locked_database_loses_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -246,7 +246,9 @@ np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
 """
 
 
-@pytest.mark.parametrize("name", ["allconv-digits", "linear-teacher"])
+@pytest.mark.parametrize(
+    "name", ["allconv-digits", pytest.param("linear-teacher", marks=pytest.mark.slow)]
+)
 def test_two_devices_agree_with_one_after_20_steps(name: str, digits: Path, tmp_path: Path) -> None:
     saved = []
     for devices in ("1", "2"):
