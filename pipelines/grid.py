@@ -7,7 +7,7 @@ shapes are measured together, in one vectorized call.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +88,16 @@ class Measured:
 def select(measured: Sequence[Measured], **point: Any) -> list[Measured]:
     """Those measured at that point, whatever their other settings and seeds."""
     return [m for m in measured if all(m.point[key] == value for key, value in point.items())]
+
+
+def parts(
+    measured: Sequence[Measured], names: Iterable[str]
+) -> list[tuple[tuple[str, ...], list[Measured]]]:
+    """What was measured at each value of those settings, as (`rate=0.1`, ...) and cells."""
+    found: dict[tuple[str, ...], list[Measured]] = {}
+    for m in measured:
+        found.setdefault(tuple(f"{name}={m.point[name]}" for name in names), []).append(m)
+    return list(found.items())
 
 
 def stack(measured: Sequence[Measured], name: str) -> Array:

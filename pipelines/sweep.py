@@ -4,63 +4,19 @@
 run holds already, and both, killed and started again, end as if they had not been interrupted.
 """
 
-import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import joblib
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, live, provenance, store, tables, tracking
+from pipelines import bulk, claim, grid, history, live, store, tables, tracking, work
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Cells, Curves, Measured
+from pipelines.grid import Measured
+from pipelines.order import Order
 from pipelines.progress import progress_bar
-from pipelines.recipes import digest
 from pipelines.verdict import summary
-
-
-@dataclass(frozen=True, kw_only=True)
-class Order:
-    """What is to be measured: a claim, its settings at a scale, over seeds 0, 1, ..."""
-
-    name: str
-    scale: str
-    settings: Any
-    seeds: int
-    kind: str = "claim"
-    varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Axes of fields that hold a single value in the settings."""
-    force: bool = False
-    workers: int = 1
-    """Processes, one BLAS thread each."""
-
-    @property
-    def claim(self) -> claim.Theorem | claim.Experiment:
-        return claim.load(self.name)
-
-    @property
-    def axes(self) -> dict[str, Any]:
-        return grid.axes(self.settings, self.claim.inner, self.varied)
-
-    @property
-    def fingerprint(self) -> str:
-        return digest([self.name, self.kind, self.axes, self.seeds])
-
-    @property
-    def code(self) -> str:
-        return provenance.code(claim.path(self.name))
-
-    def cell_fingerprint(self, cell: Cell) -> str:
-        return digest([self.name, cell.params])
-
-    @property
-    def params(self) -> dict[str, Any]:
-        flat = dataclasses.asdict(self.settings) | dict(self.varied)
-        return flat | {"seeds": self.seeds}
 
 
 def check(
@@ -151,7 +107,8 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         verdict = found.verdict(values, order.scale)
         run.tag("mlflow.note.content", tables.note(order, verdict, measured))
         run.text(tables.csv(tables.rows(order, measured)), tables.CSV)
-        run.figure(found.figure(measured), "figure.png")
+        for point, part in grid.parts(measured, order.varied):
+            run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
         run.tag("verdict", verdict)
         run.log(
             summary(values)
@@ -190,7 +147,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
     started = time.perf_counter()
     with progress_bar(order.name, len(cells), "settings/s") as advance:
         advance(len(there), np.nan)
-        for number, new in enumerate(_work(order, todo, run), 1):
+        for number, new in enumerate(work.measured(order, todo, run), 1):
             measured[order.cell_fingerprint(new.cell)] = new
             advance(1, number / (time.perf_counter() - started))
     if todo:
@@ -209,105 +166,3 @@ def _finished(order: Order) -> dict[str, str]:
     """Run ids of the cells of this claim, measured by this code, by fingerprint."""
     rows = history.rows(kind="setting", claim=order.name, code=order.code)
     return {row.tags["fingerprint"]: row.id for row in rows}
-
-
-def _work(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Iterator[Measured]:
-    """Measure and record the cells, a few at a time."""
-    if isinstance(order.claim, claim.Experiment):
-        yield from (_trained(order, order.claim, cell, run) for cell in todo)
-    else:
-        for done in _computed(order, order.claim, todo):
-            yield from _written(order, done, run)
-
-
-def _tags(order: Order, cell: Cell) -> dict[str, str]:
-    return {
-        "claim": order.name,
-        "code": order.code,
-        "fingerprint": order.cell_fingerprint(cell),
-    }
-
-
-def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Run) -> Measured:
-    """One cell of an experiment: a child run, whose children are its trainings."""
-    with tracking.tracked(
-        grid.title(cell, order.axes),
-        experiment=run.experiment,
-        kind="setting",
-        params=cell.params,
-        tags=_tags(order, cell),
-        parent=run,
-    ) as child:
-        setting = type(order.settings)(**cell.point)
-        steps, curves = found.measure(setting, cell.seed, claim.Bench(child, order.force))
-        for i, step in enumerate(steps):
-            child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-    return Measured(cell, np.asarray(steps), curves, child.id)
-
-
-@dataclass(frozen=True)
-class Done:
-    """Cells with their curves, and when they were measured."""
-
-    cells: Cells
-    curves: Curves
-    start_ms: int
-    end_ms: int
-
-
-def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Iterator[Done]:
-    """Results in the order in which they come, here or from processes of their own."""
-    batches = list(grid.batches(todo, found.apart, found.batch))
-    workers = min(order.workers, len(batches))
-    if workers <= 1:
-        yield from (_compute(order.name, cells) for cells in batches)
-        return
-    with joblib.parallel_config("loky", n_jobs=workers, inner_max_num_threads=1):
-        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        yield from pool(joblib.delayed(_compute)(order.name, cells) for cells in batches)
-
-
-def _compute(name: str, cells: Cells) -> Done:
-    """One vectorized call. One BLAS thread: on small matrices more threads cost, not gain."""
-    import scipy.linalg  # noqa: F401 - loads its BLAS, so that the limit below finds it
-
-    found, start = cast("claim.Theorem", claim.load(name)), _now_ms()
-    with threadpool_limits(1, user_api="blas"):
-        curves = found.measure(cells)
-    return Done(cells, curves, start, _now_ms())
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
-
-
-def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
-    """Record measured cells as finished children, all of them or, if killed now, none."""
-    steps, curves = done.curves
-    one = [{key: rows[i] for key, rows in curves.items()} for i in range(len(done.cells))]
-    finished = [
-        bulk.Finished(
-            name=grid.title(cell, order.axes),
-            params=cell.params,
-            tags=_tags(order, cell) | _premise(curves),
-            steps=np.asarray(steps).tolist(),
-            curves=curves,
-            start_ms=done.start_ms,
-            end_ms=done.end_ms,
-        )
-        for cell, curves in zip(done.cells.cells, one, strict=True)
-    ]
-    ids = bulk.record(run.experiment, finished, run.id)
-    return [
-        Measured(cell, np.asarray(steps), {k: np.asarray(v, float) for k, v in curves.items()}, i)
-        for cell, curves, i in zip(done.cells.cells, one, ids, strict=True)
-    ]
-
-
-def _premise(curves: Mapping[str, Any]) -> dict[str, str]:
-    """Whether the theorem's premise is in force: True, False or `at some steps`."""
-    if grid.ASSUMPTION not in curves:
-        return {}
-    holds = np.asarray(curves[grid.ASSUMPTION], bool)
-    word = str(bool(holds.all())) if holds.all() or not holds.any() else "at some steps"
-    return {grid.ASSUMPTION: word}

@@ -3,33 +3,33 @@
 import csv as comma_separated
 import dataclasses
 import io
+import itertools
+import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipelines import claim, history, store
 from pipelines.grid import ASSUMPTION, Measured
-from pipelines.verdict import deviation, spreads
-
-if TYPE_CHECKING:
-    from pipelines.sweep import Order
+from pipelines.order import Order
+from pipelines.verdict import Bound, deviation, spreads
 
 CSV = "settings.csv"  # one row a cell
 WORST = "worst_"  # begins the columns of the bounded metrics
-ROWS = 40  # of the summary on a run's page; all are in the file
+NOTE = 7_900  # characters of a run's page; MLflow cuts at 8,000
 BOOKKEEPING = ("wall_s",)
 
 
-def run_name(order: "Order") -> str:
+def run_name(order: Order) -> str:
     """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
     if order.kind == "claim":
         return f"{order.name} {order.scale}"
     return " ".join([*_differing(order), order.name])
 
 
-def _differing(order: "Order") -> list[str]:
+def _differing(order: Order) -> list[str]:
     """`d=8,64`: the settings in which a sweep differs from the scale it starts from."""
     base = order.claim.scales[order.scale]
     found = dataclasses.asdict(order.settings) | dict(order.varied)
@@ -41,29 +41,35 @@ def _list(value: Any) -> str:
     return ",".join(map(str, value if isinstance(value, tuple | list) else (value,)))
 
 
-def note(order: "Order", verdict: str, measured: Sequence[Measured]) -> str:
+def note(order: Order, verdict: str, measured: Sequence[Measured]) -> str:
     """Markdown for the top of the run's page."""
     found = order.claim
     decided = "; ".join(map(str, found.decided_by))
-    head, *body = summary(rows(order, measured))
-    table = [head, ["---"] * len(head), *body[:ROWS]]
-    more = ["", f"{len(body) - ROWS} more settings: {CSV}"] if len(body) > ROWS else []
-    lines = [
+    above = [
         f"**{found.says}** ({found.source})",
         "",
         f"Verdict: **{verdict}**, decided by {decided}.",
         "",
         f"Repeat: `{repeat(order)}`",
         "",
-        *(f"| {' | '.join(row)} |" for row in table),
-        *more,
-        "",
-        claim.card(order.name),
     ]
-    return "\n".join(lines)
+    below = ["", claim.card(order.name)]
+    head, *body = summary(rows(order, measured))
+    table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
+    more = ["", f"The other settings are in {CSV}."]
+    room = NOTE - sum(len(line) + 1 for line in (*above, *more, *below))
+    fitting = list(itertools.takewhile(lambda n: n <= room, _lengths(table)))
+    if len(fitting) == len(table):
+        more = []
+    return "\n".join([*above, *table[: len(fitting)], *more, *below])
 
 
-def repeat(order: "Order") -> str:
+def _lengths(lines: Sequence[str]) -> Iterator[int]:
+    """Characters of the first line, of the first two, ..."""
+    return itertools.accumulate(len(line) + 1 for line in lines)
+
+
+def repeat(order: Order) -> str:
     """The command that repeats a measurement, as a person would type it."""
     words = f"--scale {order.scale} --seeds {order.seeds}"
     if order.kind == "sweep":
@@ -78,20 +84,26 @@ def repeat(order: "Order") -> str:
     return f"python -m pipelines run {order.name} {words} --force"
 
 
-def rows(order: "Order", measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def rows(order: Order, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row a cell: settings, seed, share of steps where the premise holds, worst, last, run."""
     inner, bounds = order.claim.inner, order.claim.curve_bounds(measured)
     return [
         {
             **{key: value for key, value in m.cell.params.items() if key != inner},
             ASSUMPTION: float(m.holds.mean()),
-            **{f"{WORST}{b.metric}": b.worst(m.curves[b.metric]) for b in bounds},
+            **{f"{WORST}{b.metric}": _worst(b, m) for b in bounds},
             **{f"last_{key}": float(values[-1]) for key, values in m.curves.items()},
             "points": len(m.steps),
             "run_id": m.run_id,
         }
         for m in measured
     ]
+
+
+def _worst(bound: Bound, m: Measured) -> float:
+    """The worst value that is judged; NaN where none is."""
+    judged = m.curves[bound.metric][m.holds]
+    return bound.worst(judged) if len(judged) else math.nan
 
 
 def csv(cells: Sequence[Mapping[str, Any]]) -> str:
@@ -123,6 +135,9 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _spread(values: Sequence[float]) -> str:
+    values = [value for value in values if not math.isnan(value)]
+    if not values:
+        return "not judged"
     sd = f" ± {deviation(values):.2g}" if len(values) > 1 else ""
     return f"{mean(values):.4g}{sd}"
 

@@ -27,7 +27,10 @@ def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
     assert history.rows(**{"mlflow.parentRunId": row.id})
 
 
-@pytest.mark.parametrize("name", ["small-norm-factorization", "gradient-formula"])
+THEOREMS = [name for name in claim.names() if isinstance(claim.load(name), claim.Theorem)]
+
+
+@pytest.mark.parametrize("name", THEOREMS)
 def test_theorems_are_reproduced(name: str, home: Path) -> None:
     found = claim.load(name)
     assert sweep.check(name, "smoke", found.scales["smoke"])["verdict"] == "reproduced"

@@ -1,5 +1,6 @@
 """Sweeps: one run a cell, skipped when finished, the same after kill -9 as without it."""
 
+import dataclasses
 import os
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from pipelines import bulk, claim, history, store, sweep
@@ -104,6 +106,8 @@ def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:
 def test_a_trained_claim_can_be_swept(home: Path, digits: Path) -> None:
     grid = ["identity_rate=0.02,0.05"]
     document = sweep.sweep("identity-beats-plain", "smoke", grid, seeds=1)
+    pictures = {a.path for a in store.client().list_artifacts(document["run_id"])}
+    assert {"figure identity_rate=0.02.png", "figure identity_rate=0.05.png"} <= pictures
     rows = children(document)
     assert {row.params["identity_rate"] for row in rows} == {"0.02", "0.05"}
     trainings = [history.rows(**{"mlflow.parentRunId": row.id}) for row in rows]
@@ -123,8 +127,10 @@ def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) 
     deadline = time.monotonic() + 60
     while settings_in(home / "mlflow.db") < 8 and time.monotonic() < deadline:
         time.sleep(0.01)
+    workers = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
+    assert psutil.wait_procs(workers, timeout=10)[1] == []  # none is left behind
     before = settings_in(home / "mlflow.db")
     assert 8 <= before < 48
     again = command(*words)
@@ -141,3 +147,20 @@ def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) 
     assert {k: v for k, v in parent.metrics.items() if k != "wall_s"} == {
         k: v for k, v in history.row(straight["run_id"]).metrics.items() if k != "wall_s"
     }
+
+
+ONE_CELL = [
+    name
+    for name in claim.names()
+    if isinstance(claim.load(name), claim.Theorem) and name != "gradient-formula"
+]
+
+
+@pytest.mark.parametrize("name", ONE_CELL)
+def test_a_grid_of_one_cell_is_measured_and_drawn(name: str, home: Path) -> None:
+    settings = claim.load(name).scales["smoke"]
+    fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    specs = [f"{key}={value[-1]}" for key, value in fields.items() if isinstance(value, tuple)]
+    document = sweep.sweep(name, "smoke", specs, seeds=1, workers=1)
+    assert document["verdict"] in {"reproduced", "inconclusive"}
+    assert len(children(document)) == 1

@@ -9,7 +9,6 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory import linear_resnet
 from theory.descent import eigenvalue_path, loss, product, residual
 from theory.factorization import max_norm
 
@@ -98,14 +97,13 @@ def gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
     It is HM (2.3) at Sigma = I, the risk being twice the loss; an equality at Theta_i = I.
     """
-    d = np.shape(Theta)[-1]
-    return linear_resnet.gradient_bound(np.asarray(Theta) - np.eye(d), Phi, np.eye(d)) / 4
+    near, depth = np.maximum(1 - distance(Theta), 0), np.shape(Theta)[-3]
+    return np.asarray(2 * depth * near ** (2 * depth - 2) * loss(Theta, Phi))[()]
 
 
 def printed_gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     """4 l (1-a)^{2l} loss as the slide prints it, twice too much at Theta_i = I; shape [...]."""
-    near = np.maximum(1 - distance(Theta), 0)
-    depth = np.shape(Theta)[-3]
+    near, depth = np.maximum(1 - distance(Theta), 0), np.shape(Theta)[-3]
     return np.asarray(4 * depth * near ** (2 * depth) * loss(Theta, Phi))[()]
 
 

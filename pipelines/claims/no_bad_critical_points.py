@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from pipelines.claim import Theorem
 from pipelines.errors import UserError, check_sizes
-from pipelines.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.grid import ASSUMPTION, Cells, Curves, Measured, select
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
@@ -165,8 +165,14 @@ def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 
 def critical(measured: Sequence[Measured]) -> tuple[Array, Array]:
     """Largest layer norm and relative excess risk of all critical ends, one after another."""
-    norm, excess, found = (stack(measured, key) for key in ("max_norm", "excess", "critical"))
+    norm, excess, found = ends(measured)
     return norm[found > 0], excess[found > 0]
+
+
+def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
+    """Largest layer norm, relative excess risk and `critical` of all ends, one after another."""
+    names = ("max_norm", "excess", "critical")
+    return tuple(np.concatenate([m.curves[name] for m in measured]) for name in names)
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
@@ -190,7 +196,9 @@ def figure(measured: Sequence[Measured]) -> Any:
     picture = Figure(figsize=(10, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
     for search, mark in zip(SEARCHES, "o+", strict=True):
-        norm, excess = critical(select(measured, search=search))
+        if not (chosen := select(measured, search=search)):
+            continue
+        norm, excess = critical(chosen)
         left.plot(norm, np.maximum(excess, FLOOR), mark, markersize=4, alpha=0.5, label=search)
     left.axvline(1, color="k", linewidth=0.8, label="edge of the unit ball")
     left.set(xscale="log", yscale="log", xlabel="max |A_i|", ylabel="(f - C_opt) / that of 0")
@@ -215,7 +223,7 @@ def bars(axes: Any, measured: Sequence[Measured]) -> None:
 
 def outcomes(measured: Sequence[Measured]) -> list[float]:
     """Percentages of the ends, in the order of OUTCOMES."""
-    norm, excess, found = (stack(measured, key) for key in ("max_norm", "excess", "critical"))
+    norm, excess, found = ends(measured)
     good, bad = (found > 0) & (excess <= TOLERANCE), (found > 0) & (excess > TOLERANCE)
     kinds = (good & (norm < 1), good & (norm >= 1), bad, found == 0)
     return [100 * float(np.mean(kind)) for kind in kinds]

@@ -143,7 +143,7 @@ def at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Speedups over every R, and the share of the descents that arrived, in percent."""
-    speedup = stack(measured, "speedup")[:, 0]
+    speedup = np.array([m.curves["speedup"][0] for m in measured])
     numbers = {
         "median_speedup": float(np.median(speedup)),
         "least_speedup": float(speedup.min()),

@@ -166,12 +166,10 @@ def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
     """Iterations (points) under the bound (dashed), one colour a conditioning, at the largest d."""
     d = max(m.point["d"] for m in measured)
     chosen = select(measured, d=d)
-    keys = ("gamma", "top", "rate_factor")
-    points = sorted({tuple(m.point[key] for key in keys) for m in chosen}, reverse=True)
-    many = len({point[-1] for point in points}) > 1
-    for colour, point in enumerate(points):
-        same = select(chosen, **dict(zip(keys, point, strict=True)))
-        label = "γ = {:g}, ||Φ|| = {:g}".format(*point) + f", × {point[-1]:g}" * many
+    points = sorted({(m.point["gamma"], m.point["top"]) for m in chosen}, reverse=True)
+    for colour, (gamma, top) in enumerate(points):
+        same = select(chosen, gamma=gamma, top=top)
+        label = f"γ = {gamma:g}, ||Φ|| = {top:g}"
         for name, style, text in (("iterations", "o-", label), ("bound", "--", "_")):
             values = stack(same, name).mean(axis=0)
             axes.plot(same[0].steps, values, f"C{colour}{style}", markersize=3, label=text)
