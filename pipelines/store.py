@@ -1,6 +1,6 @@
 """Where the runs are: the tracking store, its client, its experiments, its server.
 
-With tracking.py, which writes runs, the only door to MLflow.
+With tracking.py and bulk.py, which write runs, the only door to MLflow.
 """
 
 import contextlib
