@@ -54,8 +54,9 @@ class Cells:
     def draw(self, make: Callable[..., Any], *names: str) -> Any:
         """`make(rng, *settings)` for each cell, stacked along a new first axis.
 
-        The generator depends on the seed alone: settings are compared on equal draws. A tuple of
-        arrays is stacked one by one.
+        The generator depends on the seed alone: settings are compared on equal draws, and two calls
+        draw the same numbers, so one `make` draws all that must be independent. A tuple of arrays
+        is stacked one by one.
         """
         drawn = [
             make(np.random.default_rng(cell.seed), *(cell.point[name] for name in names))

@@ -9,7 +9,7 @@ differentiation by TensorFlow in double precision, at random points. The order o
 appendix A.2, as we read it in a damaged copy, is measured beside it (`appendix_error`): from three
 layers on it is not the gradient.
 
-Run: python -m pipelines run gradient-formula        (15 s on 2 cores, mostly TensorFlow's start)
+Run: python -m pipelines run gradient-formula        (20 s on 2 cores, mostly TensorFlow's start)
 Expect: finite_difference_error about 1e-9, autodiff_error about 1e-15.
 """
 

@@ -12,14 +12,15 @@ is `critical` if gradient_norm is at most 1e-9, and `inside` if max_norm < tau.
 
 A number is never exactly 0, and towards the edge gradients are small without a critical point near:
 an end is judged where it is critical, max_norm < 1, and the gradient so small that (2.3) allows an
-excess below 1e-9 (`allowed`); `ratio` is the excess over it. Radii tau >= 1 are measured
-and not judged beyond the edge: there are the bad critical points. `nearest_bad` is the least
+excess below 1e-9 (`allowed`); `ratio` is the excess over it, so that `ratio` <= 1 is (2.3) at the
+ends, and `excess` follows where it is judged. Radii tau >= 1 are measured and not judged beyond
+the edge: there are the bad critical points. `nearest_bad` is the least
 max_norm among them (a saddle like A_1 = A_2 = -I, at the edge).
 
 The figure that convinces: excess against max_norm of every critical point that was found, at
 rounding level inside, at order 1 from the edge on; beside it how many searches end in each kind.
 
-Run: python -m pipelines run no-bad-critical-points        (40 s on 2 busy cores)
+Run: python -m pipelines run no-bad-critical-points        (14 s on 2 cores)
      python -m pipelines sweep no-bad-critical-points --grid d=2 --grid l=2:8:2 --grid tau=0.5,1.2
 Expect: excess about 1e-19, ratio about 0.6, nearest_bad 1 - 1e-14, descent_inside_pct about 99.
 """
