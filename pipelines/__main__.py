@@ -22,36 +22,11 @@ def run(name: tyro.conf.Positional[str]) -> None:
 
 
 @app.command
-def sweep(
-    name: tyro.conf.Positional[str],
-    *,
-    grid: tyro.conf.UseAppendAction[tuple[str, ...]] = (),
-    scale: str = "cpu",
-    seeds: int | None = None,
-    workers: int | None = None,
-    force: bool = False,
-    json: bool = False,
-) -> None:
-    """Measure a claim over a grid: `sweep CLAIM --grid d=8,64 --grid l=8:256:2x`.
+def sweep(name: tyro.conf.Positional[str]) -> None:
+    """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
+    from pipelines.run_command import sweep_command
 
-    Args:
-        name: A claim; `run CLAIM --help` lists its settings, which are the axes.
-        grid: NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
-            that is not named keeps its values at --scale.
-        scale: smoke, cpu or paper.
-        seeds: Seeds 0, 1, ... of every setting (default: the claim's).
-        workers: Processes, one BLAS thread each (default: one a core).
-        force: Measure again what has been measured before.
-        json: Print one JSON document on standard output.
-    """
-    from pipelines import report
-    from pipelines import sweep as sweeps
-
-    document = sweeps.sweep(name, scale, grid, seeds, workers=workers, force=force)
-    if json:
-        print_json(document)
-    else:
-        report.show_sweep(document)
+    sweep_command(name, [])
 
 
 @app.command(name="list")
@@ -152,11 +127,13 @@ def data(
 
 
 def dispatch(arguments: list[str]) -> None:
-    """`run NAME ...` reads its options from NAME's own settings; tyro knows all other commands."""
-    if arguments[:1] == ["run"] and arguments[1:] and not arguments[1].startswith("-"):
-        from pipelines.run_command import run_command
+    """`run NAME` and `sweep NAME` read their own options; tyro knows all other commands."""
+    command, *rest = arguments or [""]
+    if command in ("run", "sweep") and rest and not rest[0].startswith("-"):
+        from pipelines import run_command
 
-        run_command(arguments[1], arguments[2:])
+        named = run_command.run_command if command == "run" else run_command.sweep_command
+        named(rest[0], rest[1:])
     else:
         app.cli(args=arguments, prog=PROG, description=__doc__)
 

@@ -10,7 +10,7 @@ import operator
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,11 +21,6 @@ from pipelines import provenance, store, tracking
 
 REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
 DIALECTS = ("sqlite", "postgresql")
-INFINITY = np.finfo(np.float64).max  # MLflow stores it for infinity
-CHUNK = 500  # run ids a query
-
-Point = tuple[str, str, int, float]  # run id, metric, step, value
-Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
@@ -50,24 +45,10 @@ def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> 
     """
     experiment_id = store.experiment(store.uri(), experiment)
     checked = _checked(runs, parent_id)
-    database = _database()
+    database = sql_store()
     if database is None:
         return [_send(experiment, experiment_id, run) for run in checked]
     return _insert(database, experiment_id, checked)
-
-
-def curves(run_ids: Sequence[str]) -> dict[str, Table]:
-    """The histories of runs: by run id, the steps [k], ascending, and by metric the values [k].
-
-    NaN where a metric lacks a step of another; of a step that was logged twice, the value that
-    MLflow calls latest. Infinity, and the largest float64 that stands for it, come as infinity.
-    """
-    database = _database()
-    points = _fetch(run_ids) if database is None else _select(database, run_ids)
-    found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
-    for run_id, metric, step, value in points:
-        found[run_id].setdefault(metric, {})[step] = value
-    return {run_id: _table(metrics) for run_id, metrics in found.items()}
 
 
 def analyze() -> None:
@@ -75,14 +56,14 @@ def analyze() -> None:
 
     The UI then sorts 50,000 runs by a metric in a second, not in minutes. PostgreSQL needs no call.
     """
-    database = _database()
+    database = sql_store()
     if database is not None and database.db_type == "sqlite":
         with database.ManagedSessionMaker(read_only=False) as session:
             for statement in ("PRAGMA analysis_limit = 1000", "ANALYZE"):
                 session.connection().exec_driver_sql(statement)
 
 
-def _database() -> Any:
+def sql_store() -> Any:
     """MLflow's own SQL store if its tables are those known here, else None: use the client."""
     store.client()
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
@@ -217,33 +198,3 @@ def _metric_rows(runs: Iterable[tuple[str, Finished]]) -> tuple[list[Any], list[
             points += rows
             latest += [max(rows, key=operator.itemgetter("step", "value"))] if rows else []
     return points, latest
-
-
-def _select(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
-    """Every point from the tables, of each step the latest last."""
-    from mlflow.store.tracking.dbmodels.models import SqlMetric
-    from sqlalchemy import select
-
-    t = SqlMetric.__table__.c
-    query = select(t.run_uuid, t.key, t.step, t.value, t.is_nan).order_by(t.timestamp, t.value)
-    with database.ManagedSessionMaker() as session:
-        for start in range(0, len(run_ids), CHUNK):
-            some = query.where(t.run_uuid.in_(run_ids[start : start + CHUNK]))
-            for run_id, metric, step, value, is_nan in session.execute(some):
-                yield run_id, metric, step, float("nan") if is_nan else value
-
-
-def _fetch(run_ids: Sequence[str]) -> Iterator[Point]:
-    """The same through MLflow's client."""
-    for run_id in run_ids:
-        for metric in store.client().get_run(run_id).data.metrics:
-            for point in store.client().get_metric_history(run_id, metric):
-                yield run_id, metric, point.step, point.value
-
-
-def _table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
-    steps = sorted(set[int]().union(*metrics.values()))
-    found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
-    for curve in found.values():
-        curve[curve == INFINITY], curve[curve == -INFINITY] = np.inf, -np.inf
-    return np.array(steps, np.int64), found

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import bulk, claims, tracking
+from pipelines import bulk, claims, recorded, tracking
 from pipelines.errors import unknown
 from pipelines.grid import Cells, Curves, Measured
 from pipelines.recipes import Recipe
@@ -39,7 +39,7 @@ class Bench:
 
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """A curve of a training run: integer steps [k] and values [k]."""
-        steps, curves = bulk.curves([result.run_id])[result.run_id]
+        steps, curves = recorded.curves([result.run_id])[result.run_id]
         there = ~np.isnan(curves[metric])
         return steps[there], curves[metric][there]
 

@@ -19,6 +19,7 @@ from pipelines.errors import UserError, unknown
 Array = NDArray[np.float64]
 Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
+MOST = 100_000  # cells of a grid
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
 
 
@@ -106,6 +107,13 @@ def stack(measured: Sequence[Measured], name: str) -> Array:
     return np.stack([m.curves[name] for m in measured])
 
 
+def ordered(settings: Any) -> Any:
+    """The settings with every axis in ascending order, each value once."""
+    fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    axes = {key: tuple(sorted(set(v))) for key, v in fields.items() if isinstance(v, tuple)}
+    return dataclasses.replace(settings, **axes)
+
+
 def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
     """Every field of the settings with the values it takes in the grid; `inner` takes one: all."""
     found = {}
@@ -117,7 +125,13 @@ def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]
 
 
 def cells(axes: Mapping[str, Sequence[Any]], seeds: int) -> list[Cell]:
-    """All cells of a grid, seeds 0, 1, ... innermost."""
+    """All cells of a grid, seeds 0, 1, ... innermost. UserError if there are more than MOST."""
+    count = math.prod(len(values) for values in axes.values()) * seeds
+    if count > MOST:
+        raise UserError(
+            f"A grid must have at most {MOST:,} settings times seeds. Received: {count:,}. "
+            "Choose fewer values."
+        )
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     return [Cell(point, seed) for point in points for seed in range(seeds)]
 
@@ -144,30 +158,41 @@ def overridden(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tupl
     VALUES is a list `8,64`, a range `0.1:0.5:0.1` (the end included) or a geometric one
     `8:256:2x`. UserError for a name that is no setting or values that it cannot take.
     """
-    varied: dict[str, tuple[Any, ...]] = {}
+    found: dict[str, tuple[Any, ...]] = {}
     for spec in specs:
-        name, equals, text = spec.partition("=")
-        names = [field.name for field in dataclasses.fields(settings)]
-        if name not in names:
-            raise unknown("A grid axis", name, names)
-        before = getattr(settings, name)
-        like = before[0] if isinstance(before, tuple) else before
-        values = tuple(_like(like, value, spec) for value in _values(text, spec))
-        if not equals or not values:
-            raise _malformed(spec)
-        if isinstance(before, tuple):
-            settings = dataclasses.replace(settings, **{name: values})
-        else:
-            for value in values:  # rejects what the settings reject
-                dataclasses.replace(settings, **{name: value})
-            varied[name] = values
+        name, values = _axis(settings, spec)
+        if name in found:
+            raise UserError(
+                f"A grid axis is given once. Received: {name} twice. Write all its values in one."
+            )
+        found[name] = values
+    many = {k: v for k, v in found.items() if isinstance(getattr(settings, k), tuple)}
+    varied = {k: v for k, v in found.items() if k not in many}
+    settings = dataclasses.replace(settings, **many)
+    for values in itertools.product(*varied.values()):  # rejects what the settings reject
+        dataclasses.replace(settings, **dict(zip(varied, values, strict=True)))
     return settings, varied
+
+
+def _axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
+    """Name and values of one spec, in ascending order, each value once."""
+    name, _, text = (part.strip() for part in spec.partition("="))
+    name = name.replace("-", "_")  # as options are written
+    names = [field.name for field in dataclasses.fields(settings)]
+    if name not in names:
+        raise unknown("A grid axis", name, names)
+    before = getattr(settings, name)
+    like = before[0] if isinstance(before, tuple) else before
+    values = {_like(like, value, spec) for value in _values(text, spec)}
+    if not values:
+        raise _malformed(spec)
+    return name, tuple(sorted(values))
 
 
 def _values(text: str, spec: str) -> list[str | float]:
     """The values of `8,64`, `a:b:step` or `a:b:2x`."""
     found: list[str | float] = []
-    for part in filter(None, text.split(",")):
+    for part in filter(None, map(str.strip, text.split(","))):
         found += _range(part, spec) if part.count(":") == 2 else [part]
     return found
 
@@ -178,14 +203,16 @@ def _range(part: str, spec: str) -> list[float]:
         low, high, by = float(first), float(last), float(step.removesuffix("x"))
     except ValueError as error:
         raise _malformed(spec) from error
-    if step.endswith("x"):
-        if not (0 < low <= high < math.inf and by > 1):
-            raise _malformed(spec)
-        count = math.floor(math.log(high / low) / math.log(by) + 1e-9)
-        return [low * by**i for i in range(count + 1)]
-    if not (low <= high and 0 < by < math.inf and high - low < math.inf):
+    geometric = step.endswith("x")
+    if not (low <= high < math.inf and by > (1 if geometric else 0) and low > -math.inf):
         raise _malformed(spec)
-    return [low + by * i for i in range(math.floor((high - low) / by + 1e-9) + 1)]
+    if geometric and not low > 0:
+        raise _malformed(spec)
+    length = math.log(high / low) / math.log(by) if geometric else (high - low) / by
+    if not length < MOST:
+        raise _malformed(spec)
+    count = math.floor(length + 1e-9) + 1
+    return [low * by**i if geometric else low + by * i for i in range(count)]
 
 
 def _like(example: Any, value: str | float, spec: str) -> Any:
@@ -193,13 +220,13 @@ def _like(example: Any, value: str | float, spec: str) -> Any:
     kind = type(example)
     try:
         number = kind(float(value)) if kind in (int, float) else kind(value)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise _malformed(spec) from error
-    if kind is float and math.isnan(number):
+    if kind is float and not math.isfinite(number):
         raise _malformed(spec)
     if kind is int and number != float(value):
         raise UserError(
-            f"{spec.partition('=')[0]} must be integers. Received: {value:g} from {spec!r}. "
+            f"{spec.partition('=')[0]} must be integers. Received: {value} from {spec!r}. "
             "Choose a range that gives integers."
         )
     return round(number, 12) if kind is float else number
@@ -208,5 +235,6 @@ def _like(example: Any, value: str | float, spec: str) -> Any:
 def _malformed(spec: str) -> UserError:
     return UserError(
         "A grid axis must be NAME=VALUES, with VALUES a list 8,64, a range 0.1:0.5:0.1 or a "
-        f"geometric range 8:256:2x. Received: {spec!r}. Write it so."
+        f"geometric range 8:256:2x of at most {MOST:,} finite values. Received: {spec!r}. Write it "
+        "so."
     )

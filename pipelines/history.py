@@ -1,9 +1,14 @@
 """What is already in the database: finished runs, found by their tags."""
 
+import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.store import client, unavailable
+
+LARGEST = sys.float_info.max  # what MLflow keeps for infinity
+INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
 
 
 @dataclass(frozen=True)
@@ -20,7 +25,7 @@ class Row:
 
 
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
-    """All runs with that status (None: any) and these tags, newest first."""
+    """All runs, not deleted ones, with that status (None: any) and these tags, newest first."""
     experiments = [e.experiment_id for e in client().search_experiments()]
     conditions = [f"attributes.status = '{status}'"] if status else []
     conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
@@ -61,6 +66,6 @@ def _row(run: Any) -> Row:
         info.status,
         info.start_time,
         dict(data.params),
-        dict(data.metrics),
+        {key: INFINITIES.get(value, value) for key, value in data.metrics.items()},
         dict(data.tags),
     )

@@ -8,6 +8,7 @@ MLflow: every command can look for such journals at the cost of a directory list
 
 import fcntl
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,8 +86,8 @@ def _whole_lines(text: str) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def locked(folder: Path, name: str) -> Iterator[None]:
-    """One process at a time. UserError when the folder cannot be written."""
+def locked(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
+    """One process at a time; the others may say that they wait. UserError: no folder to write."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / f"{name}.lock").open("w")
@@ -96,5 +97,10 @@ def locked(folder: Path, name: str) -> Iterator[None]:
             "permissions, or choose another with MLFLOW_TRACKING_URI (runs) or --data-dir (data)."
         ) from error
     with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                print(waiting, file=sys.stderr)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pipelines import claim, grid, provenance
@@ -39,7 +40,21 @@ class Order:
 
     @property
     def code(self) -> str:
+        """Digest of what the numbers of a cell depend on."""
         return provenance.code(claim.path(self.name))
+
+    @property
+    def judged_by(self) -> str:
+        """Digest of what a verdict depends on: that, and how it is made of the numbers."""
+        here = Path(__file__).parent
+        return provenance.code(claim.path(self.name), here / "claim.py", here / "verdict.py")
+
+    @property
+    def as_stated(self) -> bool:
+        """Whether this is the claim's own grid, with its seeds."""
+        own = self.claim.scales.get(self.scale)
+        same = own is not None and self.settings == grid.ordered(own)
+        return self.kind == "claim" and same and self.seeds >= self.claim.seeds
 
     def cell_fingerprint(self, cell: Cell) -> str:
         return digest([self.name, cell.params])
@@ -47,4 +62,12 @@ class Order:
     @property
     def params(self) -> dict[str, Any]:
         flat = dataclasses.asdict(self.settings) | dict(self.varied)
-        return flat | {"seeds": self.seeds}
+        return {key: brief(value) for key, value in flat.items()} | {"seeds": self.seeds}
+
+
+def brief(value: Any, most: int = 20) -> str:
+    """`8,64`; of an axis with more values its ends and their number: MLflow limits lengths."""
+    values = value if isinstance(value, tuple | list) else (value,)
+    if len(values) > most:
+        return f"{values[0]}...{values[-1]} ({len(values)})"
+    return ",".join(map(str, values))

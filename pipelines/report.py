@@ -13,6 +13,7 @@ from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 from pipelines.recipes import SCALES
 
+ROWS = 20  # of a sweep in the terminal
 COLUMNS = (
     "claim",
     "source",
@@ -172,7 +173,9 @@ def show(found: list[Entry]) -> None:
         document, bound = entry.document(), claim.load(entry.name).decided_by[0]
         measured = cost = ""
         if entry.run:
-            measured = f"{bound.metric} {spread(document['metrics'][bound.metric])}\n{bound.rule}"
+            found_metric = document["metrics"].get(bound.metric)
+            shown = spread(found_metric) if found_metric else "not judged"
+            measured = f"{bound.metric} {shown}\n{bound.rule}"
             cost = f"{document['wall_s']:.0f} s"
         verdict = f"[{colours.get(entry.verdict, 'yellow')}]{entry.verdict}"
         table.add_row(entry.name, verdict, measured, cost)
@@ -185,10 +188,21 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     from rich.table import Table
 
     head, *body = tables.summary(document["settings"])
-    table = Table(*head, title=f"{document['claim']}: {document['verdict']}")
-    for row in body:
+    inner = claim.load(document["claim"]).inner
+    over = f"over {inner}" if inner else "of every setting"
+    table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")
+    for row in body[:ROWS]:
         table.add_row(*row)
     Console().print(table)
+    if len(body) > ROWS:
+        print(f"{len(body) - ROWS} more settings are in {tables.CSV}.")
     if document["reused"]:
         print("Found finished with the same settings; --force repeats it.")
-    print(f"Figure, curves, {tables.CSV}: python -m pipelines ui, run {document['run_id']}")
+    print(f"{document['claim']}: {document['verdict']}")
+    show_place(document["run_id"])
+
+
+def show_place(run_id: str) -> None:
+    """Where to see a run."""
+    print(f"Figure and curves: python -m pipelines ui, run {run_id}")
+    print(f"Its settings in one chart: http://127.0.0.1:5000/{store.children_chart(run_id)}")

@@ -1,4 +1,4 @@
-"""`python -m pipelines run NAME [overrides]`: the settings of NAME become its options."""
+"""`python -m pipelines run NAME [overrides]` and `sweep NAME`: options read against NAME."""
 
 import contextlib
 import dataclasses
@@ -61,6 +61,49 @@ def run_command(name: str, arguments: list[str]) -> None:
         raise unknown("A claim or recipe", name, [*claim.names(), *recipes.RECIPES])
 
 
+@dataclasses.dataclass(frozen=True)
+class SweepArguments:
+    """Measure a claim over a grid of its settings, times seeds; `run CLAIM --help` names them."""
+
+    name: tyro.conf.Positional[str]
+    grid: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """An axis NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
+    that is not named keeps its values at --scale."""
+    scale: str = "cpu"
+    """smoke, cpu or paper."""
+    seeds: int | None = None
+    """Seeds 0, 1, ... of every setting (None: as many as the claim asks for)."""
+    workers: int | None = None
+    """Processes, one BLAS thread each (None: one a core)."""
+    force: bool = False
+    """Measure again what has been measured before."""
+    json: bool = False
+    """Print one JSON document on standard output."""
+
+
+def sweep_command(name: str, arguments: list[str]) -> None:
+    """`sweep NAME`: measure a claim over the grid given."""
+    with _one_sentence():
+        parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
+    if name in recipes.RECIPES:
+        raise UserError(
+            f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
+            f"{PROG} run {name}, or search them with python -m tuning."
+        )
+    document = sweep.sweep(
+        name,
+        parsed.scale,
+        parsed.grid,
+        parsed.seeds,
+        workers=parsed.workers,
+        force=parsed.force,
+    )
+    if parsed.json:
+        print_json(document)
+    else:
+        report.show_sweep(document)
+
+
 @contextlib.contextmanager
 def _one_sentence() -> Iterator[None]:
     """Turn tyro's framed message about a wrong option into an error like all others."""
@@ -72,7 +115,8 @@ def _one_sentence() -> Iterator[None]:
         lines = [line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines()]
         words = [line for line in lines if line and "helptext" not in line]
         if exit.code == 2 and words:
-            raise UserError(" ".join(words[1:] or words)) from exit  # without the frame's title
+            said_once = " ".join(words[1:] or words).removeprefix("Error parsing override: ")
+            raise UserError(said_once) from exit  # without the frame's title
         raise
 
 
@@ -108,7 +152,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
     if document["reused"]:
         print("Found finished with the same settings; --force repeats it.")
     report.show([report.Entry(name, history.row(document["run_id"]))])
-    print(f"Figure and curves: {PROG} ui, run {document['run_id']}")
+    report.show_place(document["run_id"])
 
 
 def _run_recipe(default: Any, options: Options, parsed: Any) -> None:

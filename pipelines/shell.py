@@ -35,6 +35,9 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except MemoryError as error:
+        print(f"error: The memory is full: {error} Choose smaller sizes.", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
         return 130

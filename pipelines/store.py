@@ -1,6 +1,7 @@
 """Where the runs are: the tracking store, its client, its experiments, its server.
 
-With tracking.py and bulk.py, which write runs, the only door to MLflow.
+With tracking.py and bulk.py, which write runs, and recorded.py, which reads many, the only door to
+MLflow.
 """
 
 import contextlib
@@ -12,11 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from pipelines import live, provenance
 from pipelines.errors import UserError
 
 SQLITE = "sqlite:///"
+LIST = "?workflowType=machine_learning"  # past the page on which the UI opens
 
 
 def uri() -> str:
@@ -50,6 +53,7 @@ def _client(where: str) -> Any:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
+            _create(where)
             mlflow.set_tracking_uri(where)
             found = mlflow.MlflowClient(tracking_uri=where)
             found.search_experiments(max_results=1)
@@ -59,6 +63,19 @@ def _client(where: str) -> Any:
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
     return found
+
+
+def _create(where: str) -> None:
+    """Make a new SQLite database beside its place, then move it there: none is half made."""
+    path = Path(where.removeprefix(SQLITE))
+    if not where.startswith(SQLITE) or path.exists():
+        return
+    import mlflow
+
+    half = path.with_suffix(".new")
+    half.unlink(missing_ok=True)
+    mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
+    half.replace(path)
 
 
 def _quiet() -> None:
@@ -74,7 +91,8 @@ def experiment(where: str, name: str) -> str:
 
     found = client(where).get_experiment_by_name(name)
     if found is None:
-        artifacts = (home() / "artifacts").as_uri() if where.startswith(SQLITE) else None
+        served = where.startswith("http")  # a server has its own place
+        artifacts = None if served else (home() / "artifacts").as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
         found = client(where).get_experiment_by_name(name)
@@ -108,12 +126,22 @@ def unavailable() -> type[Exception]:
 
 def links(server: str) -> dict[str, str]:
     """Addresses in the UI of every experiment's runs, newest first, past its opening page."""
-    query = "?workflowType=machine_learning&orderByKey=attributes.start_time&orderByAsc=false"
+    own = quote("tags.kind != 'setting'")  # the runs above them: a sweep has thousands below it
+    query = f"{LIST}&orderByKey=attributes.start_time&orderByAsc=false&searchFilter={own}"
     return {
         e.name: f"{server}/#/experiments/{e.experiment_id}/runs{query}"
         for e in client().search_experiments()
         if e.name != "Default"
     }
+
+
+def children_chart(run_id: str) -> str:
+    """Address, within the UI, of the curves of a run's children in one chart."""
+    experiment = client().get_run(run_id).info.experiment_id
+    below = quote(f"tags.`mlflow.parentRunId` = '{run_id}'")
+    by_name = quote("tags.`mlflow.runName`")  # in any other order MLflow folds the children
+    query = f"{LIST}&orderByKey={by_name}&searchFilter={below}&compareRunsMode=CHART"
+    return f"#/experiments/{experiment}/runs{query}"
 
 
 def serve(host: str, port: int) -> None:

@@ -5,13 +5,14 @@ run holds already, and both, killed and started again, end as if they had not be
 """
 
 import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipelines import bulk, claim, grid, history, live, store, tables, tracking, work
+from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
 from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
@@ -29,6 +30,7 @@ def check(
     """
     workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
     n = _seeds(name, seeds)
+    settings = grid.ordered(settings)
     return _measured(
         Order(name=name, scale=scale, settings=settings, seeds=n, force=force, workers=workers)
     )
@@ -51,7 +53,7 @@ def sweep(
         Order(
             name=name,
             scale=scale,
-            settings=settings,
+            settings=grid.ordered(settings),
             seeds=_seeds(name, seeds),
             kind="sweep",
             varied=varied,
@@ -74,20 +76,20 @@ def _cores() -> int:
 
 def _measured(order: Order) -> dict[str, Any]:
     """The document of an order, from a finished run of it or from a new one."""
-    tags = {"fingerprint": order.fingerprint, "code": order.code, "scale": order.scale}
-    with live.locked(store.home() / "live", f"{order.kind}-{order.fingerprint}"):
+    tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
+    waiting = f"Another process measures the same settings of {order.name}; waiting for it."
+    with live.locked(store.home() / "live", f"{order.kind}-{order.fingerprint}", waiting):
         same = [] if order.force else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if done:
             return tables.document(done[0]) | {"reused": True}
-        killed = [row.id for row in same if row.status == "KILLED"]
-        return tables.document(history.row(_record(order, tags, killed[0] if killed else None)))
+        broken = [row.id for row in same if row.status in ("KILLED", "FAILED")]
+        return tables.document(history.row(_record(order, tags, broken[0] if broken else None)))
 
 
 def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
     """The id of the run that holds all of the order; `resume` is one that was killed."""
     found, started = order.claim, time.perf_counter()
-    stated = order.settings == found.scales.get(order.scale) and order.seeds >= found.seeds
     with tracking.tracked(
         tables.run_name(order),
         experiment=found.family,
@@ -98,20 +100,21 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
             "claim": order.name,
             "source": found.source,
             "seeds": str(order.seeds),
-            "as_stated": str(stated and order.kind == "claim"),
+            "as_stated": str(order.as_stated),
         },
         resume=resume,
     ) as run:
         measured = _cells(order, run, resume is not None)
         values = _log_seeds(order, measured, run)
         verdict = found.verdict(values, order.scale)
-        run.tag("mlflow.note.content", tables.note(order, verdict, measured))
-        run.text(tables.csv(tables.rows(order, measured)), tables.CSV)
+        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, measured))
+        run.text(tables.text(tables.rows(order, measured)), tables.CSV)
         for point, part in grid.parts(measured, order.varied):
             run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
         run.tag("verdict", verdict)
         run.log(
             summary(values)
+            | {f"n/{key}": len(v) for key, v in values.items() if len(v) < order.seeds}
             | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
             | {"wall_s": time.perf_counter() - started}
         )
@@ -136,14 +139,16 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
     if resumed:
         _discard_half_written(run)
     cells = {order.cell_fingerprint(c): c for c in grid.cells(order.axes, order.seeds)}
-    there = {} if order.force else _finished(order)
+    there = {} if order.force else recorded.finished(order.name, order.code)
     there = {print_: run_id for print_, run_id in there.items() if print_ in cells}
-    histories = bulk.curves(list(there.values()))
+    histories = recorded.curves(list(there.values()))
     measured = {
         print_: Measured(cells[print_], *histories[run_id], run_id)
         for print_, run_id in there.items()
     }
     todo = [cell for print_, cell in cells.items() if print_ not in there]
+    if there and todo:
+        print(f"{len(there)} of {len(cells)} settings are recorded already.", file=sys.stderr)
     started = time.perf_counter()
     with progress_bar(order.name, len(cells), "settings/s") as advance:
         advance(len(there), np.nan)
@@ -160,9 +165,3 @@ def _discard_half_written(run: tracking.Run) -> None:
     for child in history.rows(None, **{"mlflow.parentRunId": run.id}):
         if child.status != "FINISHED":
             store.client().delete_run(child.id)
-
-
-def _finished(order: Order) -> dict[str, str]:
-    """Run ids of the cells of this claim, measured by this code, by fingerprint."""
-    rows = history.rows(kind="setting", claim=order.name, code=order.code)
-    return {row.tags["fingerprint"]: row.id for row in rows}

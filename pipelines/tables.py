@@ -1,23 +1,26 @@
 """What a measured claim says of itself: its page in MLflow, its table, its JSON document."""
 
-import csv as comma_separated
+import contextlib
+import csv
 import dataclasses
 import io
 import itertools
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pipelines import claim, history, store
+from pipelines import claim, grid, history, store
 from pipelines.grid import ASSUMPTION, Measured
-from pipelines.order import Order
+from pipelines.order import Order, brief
 from pipelines.verdict import Bound, deviation, spreads
 
 CSV = "settings.csv"  # one row a cell
 WORST = "worst_"  # begins the columns of the bounded metrics
+NAME = 250  # characters of a run's name, where the database limits them
 NOTE = 7_900  # characters of a run's page; MLflow cuts at 8,000
 BOOKKEEPING = ("wall_s",)
 
@@ -26,22 +29,22 @@ def run_name(order: Order) -> str:
     """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
     if order.kind == "claim":
         return f"{order.name} {order.scale}"
-    return " ".join([*_differing(order), order.name])
+    return " ".join([*_differing(order, partial(brief, most=3)), order.name])[:NAME]
 
 
-def _differing(order: Order) -> list[str]:
+def _differing(order: Order, write: Callable[[Any], str]) -> list[str]:
     """`d=8,64`: the settings in which a sweep differs from the scale it starts from."""
-    base = order.claim.scales[order.scale]
+    base = grid.ordered(order.claim.scales[order.scale])
     found = dataclasses.asdict(order.settings) | dict(order.varied)
     changed = {k: v for k, v in found.items() if k in order.varied or v != getattr(base, k)}
-    return [f"{key}={_list(value)}" for key, value in changed.items()]
+    return [f"{key}={write(value)}" for key, value in changed.items()]
 
 
 def _list(value: Any) -> str:
     return ",".join(map(str, value if isinstance(value, tuple | list) else (value,)))
 
 
-def note(order: Order, verdict: str, measured: Sequence[Measured]) -> str:
+def note(order: Order, run_id: str, verdict: str, measured: Sequence[Measured]) -> str:
     """Markdown for the top of the run's page."""
     found = order.claim
     decided = "; ".join(map(str, found.decided_by))
@@ -50,10 +53,11 @@ def note(order: Order, verdict: str, measured: Sequence[Measured]) -> str:
         "",
         f"Verdict: **{verdict}**, decided by {decided}.",
         "",
-        f"Repeat: `{repeat(order)}`",
+        f"Repeat: `{repeat(order)}`" if len(repeat(order)) < NOTE // 4 else f"Settings: {CSV}.",
         "",
     ]
-    below = ["", claim.card(order.name)]
+    chart = store.children_chart(run_id)
+    below = ["", f"[The curves of all settings in one chart]({chart})", "", claim.card(order.name)]
     head, *body = summary(rows(order, measured))
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
     more = ["", f"The other settings are in {CSV}."]
@@ -73,9 +77,9 @@ def repeat(order: Order) -> str:
     """The command that repeats a measurement, as a person would type it."""
     words = f"--scale {order.scale} --seeds {order.seeds}"
     if order.kind == "sweep":
-        axes = "".join(f" --grid {axis}" for axis in _differing(order))
+        axes = "".join(f" --grid {axis}" for axis in _differing(order, _list))
         return f"python -m pipelines sweep {order.name}{axes} {words} --force"
-    base = order.claim.scales[order.scale]
+    base = grid.ordered(order.claim.scales[order.scale])
     for field in dataclasses.fields(order.settings):
         value = getattr(order.settings, field.name)
         if value != getattr(base, field.name):
@@ -106,13 +110,13 @@ def _worst(bound: Bound, m: Measured) -> float:
     return bound.worst(judged) if len(judged) else math.nan
 
 
-def csv(cells: Sequence[Mapping[str, Any]]) -> str:
+def text(cells: Sequence[Mapping[str, Any]]) -> str:
     """The rows as text, under their head."""
-    text = io.StringIO()
-    writer = comma_separated.DictWriter(text, cells[0])
+    file = io.StringIO()
+    writer = csv.DictWriter(file, cells[0])
     writer.writeheader()
     writer.writerows(cells)
-    return text.getvalue()
+    return file.getvalue()
 
 
 def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -165,11 +169,19 @@ def _results(metrics: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key not in BOOKKEEPING}
 
 
-def _settings(run_id: str) -> list[dict[str, str]]:
-    """The rows of a sweep's table."""
+def _settings(run_id: str) -> list[dict[str, Any]]:
+    """The rows of a sweep's table, with numbers as such."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / CSV
         if not store.copy_artifact(run_id, CSV, path):
             return []
         with path.open(newline="") as file:
-            return list(comma_separated.DictReader(file))
+            return [{k: _plain(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+
+def _plain(text: str) -> str | float:
+    """A number, where the text is one."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return text

@@ -39,7 +39,12 @@ class Bound:
 
     def worst(self, values: NDArray[np.float64]) -> float:
         """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""
-        return float(values[np.argmax(np.maximum(values - self.at_most, self.at_least - values))])
+        excess = np.where(np.isnan(values), np.inf, -np.inf)
+        if self.at_most < math.inf:
+            excess = np.maximum(excess, values - self.at_most)
+        if self.at_least > -math.inf:
+            excess = np.maximum(excess, self.at_least - values)
+        return float(values[np.argmax(excess)])
 
     @property
     def rule(self) -> str:
@@ -77,6 +82,12 @@ def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
-    """{metric: {"mean", "sd", "n"}} from the numbers that `summary` made of n seeds."""
+    """{metric: {"mean", "sd", "n"}} from the numbers that `summary` made of n seeds.
+
+    n/ holds the number of seeds of a metric that not every seed has.
+    """
     own = {key: value for key, value in sorted(stored.items()) if "/" not in key}
-    return {k: {"mean": v, "sd": stored.get(f"sd/{k}"), "n": n} for k, v in own.items()}
+    return {
+        k: {"mean": v, "sd": stored.get(f"sd/{k}"), "n": int(stored.get(f"n/{k}", n))}
+        for k, v in own.items()
+    }

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 import joblib
 import numpy as np
+from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, tracking
+from pipelines import bulk, claim, grid, store, tracking
+from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
 
@@ -48,6 +50,8 @@ def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Ru
         steps, curves = found.measure(setting, cell.seed, claim.Bench(child, order.force))
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
+        chart = store.children_chart(child.id)
+        child.tag("mlflow.note.content", f"[The curves of its runs in one chart]({chart})")
     return Measured(cell, np.asarray(steps), curves, child.id)
 
 
@@ -76,7 +80,13 @@ def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Itera
         initargs=(os.getpid(),),
     ):
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        yield from pool(joblib.delayed(_compute)(order.name, cells) for cells in batches)
+        try:
+            yield from pool(joblib.delayed(_compute)(order.name, cells) for cells in batches)
+        except TerminatedWorkerError as error:
+            raise UserError(
+                "Every worker process must live to the end. Received: one was killed, often for "
+                "want of memory. Lower --workers or the sizes; the same command then goes on."
+            ) from error
 
 
 def _follow(parent: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from pipelines import bulk, history, provenance, store, tracking
+from pipelines import bulk, history, provenance, recorded, store, tracking
 from pipelines.bulk import Finished
 
 SERVER = "postgresql+psycopg2://postgres@127.0.0.1:5432"
@@ -100,8 +100,8 @@ def by_client(runs: list[Finished], parent_id: str | None = None) -> list[str]:
 
 
 @unknown_tables()
-def curves_by_client(run_ids: list[str]) -> dict[str, bulk.Table]:
-    return bulk.curves(run_ids)
+def curves_by_client(run_ids: list[str]) -> dict[str, recorded.Table]:
+    return recorded.curves(run_ids)
 
 
 def points(run_id: str, metric: str) -> list[Any]:
@@ -124,7 +124,7 @@ def picture(run_id: str) -> dict[str, Any]:
 def stored(run_id: str) -> dict[str, list[str]]:
     """The rows of a run in every table, but its id and its parent's."""
     found = {}
-    with bulk._database().ManagedSessionMaker() as session:
+    with bulk.sql_store().ManagedSessionMaker() as session:
         for table in TABLES:
             rows = session.execute(
                 sqlalchemy.text(f"SELECT * FROM {table} WHERE run_uuid = :id"),  # noqa: S608
@@ -144,7 +144,9 @@ def test_bulk_runs_are_read_back_as_the_client_s(
     for run, a, b in zip(RUNS, fast, slow, strict=True):
         assert (run.name, picture(a)) == (run.name, picture(b))
         assert (run.name, stored(a)) == (run.name, stored(b))
-    np.testing.assert_equal(list(bulk.curves(fast).values()), list(curves_by_client(slow).values()))
+    np.testing.assert_equal(
+        list(recorded.curves(fast).values()), list(curves_by_client(slow).values())
+    )
     assert capsys.readouterr().err.count("runs are written one by one") == 1
 
 
@@ -215,13 +217,13 @@ def test_ids_sort_by_time(home: Path) -> None:
 
 def test_nothing_is_recorded_of_nothing(home: Path) -> None:
     assert record([], parent()) == []
-    assert bulk.curves([]) == {}
+    assert recorded.curves([]) == {}
 
 
 def test_curves_come_back_as_they_were_given(home: Path) -> None:
     given = {"a": [1.0, NAN, INF], "b": [-INF, 5e-324, 0.1 + 0.2]}
-    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(bulk.CHUNK + 1)]
-    found = bulk.curves(record(runs))
+    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(recorded.CHUNK + 1)]
+    found = recorded.curves(record(runs))
     assert len(found) == len(runs)
     for steps, curves in found.values():
         np.testing.assert_array_equal(steps, [4, 8, 16])
@@ -236,7 +238,7 @@ def test_curves_of_a_tracked_run_share_their_steps(home: Path) -> None:
     client = store.client()
     client.log_metric(run.id, "a", 9.0, step=5, timestamp=2_000)
     client.log_metric(run.id, "a", 4.0, step=5, timestamp=3_000)  # the latest, not the greatest
-    for found in (bulk.curves([run.id]), curves_by_client([run.id])):
+    for found in (recorded.curves([run.id]), curves_by_client([run.id])):
         np.testing.assert_array_equal(found[run.id][0], [1, 2, 5])
         np.testing.assert_equal(found[run.id][1], {"a": [3, NAN, 4], "b": [2, 1, NAN]})
 
@@ -272,7 +274,7 @@ def test_a_full_disk_leaves_nothing(home: Path) -> None:
     def limited(connection: Any, *_: Any) -> None:
         connection.execute(f"PRAGMA max_page_count = {limit}")
 
-    engine = bulk._database().engine
+    engine = bulk.sql_store().engine
     sqlalchemy.event.listen(engine, "checkout", limited)
     with pytest.raises(store.unavailable(), match="full"):
         record(runs, parent_id)
@@ -289,7 +291,7 @@ def killed(write: Any, runs: list[Finished]) -> None:
         if statement.startswith("INSERT INTO latest_metrics"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = bulk._database().engine
+    engine = bulk.sql_store().engine
     engine.dispose(close=False)  # its connections are those of the process that forked
     sqlalchemy.event.listen(engine, "after_cursor_execute", kill)
     write(runs)
@@ -315,6 +317,6 @@ def test_analyze_counts_the_rows_of_sqlite(database: str) -> None:
     record(RUNS)
     bulk.analyze()
     if database == "sqlite":
-        with bulk._database().ManagedSessionMaker() as session:
+        with bulk.sql_store().ManagedSessionMaker() as session:
             counted = session.execute(sqlalchemy.text("SELECT tbl FROM sqlite_stat1")).scalars()
             assert set(TABLES) <= set(counted)

@@ -1,5 +1,6 @@
 """Gradient descent on deep linear networks: the iterations, power projection, the rejections."""
 
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +18,7 @@ from theory.descent import (
     product,
     project_margin,
     projection_path,
+    residual,
 )
 from theory.factorization import balanced
 
@@ -277,9 +279,15 @@ def test_power_projection_from_the_identity_takes_as_long_as_plain_descent():
             4,
             5,
             None,
-            r"Phi must be square and finite. Received: shape \(2, 3\), 0",
+            r"Phi must be square. Received: shape \(2, 3\). Pass \[..., d, d\]",
         ),
-        (np.diag([1, np.nan]), 4, 5, None, r"shape \(2, 2\), 1 nan or infinite entries. Pass"),
+        (
+            np.diag([1, np.nan]),
+            4,
+            5,
+            None,
+            r"Phi must be finite. Received: 1 nan or infinite entries",
+        ),
         (np.eye(2), 0, 5, None, "integer >= 1. Received: depth=0. Count the layers"),
         (np.eye(2), 2.5, 5, None, "integer >= 1. Received: depth=2.5"),
         (np.eye(2), 4, -1, None, "steps must be >= 0. Received: steps=-1. Count the iterations"),
@@ -298,7 +306,7 @@ def test_rejections_of_single_functions():
         power_projection(np.eye(2), 4, 0.1, 5, 0)
     with pytest.raises(ValueError, match=r"finite and well conditioned. Received: .*Lower the r"):
         power_projection([[5.0, 9], [-9, 1]], 4, 10.0, 30, 0.5)
-    with pytest.raises(ValueError, match=r"M must be square and finite. Received: shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"M must be square. Received: shape \(3,\). Pass"):
         margin(np.ones(3))
     with pytest.raises(ValueError, match=r"steps >= 0 and every >= 1. Received: steps=5, every=0"):
         eigenvalue_recursion(1.0, 2, 0.1, 5, every=0)
@@ -306,5 +314,21 @@ def test_rejections_of_single_functions():
         eigenvalue_recursion(1.0, np.array([2, 0]), 0.1, 5)
     with pytest.raises(ValueError, match=r"Received: shapes \(4, 2, 2\) and \(3, 3\). Make the"):
         loss(np.ones((4, 2, 2)), np.eye(3))
-    with pytest.raises(ValueError, match=r"Received: shapes \(2, 2\) and \(2, 2\)"):
-        loss_gradient(np.eye(2), np.eye(2))
+    with pytest.raises(ValueError, match=r"l >= 1. Received: shapes \(0, 2, 2\) and \(2, 2\)"):
+        loss_gradient(np.ones((0, 2, 2)), np.eye(2))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (4, 2, 3), (4, 0, 0)])
+@pytest.mark.parametrize(
+    "function", [residual, loss, loss_gradient, lambda Theta, _: product(Theta)]
+)
+def test_what_is_no_stack_of_layers_is_rejected(function, shape):
+    message = (
+        rf"^Theta must be layers \[..., l, d, d\]. Received: shape {re.escape(str(shape))}. St"
+    )
+    with pytest.raises(ValueError, match=message):
+        function(np.zeros(shape), np.eye(2))
+
+
+def test_the_product_of_no_layers_is_the_identity():
+    np.testing.assert_array_equal(product(np.zeros((5, 0, 2, 2))), np.stack([np.eye(2)] * 5))

@@ -1,5 +1,8 @@
 """The lemmas of gradient descent on deep linear networks: bounds, exact Hessian, misprints."""
 
+import re
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -246,5 +249,36 @@ def test_rejections_of_single_functions():
         iterations_to([1.0], 4, 0.1, 1e-6, -1)
     with pytest.raises(ValueError, match=r"integer >= 1. Received: depth="):
         iterations_to([1.0], 0, 0.1, 1e-6, 5)
-    with pytest.raises(ValueError, match=r"shapes \(4, 2, 2\) and \(3, 3\). Make the last axes"):
-        hessian(np.ones((4, 2, 2)), np.eye(3))
+
+
+TAKE_BOTH = [
+    gradient_bound,
+    printed_gradient_bound,
+    hessian,
+    hessian_bound,
+    hessian_operator_bound,
+    partial(stay_close_bound, rate=0.1),
+]
+TAKE_LAYERS = [distance, printed_hessian_bound]
+
+
+@pytest.mark.parametrize("function", TAKE_BOTH)
+def test_layers_and_targets_that_disagree_are_rejected(function):
+    for depth, width, seen in ((4, 3, r"\(4, 2, 2\) and \(3, 3\)"), (0, 2, r"\(0, 2, 2\) and ")):
+        with pytest.raises(ValueError, match=rf"l >= 1. Received: shapes {seen}.*Make the last"):
+            function(np.ones((depth, 2, 2)), np.eye(width))
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (4, 2, 3)])
+@pytest.mark.parametrize("function", [*TAKE_BOTH, *TAKE_LAYERS])
+def test_what_is_no_stack_of_layers_is_rejected(function, shape):
+    message = (
+        rf"^Theta must be layers \[..., l, d, d\]. Received: shape {re.escape(str(shape))}. St"
+    )
+    arguments = (np.zeros(shape),) if function in TAKE_LAYERS else (np.zeros(shape), np.eye(2))
+    with pytest.raises(ValueError, match=message):
+        function(*arguments)
+
+
+def test_no_layers_are_at_no_distance():
+    np.testing.assert_array_equal(distance(np.zeros((5, 0, 2, 2))), np.zeros(5))

@@ -1,5 +1,7 @@
 """Near-identity factorizations: the product, the bounds from both sides, the rejections."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -336,3 +338,16 @@ def test_rejections_of_single_functions():
         augment(np.eye(3))
     with pytest.raises(ValueError, match=r"symmetric positive definite. Received: smallest eigenv"):
         psd_bound(rotation(1.0), 3)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 2), (4, 2, 3), (4, 0, 0)])
+@pytest.mark.parametrize("function", [compose, max_norm])
+def test_what_is_no_stack_of_layers_is_rejected(function, shape):
+    message = rf"^A must be layers \[..., l, d, d\]. Received: shape {re.escape(str(shape))}. Stack"
+    with pytest.raises(ValueError, match=message):
+        function(np.zeros(shape))
+
+
+def test_no_layers_compose_to_the_identity():
+    np.testing.assert_array_equal(compose(np.zeros((5, 0, 2, 2))), np.stack([np.eye(2)] * 5))
+    np.testing.assert_array_equal(max_norm(np.zeros((5, 0, 2, 2))), np.zeros(5))

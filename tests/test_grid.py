@@ -34,6 +34,7 @@ class Setting:
         ("gamma=0.1:0.5:0.1", (0.1, 0.2, 0.3, 0.4, 0.5)),
         ("gamma=0.001:1:10x", (0.001, 0.01, 0.1, 1.0)),
         ("gamma=1e-3,2", (0.001, 2.0)),
+        ("l=16, 4, 8, 4", (4, 8, 16)),
     ],
 )
 def test_axes_as_typed(spec, values):
@@ -47,7 +48,7 @@ def test_axes_as_typed(spec, values):
 def test_a_single_valued_setting_becomes_an_axis():
     settings, varied = grid.overridden(Setting(), ["rate=0.1:0.3:0.1", "start=zero,identity"])
     assert settings == Setting()
-    assert varied == {"rate": (0.1, 0.2, 0.3), "start": ("zero", "identity")}
+    assert varied == {"rate": (0.1, 0.2, 0.3), "start": ("identity", "zero")}
     axes = grid.axes(settings, "l", varied)
     assert len(grid.cells(axes, 2)) == 2 * 2 * 3 * 2 * 2
 
@@ -64,6 +65,9 @@ def test_a_single_valued_setting_becomes_an_axis():
         ("d=0:8:2x", r"NAME=VALUES"),
         ("d=1:8:1x", r"NAME=VALUES"),
         ("d=1:inf:1", r"NAME=VALUES"),
+        ("d=inf", r"NAME=VALUES"),
+        ("d=1:1e12:1", r"of at most 100,000 finite values"),
+        ("d=8.5", "d must be integers. Received: 8.5"),
         ("d=1:2", r"NAME=VALUES"),
         ("d=2:3:0.5", "d must be integers. Received: 2.5"),
         ("d=0", "d must be one or more finite numbers >= 1"),
@@ -74,6 +78,31 @@ def test_a_single_valued_setting_becomes_an_axis():
 def test_axes_that_cannot_be(spec, sentence):
     with pytest.raises(UserError, match=sentence):
         grid.overridden(Setting(), [spec])
+
+
+def test_axes_are_judged_together_and_given_once():
+    @dataclass(frozen=True)
+    class Interval:
+        low: tuple[float, ...] = (0.0, 1.0)
+        high: tuple[float, ...] = (2.0, 3.0)
+
+        def __post_init__(self):
+            if max(self.low) > min(self.high):
+                raise UserError("low exceeds high")
+
+    for specs in (["low=5", "high=6"], ["high=6", "low=5"]):
+        assert grid.overridden(Interval(), specs)[0] == Interval((5.0,), (6.0,))
+    with pytest.raises(UserError, match="low exceeds high"):
+        grid.overridden(Interval(), ["low=5"])
+    with pytest.raises(UserError, match=r"given once\. Received: low twice"):
+        grid.overridden(Interval(), ["low=1", "low=2"])
+
+
+def test_grids_that_nobody_could_wait_for_are_refused():
+    with pytest.raises(
+        UserError, match=r"at most 100,000 settings times seeds\. Received: 10,000,"
+    ):
+        grid.cells({"d": range(10_000)}, 1_000)
 
 
 def test_cells_are_the_product_of_axes_and_seeds_and_keep_the_inner_axis_whole():

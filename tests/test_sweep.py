@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pipelines import bulk, claim, history, store, sweep
+from pipelines import claim, history, recorded, report, store, sweep
 from tests.conftest import ROOT, command
 
 NAME = "small-norm-factorization"
@@ -32,7 +32,7 @@ def content(document):
     """Everything a sweep measured: by name, params and curves of its children; their states."""
     rows = children(document)
     assert len({row.name for row in rows}) == len(rows)
-    curves = bulk.curves([row.id for row in rows])
+    curves = recorded.curves([row.id for row in rows])
     return {row.name: (row.status, row.params, plain(curves[row.id])) for row in rows}
 
 
@@ -81,7 +81,7 @@ def test_processes_give_what_one_process_gives(home: Path) -> None:
     assert alone["metrics"] == together["metrics"]
 
 
-def test_finished_settings_are_not_measured_again(home: Path, monkeypatch) -> None:
+def test_finished_settings_are_not_measured_again(home: Path) -> None:
     first = swept(*GRID)
     assert swept(*GRID)["run_id"] == first["run_id"]
     wider = swept("d=2,3,4", *GRID[1:])
@@ -91,6 +91,40 @@ def test_finished_settings_are_not_measured_again(home: Path, monkeypatch) -> No
     straight = swept("d=2,3,4", *GRID[1:], force=True)
     assert wider["metrics"] == straight["metrics"]
     assert len(children(straight)) == 18
+
+
+def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None:
+    typed = swept("d=3,2", "gamma=1", "l=20,5,10")
+    assert swept(*GRID[:1], "gamma=1", GRID[2])["run_id"] == typed["run_id"]
+    found, measured = swept("d=2,3,4", "gamma=1", "l=10,20,5"), swept("d=4", "gamma=1", "l=5,10,20")
+    assert found["settings"][-3:] == measured["settings"]  # found ones are those measured
+    again = swept("d=2,3,4", "gamma=1", "l=5,10,20", force=True)
+    assert again["metrics"] == found["metrics"]
+
+
+def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
+    swept("d=2", "gamma=1", "l=5")
+    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", force=True))}
+    wider = swept("d=2,3", "gamma=1", "l=5")
+    assert newest <= {row["run_id"] for row in wider["settings"]}
+
+
+def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
+    name = "negative-eigenvalue-fails"
+    setting = dataclasses.replace(claim.load(name).scales["smoke"], delta=(0.1,))
+    document = sweep.check(name, "smoke", setting, seeds=1)
+    assert document["verdict"] == "inconclusive"
+    report.show([report.Entry(name, history.row(document["run_id"]))])
+    assert "not judged" in capsys.readouterr().out
+
+
+def test_a_database_half_made_is_made_anew(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    (tmp_path / "mlflow.new").write_bytes(b"")
+    with sqlite3.connect(tmp_path / "mlflow.new") as killed:
+        killed.execute("create table runs (run_uuid text)")
+    assert history.rows(None) == []
+    assert not (tmp_path / "mlflow.new").exists()
 
 
 def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:

@@ -20,12 +20,25 @@ def checked_depth(depth: Depth) -> NDArray[np.int64]:
     return n
 
 
-def square(R: ArrayLike) -> Array:
+def checked_layers(A: ArrayLike, name: str = "A") -> Array:
+    """Layers [..., l, d, d] as float64, l = 0 included; ValueError, with their name, if not so."""
+    A = np.asarray(A, dtype=np.float64)
+    if A.ndim < 3 or A.shape[-1] != A.shape[-2] or A.shape[-1] == 0:
+        raise ValueError(
+            f"{name} must be layers [..., l, d, d]. Received: shape {A.shape}. "
+            "Stack the layers, all d x d, along an axis of their own."
+        )
+    return A
+
+
+def square(R: ArrayLike, name: str = "R") -> Array:
     R = np.asarray(R, dtype=np.float64)
     if R.ndim < 2 or R.shape[-1] != R.shape[-2] or R.shape[-1] == 0:
-        raise ValueError(f"R must be square. Received: shape {R.shape}. Pass [..., d, d].")
+        raise ValueError(f"{name} must be square. Received: shape {R.shape}. Pass [..., d, d].")
     if bad := np.sum(~np.isfinite(R)):
-        raise ValueError(f"R must be finite. Received: {bad} nan or infinite entries. Drop them.")
+        raise ValueError(
+            f"{name} must be finite. Received: {bad} nan or infinite entries. Drop them."
+        )
     return R
 
 

@@ -18,6 +18,7 @@ from itertools import accumulate, islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from theory._polar import Depth, checked_depth, checked_layers, square
 from theory.factorization import balanced
 
 Array = NDArray[np.float64]
@@ -27,13 +28,24 @@ _quiet = np.errstate(over="ignore", invalid="ignore")  # divergence is a result,
 @_quiet
 def product(Theta: ArrayLike) -> Array:
     """Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
-    T = np.moveaxis(np.asarray(Theta, dtype=np.float64), -3, 0)
+    T = np.moveaxis(checked_layers(Theta, "Theta"), -3, 0)
     return reduce(lambda P, M: M @ P, T, np.broadcast_to(np.eye(T.shape[-1]), T.shape[1:]))
+
+
+def checked_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
+    """Theta [..., l, d, d], l >= 1, and Phi [..., d, d] as float64; ValueError if they are not."""
+    Theta, Phi = checked_layers(Theta, "Theta"), np.asarray(Phi, dtype=np.float64)
+    if Theta.shape[-3] == 0 or Phi.shape[-2:] != Theta.shape[-2:]:
+        raise ValueError(
+            "Theta and Phi must be [..., l, d, d] and [..., d, d] with one d, l >= 1. "
+            f"Received: shapes {Theta.shape} and {Phi.shape}. Make the last axes agree."
+        )
+    return Theta, Phi
 
 
 def residual(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     """E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
-    Theta, Phi = _arrays(Theta, Phi)
+    Theta, Phi = checked_network(Theta, Phi)
     return product(Theta) - Phi
 
 
@@ -50,7 +62,7 @@ def loss_gradient(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     A = Theta - I, Sigma = I. That one adds A times a factor; only multiplying by Theta gives two
     equal diagonal layers equal gradients to the last bit.
     """
-    Theta, Phi = _arrays(Theta, Phi)
+    Theta, Phi = checked_network(Theta, Phi)
     T, G = np.moveaxis(Theta, -3, 0), []
     *P, end = accumulate(T, lambda P, M: M @ P, initial=np.eye(T.shape[-1]))
     B = end - Phi  # (Theta_L...Theta_{i+1})^T E, from i = l down
@@ -98,7 +110,7 @@ def gradient_descent(
 
 def margin(M: ArrayLike) -> Array:
     """Least u^T M u over unit vectors u, from the symmetric part of M; [..., d, d] -> [...]."""
-    M = _square(M, "M")
+    M = square(M, "M")
     return np.asarray(np.linalg.eigvalsh((M + M.mT) / 2)[..., 0])[()]
 
 
@@ -107,7 +119,7 @@ def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
 
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
-    M = _square(M, "M")
+    M = square(M, "M")
     w, V = np.linalg.eigh((M + M.mT) / 2)
     lift = np.maximum(np.asarray(margin)[..., None] - w, 0)
     return np.asarray(M + (V * lift[..., None, :]) @ V.mT)
@@ -163,7 +175,7 @@ def power_projection(
 
 @_quiet
 def eigenvalue_recursion(
-    phi: ArrayLike, depth: ArrayLike, rate: ArrayLike, steps: int, every: int = 1
+    phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int, every: int = 1
 ) -> Array:
     """Layer eigenvalues lam of descent from the identity, Phi symmetric, BHL; [n, ...].
 
@@ -180,12 +192,10 @@ def eigenvalue_recursion(
     return kept
 
 
-def eigenvalue_path(
-    phi: ArrayLike, depth: ArrayLike, rate: ArrayLike
-) -> Iterator[tuple[Array, Array]]:
+def eigenvalue_path(phi: ArrayLike, depth: Depth, rate: ArrayLike) -> Iterator[tuple[Array, Array]]:
     """Endless lam, phi - lam^l [...] of `eigenvalue_recursion`; each step overwrites the last."""
     phi, rate = np.asarray(phi, dtype=np.float64), np.asarray(rate, dtype=np.float64)
-    exponent = _checked_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
+    exponent = checked_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
     lam = np.ones(np.broadcast_shapes(phi.shape, exponent.shape, rate.shape))
     power, gap = np.empty_like(lam), np.empty_like(lam)
     while True:
@@ -208,10 +218,10 @@ def _begin(
     Phi: ArrayLike, depth: int, rate: ArrayLike, steps: int, start: ArrayLike | None, *more: int
 ) -> tuple[Array, Array, Array]:
     """Theta at step 0, Phi, and the rate shaped to multiply Theta; `more` are leading axes."""
-    Phi, rate = _square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
+    Phi, rate = square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
     if steps < 0:
         raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")
-    layers = (operator.index(_checked_depth(depth)), *Phi.shape[-2:])
+    layers = (operator.index(checked_depth(depth)), *Phi.shape[-2:])
     start = np.broadcast_to(np.eye(layers[-1]), layers) if start is None else np.asarray(start)
     if start.shape[-3:] != layers:
         raise ValueError(
@@ -221,30 +231,3 @@ def _begin(
     lead = np.broadcast_shapes(Phi.shape[:-2], rate.shape, start.shape[:-3], more)
     Theta = np.array(np.broadcast_to(start, (*lead, *layers)), dtype=np.float64)
     return Theta, Phi, rate[..., None, None, None]
-
-
-def _arrays(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
-    Theta, Phi = np.asarray(Theta, dtype=np.float64), np.asarray(Phi, dtype=np.float64)
-    if Theta.ndim < 3 or not Theta.shape[-2:] == Phi.shape[-2:] == Theta.shape[-1:] * 2:
-        raise ValueError(
-            "Theta and Phi must be [..., l, d, d] and [..., d, d] with one d. "
-            f"Received: shapes {Theta.shape} and {Phi.shape}. Make the last axes agree."
-        )
-    return Theta, Phi
-
-
-def _square(M: ArrayLike, name: str) -> Array:
-    M = np.asarray(M, dtype=np.float64)
-    if M.ndim < 2 or M.shape[-1] != M.shape[-2] or not np.all(np.isfinite(M)):
-        raise ValueError(
-            f"{name} must be square and finite. Received: shape {M.shape}, "
-            f"{np.sum(~np.isfinite(M))} nan or infinite entries. Pass [..., d, d] without them."
-        )
-    return M
-
-
-def _checked_depth(depth: ArrayLike) -> NDArray[np.int64]:
-    n = np.asarray(depth)
-    if n.dtype.kind not in "iu" or np.any(n < 1):
-        raise ValueError(f"depth must be an integer >= 1. Received: {depth=}. Count the layers.")
-    return n

@@ -9,7 +9,8 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory.descent import eigenvalue_path, loss, product, residual
+from theory._polar import Depth, checked_layers
+from theory.descent import checked_network, eigenvalue_path, loss, product, residual
 from theory.factorization import max_norm
 
 Array = NDArray[np.float64]
@@ -50,7 +51,7 @@ def iteration_bound(
 
 @np.errstate(over="ignore", invalid="ignore")  # divergence never reaches it
 def iterations_to(
-    phi: ArrayLike, depth: ArrayLike, rate: ArrayLike, tolerance: ArrayLike, limit: int
+    phi: ArrayLike, depth: Depth, rate: ArrayLike, tolerance: ArrayLike, limit: int
 ) -> NDArray[np.int64]:
     """First step of descent from the identity with loss <= tolerance, -1 if none <= limit; [...].
 
@@ -82,7 +83,7 @@ def negative_floor(phi: ArrayLike) -> Array:
 
 def distance(Theta: ArrayLike) -> Array:
     """a = max ||Theta_i - I||, the spectral distance from the identity start; shape [...]."""
-    Theta = np.asarray(Theta, dtype=np.float64)
+    Theta = checked_layers(Theta, "Theta")
     return max_norm(Theta - np.eye(Theta.shape[-1]))
 
 
@@ -134,19 +135,21 @@ def hessian_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
     The lemma needs ||Theta_i - I|| <= z and ||Phi|| <= (1+z)^l: 1 + z = max(1 + a, ||Phi||^{1/l}).
     """
-    depth, d = np.shape(Theta)[-3:-1]
+    Theta, Phi = checked_network(Theta, Phi)
+    depth, d = Theta.shape[-3:-1]
     reach = np.linalg.norm(Phi, 2, axis=(-2, -1)) ** (1 / depth)
     return np.asarray(3 * depth * d * np.maximum(1 + distance(Theta), reach) ** (2 * depth - 2))[()]
 
 
 def printed_hessian_bound(Theta: ArrayLike) -> Array:
     """3 l d^5 (1+a)^{2l} as the slide prints it, without a premise on Phi; shape [...]."""
+    far = 1 + distance(Theta)
     depth, d = np.shape(Theta)[-3:-1]
-    return np.asarray(3 * depth * d**5 * (1 + distance(Theta)) ** (2 * depth))[()]
+    return np.asarray(3 * depth * d**5 * far ** (2 * depth))[()]
 
 
 def hessian_operator_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     """l (1+a)^{2l-2} + (l-1) (1+a)^{l-2} ||E|| >= ||Hessian||, at every width (ours); [...]."""
-    n, far = np.shape(Theta)[-3], 1 + distance(Theta)
+    far, n = 1 + distance(Theta), np.shape(Theta)[-3]
     size = np.linalg.norm(residual(Theta, Phi), 2, axis=(-2, -1))
     return np.asarray(n * far ** (2 * n - 2) + (n - 1) * far ** (n - 2) * size)[()]

@@ -19,6 +19,7 @@ from theory._polar import (
     Array,
     Depth,
     checked_depth,
+    checked_layers,
     positive_svd,
     rotation_angles,
     square,
@@ -77,8 +78,11 @@ def refined(R: ArrayLike, depth: int) -> Array:
 
 
 def compose(A: ArrayLike) -> Array:
-    """Product (I+A_l)...(I+A_1) of layers A [..., l, d, d], A_1 first; shape [..., d, d]."""
-    A = np.asarray(A, dtype=np.float64)
+    """Product (I+A_l)...(I+A_1) of layers A [..., l, d, d], A_1 first; shape [..., d, d].
+
+    ValueError for another shape.
+    """
+    A = checked_layers(A)
     M = np.broadcast_to(np.eye(A.shape[-1]), A.shape[:-3] + A.shape[-2:])
     for i in range(A.shape[-3]):
         M = M + A[..., i, :, :] @ M
@@ -86,8 +90,12 @@ def compose(A: ArrayLike) -> Array:
 
 
 def max_norm(A: ArrayLike) -> Array:
-    """Largest spectral norm among the layers A [..., l, d, d], HM's norm of A; shape [...]."""
-    return np.asarray(np.linalg.norm(A, 2, axis=(-2, -1)).max(axis=-1))[()]
+    """Largest spectral norm among the layers A [..., l, d, d], HM's norm of A; shape [...].
+
+    0 if there is no layer. ValueError for another shape.
+    """
+    norms = np.linalg.norm(checked_layers(A), 2, axis=(-2, -1))
+    return np.asarray(norms.max(axis=-1, initial=0.0))[()]
 
 
 def conditioning(R: ArrayLike) -> Array:

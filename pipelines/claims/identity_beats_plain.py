@@ -42,6 +42,11 @@ class Setting:
     plain_rate: float = 0.05
     """Peak learning rate without."""
 
+    def __post_init__(self) -> None:
+        for name in ARMS.values():
+            for rate in (self.identity_rate, self.plain_rate):
+                named(name, self.recipe_scale).override(learning_rate=rate)  # refuses what it must
+
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Test error of both arms and their difference, in percent of the test set."""

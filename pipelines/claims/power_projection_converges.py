@@ -12,10 +12,10 @@ the loss by at most 1 - rate l gamma^(2-2/l); measured with rate = 1/(l (1 + |Ph
 
 Measured: Phi = V diag(w) V^T + K, w uniform in [gamma, gamma + 1] with the least equal to gamma, V
 uniform, K skew of norm `skew`, over d, l, skew, gamma, up to the iteration at which that bound is
-1e-10. `factor_over_bound` is the largest ratio of a step's factor to the bound so far (so the loss
-decreases, too), `margin_ratio` the least margin of the products so far over gamma, `balance_error`
-the largest relative distance of a layer's singular values from s_j^(1/l), and `final_loss` the last
-loss over the first.
+1e-10. `decrement_ratio` is the least share of the loss that a step has taken off so far, over
+rate l gamma^(2-2/l), at losses above rounding; `margin_ratio` the least margin of the products so
+far over gamma, `balance_error` the largest relative distance of a layer's singular values from
+s_j^(1/l), and `final_loss` the last loss over the first.
 
 An empirical finding, for which no proof is known to us: plain gradient descent from the identity
 reaches every target tried just as well (`plain_final_loss`), although in a share of them its
@@ -24,12 +24,14 @@ products lose the margin of Phi (`plain_below_margin_pct`) or even a positive on
 from gamma^(1/l) I more or fewer, by target. The projection is a device of the proof here.
 
 The figure that convinces: losses of power projection from gamma^(1/l) I, of the same from I, and of
-plain descent, under the bound; beside it the margins of the products.
+plain descent, under the bound, in the cell with the step nearest to it; beside it the margins of
+the products, in the cell where those of plain descent fall lowest.
 
-Run: python -m pipelines run power-projection-converges        (40 s on 2 cores)
-     python -m pipelines sweep power-projection-converges --grid skew=0:8:2 --grid d=3 --seeds 20
-Expect: factor_over_bound 0.997, balance_error 1e-15, and to 1e-10 l(I) in the mean 77 iterations,
-102 from the identity, 104 of plain descent, of which 50 % lose the margin and 1 % a positive one.
+Run: python -m pipelines run power-projection-converges        (16 s on 2 cores; the next, 60 s)
+     python -m pipelines sweep power-projection-converges --grid skew=0:4:1 --grid d=3 --seeds 9
+Expect: decrement_ratio 1.72 +- 0.11 (mean and deviation of 5 seeds), balance_error 1e-15, and to
+1e-10 l(I) in the mean 77 iterations, 102 from the identity, 104 of plain descent, which in
+52.5 +- 3.7 % of the targets loses the margin and in 0.8 +- 1.9 % a positive one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -106,7 +108,7 @@ def measure(cells: Cells) -> Curves:
     curves |= {f"plain_{name}": plain[name] for name in ("loss", "margin", "least_margin")}
     factor = (1 - rate * depth * gamma ** (2 - 2 / depth))[:, None]
     curves["bound"] = curves["loss"][:, :1] * factor ** np.array(steps)
-    curves["factor_over_bound"] = curves.pop("factor") / factor
+    curves["decrement_ratio"] = (1 - curves.pop("factor")) / (1 - factor)
     curves["margin_ratio"] = curves.pop("least_margin") / gamma
     for name in ("", "plain_"):
         relative = curves[f"{name}loss"][:, -1:] / curves[f"{name}loss"][:, :1]
@@ -182,28 +184,36 @@ LABELS = {
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Losses under the bound and margins of the products, where plain descent's fall lowest."""
+    """Losses where a step is nearest to its bound; margins where plain descent's fall lowest."""
     from matplotlib.figure import Figure
 
-    m = min(measured, key=lambda m: m.curves["plain_least_margin"][-1] / m.point["gamma"])
+    near = min(measured, key=lambda m: m.curves["decrement_ratio"][-1])
+    low = min(measured, key=lambda m: m.curves["plain_least_margin"][-1] / m.point["gamma"])
     picture = Figure(figsize=(10, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
-    for colour, (prefix, label) in enumerate(LABELS.items()):
-        style = ":" if prefix == "identity_" else "-"
-        left.plot(m.steps, m.curves[f"{prefix}loss"], f"C{colour}{style}", label=label)
-        right.plot(m.steps, m.curves[f"{prefix}margin"], f"C{colour}{style}", label=label)
-    last = max(iterations(m, f"{prefix}loss") for prefix in LABELS)
-    end = 1.2 * last if np.isfinite(last) else m.steps[-1]
-    left.plot(m.steps, m.curves["bound"], "k--", lw=1, label="bound for power projection")
-    left.set(yscale="log", xlabel="iteration", ylabel="loss", xlim=(0, end))
-    left.set_ylim(bottom=10 * FLOOR * m.curves["loss"][0])
-    left.set_title(", ".join(f"{k} = {v:g}" for k, v in m.cell.params.items()), fontsize=10)
-    left.legend(fontsize=7)
-    right.axhline(m.point["gamma"], color="k", lw=1, ls="--", label="γ, the margin of the target")
+    left.plot(near.steps, near.curves["bound"], "k--", lw=1, label="bound for power projection")
+    left.set(yscale="log", ylabel="loss")
+    draw(left, near, "loss", "The step nearest to its bound")
+    left.set_ylim(bottom=10 * FLOOR * near.curves["loss"][0])
+    draw(right, low, "margin", "The lowest margin of plain descent, relative to γ")
+    right.axhline(low.point["gamma"], color="k", lw=1, ls="--", label="γ, the margin of the target")
     right.axhline(0, color="k", lw=0.5)
-    right.set(xlabel="iteration", ylabel="margin of the product", xlim=(0, end))
+    right.set(ylabel="margin of the product")
     right.legend(fontsize=7)
     return picture
+
+
+def draw(axes: Any, m: Measured, kind: str, why: str) -> None:
+    """Losses or margins of the three descents in a cell; the later are thinner, to show all."""
+    for colour, (prefix, label) in enumerate(LABELS.items()):
+        width = 4 - 1.5 * colour
+        axes.plot(m.steps, m.curves[prefix + kind], f"C{colour}", lw=width, label=label)
+    last = max(iterations(m, f"{prefix}loss") for prefix in LABELS)
+    axes.set(xlabel="iteration", xlim=(0, 1.2 * last if np.isfinite(last) else m.steps[-1]))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    cell = ", ".join(f"{k} = {v:g}" for k, v in m.cell.params.items())
+    axes.set_title(f"{why}:\n{cell}", fontsize=10)
+    axes.legend(fontsize=7)
 
 
 CLAIM = Theorem(
@@ -213,7 +223,7 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2,), (3,), (0.0, 1.0), (1.0,)), "cpu": Setting()},
     decided_by=(
-        Bound("factor_over_bound", at_most=1 + 1e-6, every=True),
+        Bound("decrement_ratio", at_least=1, every=True),
         Bound("margin_ratio", at_least=1 - 1e-9, every=True),
         Bound("balance_error", at_most=1e-12, every=True),
         Bound("final_loss", at_most=TARGET, every=True),

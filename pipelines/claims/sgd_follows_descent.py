@@ -15,7 +15,7 @@ of their excesses over the noise, either way round, while the population's is ov
 The figure that convinces: both curves on one axis.
 
 Run: python -m pipelines run sgd-follows-descent        (25 s on 2 cores)
-     python -m pipelines sweep sgd-follows-descent --grid batch_size=16:1024:4x --seeds 2
+     python -m pipelines sweep sgd-follows-descent --grid batch_size=16:1024:4x
 Expect: deviation_pct about 0.5, excess_ratio about 1.2.
 """
 
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from pipelines import samples
 from pipelines.claim import Bench, Experiment
+from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe, named
 from pipelines.verdict import Bound
@@ -47,6 +48,10 @@ class Setting:
     """Samples a step."""
     steps: int = 400
     """Steps of both."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, l=(self.l,), batch_size=(self.batch_size,), steps=(self.steps,))
+        check_sizes(0, gamma=(self.gamma,))
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:

@@ -1,0 +1,83 @@
+"""What is recorded of cells, read back in bulk: their curves, and which of them are finished.
+
+From a database whose tables bulk.py knows in one query each, else through MLflow's client.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines import bulk, history, store
+
+Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
+Point = tuple[str, str, int, float]  # run, metric, step, value
+CHUNK = 500  # run ids a query
+
+
+def curves(run_ids: Sequence[str]) -> dict[str, Table]:
+    """The histories of runs: by run id, the steps [k], ascending, and by metric the values [k].
+
+    NaN where a metric lacks a step of another; of a step that was logged twice, the value that
+    MLflow calls latest. Infinity, and the largest float64 that stands for it, come as infinity.
+    """
+    database = bulk.sql_store()
+    points = _fetch(run_ids) if database is None else _select(database, run_ids)
+    found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
+    for run_id, metric, step, value in points:
+        found[run_id].setdefault(metric, {})[step] = value
+    return {run_id: _table(metrics) for run_id, metrics in found.items()}
+
+
+def finished(claim: str, code: str) -> dict[str, str]:
+    """Run ids by fingerprint, of the finished cells of a claim that this code measured.
+
+    Where a cell was measured more than once, the newest.
+    """
+    database = bulk.sql_store()
+    if database is None:
+        rows = reversed(history.rows(kind="setting", claim=claim, code=code))
+        return {row.tags["fingerprint"]: row.id for row in rows}
+    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
+    from sqlalchemy import select
+
+    runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
+    query = select(tags.value, runs.run_uuid).join(SqlRun, runs.run_uuid == tags.run_uuid)
+    query = query.where(tags.key == "fingerprint", runs.status == "FINISHED")
+    query = query.where(runs.lifecycle_stage == "active").order_by(runs.start_time)
+    for key, value in {"kind": "setting", "claim": claim, "code": code}.items():
+        same = select(tags.run_uuid).where(tags.key == key, tags.value == value)
+        query = query.where(runs.run_uuid.in_(same))
+    with database.ManagedSessionMaker() as session:
+        return dict(map(tuple, session.execute(query)))
+
+
+def _select(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
+    """Every point from the tables, of each step the latest last."""
+    from mlflow.store.tracking.dbmodels.models import SqlMetric
+    from sqlalchemy import select
+
+    t = SqlMetric.__table__.c
+    query = select(t.run_uuid, t.key, t.step, t.value, t.is_nan).order_by(t.timestamp, t.value)
+    with database.ManagedSessionMaker() as session:
+        for start in range(0, len(run_ids), CHUNK):
+            some = query.where(t.run_uuid.in_(run_ids[start : start + CHUNK]))
+            for run_id, metric, step, value, is_nan in session.execute(some):
+                yield run_id, metric, step, float("nan") if is_nan else value
+
+
+def _fetch(run_ids: Sequence[str]) -> Iterator[Point]:
+    """The same through MLflow's client."""
+    for run_id in run_ids:
+        for metric in store.client().get_run(run_id).data.metrics:
+            for point in store.client().get_metric_history(run_id, metric):
+                yield run_id, metric, point.step, point.value
+
+
+def _table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
+    steps = sorted(set[int]().union(*metrics.values()))
+    found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
+    for curve in found.values():
+        curve[curve == history.LARGEST], curve[curve == -history.LARGEST] = np.inf, -np.inf
+    return np.array(steps, np.int64), found
