@@ -6,11 +6,12 @@ trained, on samples and by stochastic gradient descent, depends on how near the 
 
 Measured: the Keras network `linear_resnet`, trained by `train.py` from the identity on 4,096
 samples in batches, and gradient descent on f from the same start at the same rate (theory). Both
-record `val_loss` over the same steps, as runs below the same setting: selected together they lie
-over each other in one MLflow chart. `deviation_pct` is the largest difference of the two at the
-ends of epochs, in percent of the risk at the start. Where little risk is left the two may differ
-by a factor, the training being some steps ahead or behind: `excess_ratio` is the largest quotient
-of their excesses over the noise, either way round, while the population's is over 1 % of its start.
+record `val_loss` over the same steps, as runs below the same setting, whose page links to the
+MLflow chart in which they lie over each other. `deviation_pct` is the largest difference of the two
+at the ends of epochs, in percent of the risk at the start. Where little risk is left the two may
+differ by a factor, the training being some steps ahead or behind: `excess_ratio` is the largest
+quotient of their excesses over the noise, either way round, while the population's is over 1 % of
+its start.
 
 The figure that convinces: both curves on one axis.
 
