@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -72,6 +73,8 @@ def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Itera
     if workers <= 1:
         yield from (_compute(order.name, cells) for cells in batches)
         return
+    # loky says so when it replaces a worker that has grown; nothing is lost
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs")
     with joblib.parallel_config(
         "loky",
         n_jobs=workers,
