@@ -123,6 +123,8 @@ def tracked(
     run = Run(run_id, name, experiment, live.Journal(store.home() / "live", run_id, where))
     if resume:
         store.client().update_run(run_id, status="RUNNING")
+        if "failure" in store.client().get_run(run_id).data.tags:
+            store.client().delete_tag(run_id, "failure")
     status = "FAILED"
     try:
         if not resume:

@@ -109,6 +109,23 @@ def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
     assert newest <= {row["run_id"] for row in wider["settings"]}
 
 
+def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) -> None:
+    def broken(*arguments):
+        raise RuntimeError("no table today")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pipelines.tables.note", broken)
+        with pytest.raises(RuntimeError):
+            swept(*GRID)
+    (failed,) = history.rows(None, kind="sweep")
+    assert (failed.status, failed.tags["failure"]) == ("FAILED", "RuntimeError: no table today")
+    before = {row.id for row in children({"run_id": failed.id})}
+    document = swept(*GRID)
+    assert document["run_id"] == failed.id
+    assert "failure" not in history.row(failed.id).tags
+    assert {row.id for row in children(document)} == before
+
+
 def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     name = "negative-eigenvalue-fails"
     setting = dataclasses.replace(claim.load(name).scales["smoke"], delta=(0.1,))
