@@ -90,10 +90,9 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
     from pipelines import store
 
-    served = store.uri().startswith("http")
-    for title, link in store.links(store.uri() if served else f"http://{host}:{port}").items():
+    for title, link in store.links(store.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
-    if not served:
+    if not store.served():
         store.serve(host, port)
 
 

@@ -29,5 +29,14 @@ def check_sizes(least: float, **lists: Sequence[float]) -> None:
             )
 
 
+def check_counts(**counts: int) -> None:
+    """Reject a number of things to do, by the name of its option, that is not at least 1."""
+    for name, count in counts.items():
+        if count < 1:
+            raise UserError(
+                f"{name} must be >= 1. Received: {name}={count}. Set --{name} 1 or more."
+            )
+
+
 class Diverged(RuntimeError):
     """The loss is no longer finite; the message names the step and the learning rate."""

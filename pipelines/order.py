@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,14 @@ class Order:
     workers: int = 1
     """Processes, one BLAS thread each."""
 
-    @property
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", grid.ordered(self.settings))
+
+    @cached_property
     def claim(self) -> claim.Theorem | claim.Experiment:
         return claim.load(self.name)
 
-    @property
+    @cached_property
     def axes(self) -> dict[str, Any]:
         return grid.axes(self.settings, self.claim.inner, self.varied)
 
@@ -38,7 +42,7 @@ class Order:
     def fingerprint(self) -> str:
         return digest([self.name, self.kind, self.axes, self.seeds])
 
-    @property
+    @cached_property
     def code(self) -> str:
         """Digest of what the numbers of a cell depend on."""
         return provenance.code(claim.path(self.name))
@@ -50,11 +54,18 @@ class Order:
         return provenance.code(claim.path(self.name), here / "claim.py", here / "verdict.py")
 
     @property
+    def differing(self) -> dict[str, Any]:
+        """The settings in which this differs from those of the scale, with their values here."""
+        own = grid.ordered(self.claim.scales[self.scale])
+        fields = [field.name for field in dataclasses.fields(own)]
+        here = {name: getattr(self.settings, name) for name in fields}
+        changed = {name: here[name] for name in fields if here[name] != getattr(own, name)}
+        return changed | dict(self.varied)
+
+    @property
     def as_stated(self) -> bool:
         """Whether this is the claim's own grid, with its seeds."""
-        own = self.claim.scales.get(self.scale)
-        same = own is not None and self.settings == grid.ordered(own)
-        return self.kind == "claim" and same and self.seeds >= self.claim.seeds
+        return self.kind == "claim" and not self.differing and self.seeds >= self.claim.seeds
 
     def cell_fingerprint(self, cell: Cell) -> str:
         return digest([self.name, cell.params])

@@ -205,4 +205,4 @@ def show_sweep(document: Mapping[str, Any]) -> None:
 def show_place(run_id: str) -> None:
     """Where to see a run."""
     print(f"Figure and curves: python -m pipelines ui, run {run_id}")
-    print(f"Its settings in one chart: http://127.0.0.1:5000/{store.children_chart(run_id)}")
+    print(f"Its settings in one chart: {store.address()}/{store.children_chart(run_id)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import data, history, lr, provenance, quiet, tracking
-from pipelines.errors import UserError
+from pipelines.errors import check_counts
 from pipelines.recipes import Recipe, digest
 from pipelines.verdict import spreads, summary
 
@@ -80,8 +80,7 @@ def repeat(recipe: Recipe, seeds: int | None = None, force: bool = False) -> dic
     if seeds is None:
         single = run(recipe, force=force)
         return _document(recipe, single, 1)
-    if seeds < 1:
-        raise UserError(f"seeds must be >= 1. Received: seeds={seeds}. Set --seeds 1 or more.")
+    check_counts(seeds=seeds)
     tags = {
         "fingerprint": digest([recipe.override(seed=seed).fingerprint for seed in range(seeds)]),
         "code": provenance.code(),

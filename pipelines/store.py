@@ -91,8 +91,8 @@ def experiment(where: str, name: str) -> str:
 
     found = client(where).get_experiment_by_name(name)
     if found is None:
-        served = where.startswith("http")  # a server has its own place
-        artifacts = None if served else (home() / "artifacts").as_uri()
+        own = where.startswith("http")  # a server has its own place
+        artifacts = None if own else (home() / "artifacts").as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
         found = client(where).get_experiment_by_name(name)
@@ -122,6 +122,16 @@ def unavailable() -> type[Exception]:
 
     error: type[Exception] = mlflow.MlflowException
     return error
+
+
+def served() -> bool:
+    """Whether the runs are on a tracking server, which has a UI of its own."""
+    return uri().startswith("http")
+
+
+def address(host: str = "127.0.0.1", port: int = 5000) -> str:
+    """Where the UI is: at the tracking server, else where `serve` puts it."""
+    return uri() if served() else f"http://{host}:{port}"
 
 
 def links(server: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
-from pipelines.errors import UserError
+from pipelines.errors import check_counts
 from pipelines.grid import Measured
 from pipelines.order import Order
 from pipelines.progress import progress_bar
@@ -30,7 +30,6 @@ def check(
     """
     workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
     n = _seeds(name, seeds)
-    settings = grid.ordered(settings)
     return _measured(
         Order(name=name, scale=scale, settings=settings, seeds=n, force=force, workers=workers)
     )
@@ -47,26 +46,25 @@ def sweep(
 ) -> dict[str, Any]:
     """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's."""
     settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
-    if workers is not None and workers < 1:
-        raise UserError(f"workers must be >= 1. Received: workers={workers}. Set --workers 1.")
+    workers = _cores() if workers is None else workers
+    check_counts(workers=workers)
     return _measured(
         Order(
             name=name,
             scale=scale,
-            settings=grid.ordered(settings),
+            settings=settings,
             seeds=_seeds(name, seeds),
             kind="sweep",
             varied=varied,
             force=force,
-            workers=workers or _cores(),
+            workers=workers,
         )
     )
 
 
 def _seeds(name: str, seeds: int | None) -> int:
     n = claim.load(name).seeds if seeds is None else seeds
-    if n < 1:
-        raise UserError(f"seeds must be >= 1. Received: seeds={n}. Set --seeds 1 or more.")
+    check_counts(seeds=n)
     return n
 
 
@@ -107,8 +105,9 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         measured = _cells(order, run, resume is not None)
         values = _log_seeds(order, measured, run)
         verdict = found.verdict(values, order.scale)
-        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, measured))
-        run.text(tables.text(tables.rows(order, measured)), tables.CSV)
+        table = tables.rows(order, measured)
+        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, table))
+        run.text(tables.text(table), tables.CSV)
         for point, part in grid.parts(measured, order.varied):
             run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
         run.tag("verdict", verdict)

@@ -2,18 +2,16 @@
 
 import contextlib
 import csv
-import dataclasses
 import io
 import itertools
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pipelines import claim, grid, history, store
+from pipelines import claim, history, store
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
 from pipelines.verdict import Bound, deviation, spreads
@@ -29,36 +27,25 @@ def run_name(order: Order) -> str:
     """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
     if order.kind == "claim":
         return f"{order.name} {order.scale}"
-    return " ".join([*_differing(order, partial(brief, most=3)), order.name])[:NAME]
+    axes = [f"{key}={brief(value, most=3)}" for key, value in order.differing.items()]
+    return " ".join([*axes, order.name])[:NAME]
 
 
-def _differing(order: Order, write: Callable[[Any], str]) -> list[str]:
-    """`d=8,64`: the settings in which a sweep differs from the scale it starts from."""
-    base = grid.ordered(order.claim.scales[order.scale])
-    found = dataclasses.asdict(order.settings) | dict(order.varied)
-    changed = {k: v for k, v in found.items() if k in order.varied or v != getattr(base, k)}
-    return [f"{key}={write(value)}" for key, value in changed.items()]
-
-
-def _list(value: Any) -> str:
-    return ",".join(map(str, value if isinstance(value, tuple | list) else (value,)))
-
-
-def note(order: Order, run_id: str, verdict: str, measured: Sequence[Measured]) -> str:
-    """Markdown for the top of the run's page."""
-    found = order.claim
+def note(order: Order, run_id: str, verdict: str, cells: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown for the top of the run's page, with the rows of its table."""
+    found, command = order.claim, repeat(order)
     decided = "; ".join(map(str, found.decided_by))
     above = [
         f"**{found.says}** ({found.source})",
         "",
         f"Verdict: **{verdict}**, decided by {decided}.",
         "",
-        f"Repeat: `{repeat(order)}`" if len(repeat(order)) < NOTE // 4 else f"Settings: {CSV}.",
+        f"Repeat: `{command}`" if len(command) < NOTE // 4 else f"Settings: {CSV}.",
         "",
     ]
     chart = store.children_chart(run_id)
     below = ["", f"[The curves of all settings in one chart]({chart})", "", claim.card(order.name)]
-    head, *body = summary(rows(order, measured))
+    head, *body = summary(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
     more = ["", f"The other settings are in {CSV}."]
     room = NOTE - sum(len(line) + 1 for line in (*above, *more, *below))
@@ -75,17 +62,15 @@ def _lengths(lines: Sequence[str]) -> Iterator[int]:
 
 def repeat(order: Order) -> str:
     """The command that repeats a measurement, as a person would type it."""
-    words = f"--scale {order.scale} --seeds {order.seeds}"
-    if order.kind == "sweep":
-        axes = "".join(f" --grid {axis}" for axis in _differing(order, _list))
-        return f"python -m pipelines sweep {order.name}{axes} {words} --force"
-    base = grid.ordered(order.claim.scales[order.scale])
-    for field in dataclasses.fields(order.settings):
-        value = getattr(order.settings, field.name)
-        if value != getattr(base, field.name):
-            flag = f"--{field.name.replace('_', '-')}"
-            words += f" {flag} {_list(value).replace(',', ' ')}"
-    return f"python -m pipelines run {order.name} {words} --force"
+    words = [f"--scale {order.scale}", f"--seeds {order.seeds}"]
+    for key, value in order.differing.items():
+        values = list(map(str, value if isinstance(value, tuple) else (value,)))
+        if order.kind == "sweep":
+            words.append(f"--grid {key}={','.join(values)}")
+        else:
+            words.append(f"--{key.replace('_', '-')} {' '.join(values)}")
+    verb = "sweep" if order.kind == "sweep" else "run"
+    return f"python -m pipelines {verb} {order.name} {' '.join(words)} --force"
 
 
 def rows(order: Order, measured: Sequence[Measured]) -> list[dict[str, Any]]:

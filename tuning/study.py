@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import data, history, live, samples, store, tracking
-from pipelines.errors import Diverged, UserError, unknown
+from pipelines.errors import Diverged, UserError, check_counts, unknown
 from pipelines.recipes import Recipe, digest, named
 from pipelines.run import run
 from tuning import spaces
@@ -58,8 +58,7 @@ def search(name: str, plan: Plan, trials: int, force: bool = False) -> dict[str,
     A study that was interrupted goes on, in the same MLflow run, and tries the trials that were cut
     short again as they were. `force` starts over.
     """
-    if trials < 1:
-        raise UserError(f"trials must be >= 1. Received: trials={trials}. Set --trials 1 or more.")
+    check_counts(trials=trials)
     if not re.fullmatch(r"[\w.-]+", name):
         raise UserError(
             f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
