@@ -1,12 +1,14 @@
-"""Parts that two or more architectures share: standard deviations, output layer, checks."""
+"""Parts that two or more architectures share: initial weights, layers, stages, checks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from math import sqrt
 from typing import Any
 
 import keras
+from keras import layers
 
 # Standard deviation of the residual weights at the start, from kernel size k and channels c.
 # HM section 4.1 starts its residual convolutions at "small" where "standard" is usual. That c
@@ -23,9 +25,66 @@ def normal(init: str, kernel_size: int, channels: int) -> keras.initializers.Ini
     return keras.initializers.RandomNormal(stddev=INITIAL_STD[init](kernel_size, channels))
 
 
+def convolution(
+    x: Any,
+    channels: int,
+    kernel_size: int = 3,
+    stride: int = 1,
+    *,
+    init: str = "standard",
+    use_bias: bool = False,
+    padding: str = "same",
+    name: str,
+) -> Any:
+    """Convolution that keeps the image size, up to its stride, with Gaussian initial weights."""
+    return layers.Conv2D(
+        channels,
+        kernel_size,
+        strides=stride,
+        padding=padding,
+        use_bias=use_bias,
+        kernel_initializer=normal(init, kernel_size, channels),
+        data_format="channels_last",
+        name=name,
+    )(x)
+
+
+def normalize(x: Any, name: str) -> Any:
+    """Batch normalization with momentum 0.9 and epsilon 1e-5, which He et al. 2016 do not state.
+
+    They are those of the public re-implementation fb.resnet.torch. Keras's epsilon, 1e-3, is about
+    the variance that weights of "small" standard deviation leave, and would damp their outputs.
+    """
+    return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
+
+
+def pad_channels(x: Any, channels: int) -> Any:
+    """Append channels of zeros until there are `channels`."""
+    extra = channels - x.shape[-1]
+    return keras.ops.pad(x, ((0, 0), (0, 0), (0, 0), (0, extra))) if extra else x
+
+
+def stages(
+    x: Any,
+    widths: Sequence[int],
+    blocks: Sequence[int],
+    block: Callable[..., Any],
+    first_stride: int = 1,
+) -> Any:
+    """Apply `block(x, width, stride, name=...)` blocks[i] times at widths[i] for every stage i.
+
+    A stage's first block takes its stride: 2, in the first stage `first_stride`.
+    """
+    for stage, (width, count) in enumerate(zip(widths, blocks, strict=True), 1):
+        for i in range(1, count + 1):
+            stride = 1 if i > 1 else 2 if stage > 1 else first_stride
+            x = block(x, width, stride, name=f"stage{stage}_block{i}")
+    return x
+
+
 def logits(x: Any, classes: int, trainable: bool = True, use_bias: bool = False) -> Any:
     """Map to the classes, entries of std 1/sqrt(width); full precision also in mixed precision."""
-    return keras.layers.Dense(
+    return layers.Dense(
         classes,
         use_bias=use_bias,
         kernel_initializer=keras.initializers.RandomNormal(stddev=1 / sqrt(x.shape[-1])),
@@ -51,6 +110,26 @@ def check_shape(name: str, shape: Sequence[int], dimensions: int | None = None) 
     if dimensions is not None and len(shape) != dimensions:
         raise ValueError(sentence)
     check_positive(**{f"{name}[{i}]": size for i, size in enumerate(shape)})
+
+
+def blocks_of_stages(blocks_per_stage: int | Sequence[int], widths: Sequence[int]) -> list[int]:
+    """Number of blocks in every stage; an integer stands for the same number in each."""
+    if isinstance(blocks_per_stage, Sequence):
+        check_shape("blocks_per_stage", blocks_per_stage, dimensions=len(widths))
+        return list(blocks_per_stage)
+    check_positive(blocks_per_stage=blocks_per_stage)
+    return [blocks_per_stage] * len(widths)
+
+
+def check_widening(shortcut: str, widths: Sequence[int], **before: int) -> None:
+    """Reject stages that zero padding cannot reach; `before`: the width ahead of them, by name."""
+    if any(first > second for first, second in pairwise((*before.values(), *widths))):
+        received = "".join(f"{name}={width}, " for name, width in before.items())
+        raise ValueError(
+            f"With {shortcut} no stage may be narrower than the one before it, because zero "
+            f"padding can only add channels. Received: {received}widths={tuple(widths)}. "
+            "Widen it, or take shortcut='projection' of allconv_resnet or resnet."
+        )
 
 
 def check_choice(choices: Iterable[str], **received: object) -> None:

@@ -7,19 +7,34 @@ average pooling and a fixed random projection, which is not trained, give the lo
 At its defaults: 55 convolutions, 13,538,736 trainable weights. The paper does not state the scale
 of its random projection; we take entries of standard deviation 1/sqrt(width), which keeps logits
 of the size of the features (entries of standard deviation 1 make training at rate 0.05 diverge).
+
+The ImageNet form, HM section 4.2, derives from He et al.'s 34-layer net: stem="imagenet",
+stem_width=64, blocks_per_stage=(3, 4, 6, 3), widths=(80, 168, 328, 672). The paper gives only
+"35.7M trainable parameters": the widths are our reading, with 35.69M.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import keras
 from keras import layers
 
-from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, logits, normal
+from ._blocks import (
+    INITIAL_STD,
+    blocks_of_stages,
+    check_choice,
+    check_positive,
+    check_shape,
+    check_widening,
+    convolution,
+    logits,
+    normalize,
+    pad_channels,
+    stages,
+)
 
 TINY = {"blocks_per_stage": 2, "widths": (8, 12), "stem_width": 4}
 
@@ -28,11 +43,13 @@ def build(
     input_shape: Sequence[int],
     classes: int,
     *,
-    blocks_per_stage: int = 9,
+    blocks_per_stage: int | Sequence[int] = 9,
     widths: Sequence[int] = (64, 128, 256),
     stem_width: int = 16,
+    stem: str = "cifar",
     shortcut: str = "identity",
     use_bias: bool = False,
+    batch_norm: bool = False,
     fixed_projection: bool = True,
     init: str = "small",
 ) -> keras.Model:
@@ -44,57 +61,56 @@ def build(
     At full depth its signal survives with init="he" only; "small" fades to 0 in float32.
     `init`: standard deviation in the blocks' convolutions of kernel size k with c output channels:
     "small" 1/(k² c), "standard" 1/(k sqrt c), "he" sqrt(2)/(k sqrt c); elsewhere "standard".
+    `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 without pooling: the first
+    block of stage 1 takes the second stride 2. `blocks_per_stage`: one number, or one for each.
+    `batch_norm` normalizes after both convolutions of every branch, BN C2(ReLU(BN C1 x)), and
+    nowhere else: stem, shortcuts and logits stay as they are. It excludes `use_bias`.
     """
     check_shape("input_shape", input_shape, dimensions=3)
     check_shape("widths", widths)
-    check_positive(classes=classes, blocks_per_stage=blocks_per_stage, stem_width=stem_width)
+    check_positive(classes=classes, stem_width=stem_width)
     check_choice(SHORTCUTS, shortcut=shortcut)
     check_choice(INITIAL_STD, init=init)
-    _check_padding(stem_width, widths, shortcut)
+    check_choice(STEMS, stem=stem)
+    if shortcut == "identity":
+        check_widening("shortcut='identity'", widths, stem_width=stem_width)
+    if batch_norm and use_bias:
+        raise ValueError(
+            "batch_norm excludes use_bias, because normalization takes a bias away and adds its "
+            "own. Received: both. Drop use_bias."
+        )
+    blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")
-    x = convolution(inputs, stem_width, use_bias=use_bias, name="stem")
-    block_of = partial(residual_block, shortcut=shortcut, init=init, use_bias=use_bias)
-    for stage, width in enumerate(widths, 1):
-        for block in range(1, blocks_per_stage + 1):
-            stride = 2 if stage > 1 and block == 1 else 1
-            name = f"stage{stage}_block{block}"
-            x = block_of(x, width, stride, name=name)
+    kernel_size, stride, first_stride = STEMS[stem]
+    x = convolution(inputs, stem_width, kernel_size, stride, use_bias=use_bias, name="stem")
+    block = partial(
+        residual_block, shortcut=shortcut, init=init, use_bias=use_bias, batch_norm=batch_norm
+    )
+    x = stages(x, widths, blocks, block, first_stride)
     x = layers.GlobalAveragePooling2D(data_format="channels_last", name="pool")(x)
     outputs = logits(x, classes, not fixed_projection, use_bias and not fixed_projection)
     return keras.Model(inputs, outputs, name="allconv_resnet")
 
 
 def residual_block(
-    x: Any, width: int, stride: int, *, shortcut: str, init: str, use_bias: bool, name: str
-) -> Any:
-    """Block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
-    y = convolution(x, width, stride=stride, init=init, use_bias=use_bias, name=f"{name}_conv1")
-    y = layers.ReLU(name=f"{name}_relu")(y)
-    y = convolution(y, width, init=init, use_bias=use_bias, name=f"{name}_conv2")
-    return SHORTCUTS[shortcut](x, y, stride, use_bias, name)
-
-
-def convolution(
     x: Any,
-    channels: int,
-    kernel_size: int = 3,
-    stride: int = 1,
+    width: int,
+    stride: int,
     *,
-    init: str = "standard",
+    shortcut: str,
+    init: str,
     use_bias: bool,
+    batch_norm: bool,
     name: str,
 ) -> Any:
-    """Convolution that keeps the image size, up to its stride, with Gaussian initial weights."""
-    return layers.Conv2D(
-        channels,
-        kernel_size,
-        strides=stride,
-        padding="same",
-        use_bias=use_bias,
-        kernel_initializer=normal(init, kernel_size, channels),
-        data_format="channels_last",
-        name=name,
-    )(x)
+    """Block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
+    convolve = partial(convolution, channels=width, init=init, use_bias=use_bias)
+    y = convolve(x, stride=stride, name=f"{name}_conv1")
+    y = normalize(y, f"{name}_norm1") if batch_norm else y
+    y = layers.ReLU(name=f"{name}_relu")(y)
+    y = convolve(y, name=f"{name}_conv2")
+    y = normalize(y, f"{name}_norm2") if batch_norm else y
+    return SHORTCUTS[shortcut](x, y, stride, use_bias, name)
 
 
 def pool_and_pad(x: Any, channels: int, stride: int, name: str) -> Any:
@@ -103,8 +119,7 @@ def pool_and_pad(x: Any, channels: int, stride: int, name: str) -> Any:
         x = layers.AveragePooling2D(
             stride, padding="same", data_format="channels_last", name=f"{name}_pool"
         )(x)
-    extra = channels - x.shape[-1]
-    return keras.ops.pad(x, ((0, 0), (0, 0), (0, 0), (0, extra))) if extra else x
+    return pad_channels(x, channels)
 
 
 def _identity(x: Any, y: Any, stride: int, use_bias: bool, name: str) -> Any:
@@ -128,13 +143,5 @@ SHORTCUTS: dict[str, Callable[[Any, Any, int, bool, str], Any]] = {
     "none": _plain,
 }
 
-
-def _check_padding(stem_width: int, widths: Sequence[int], shortcut: str) -> None:
-    """Zero padding can only add channels."""
-    steps = pairwise((stem_width, *widths))
-    if shortcut == "identity" and any(before > after for before, after in steps):
-        raise ValueError(
-            "With shortcut='identity' no stage may be narrower than the one before it. Received: "
-            f"stem_width={stem_width}, widths={tuple(widths)}. Widen it, or take "
-            "shortcut='projection'."
-        )
+# Kernel size and stride of the stem, stride of the first stage.
+STEMS = {"cifar": (3, 1, 1), "imagenet": (7, 2, 2)}

@@ -86,7 +86,13 @@ def test_saved_model_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     assert len(loaded.trainable_variables) == len(model.trainable_variables)
 
 
-@every_architecture
+DEEP = ("alexnet", "densenet", "resnet")  # these take long to trace
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in DEEP)) for n in keras_models.names()],
+)
 def test_overfits_eight_examples(name: str) -> None:
     model = tiny(name)
     x, y = batch(model)

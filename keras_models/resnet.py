@@ -1,0 +1,175 @@
+"""Residual networks with batch normalization, He, Zhang, Ren & Sun 2016 (arXiv 1512.03385).
+
+A block is ReLU(x + branch), the branch convolutions with batch normalization and ReLUs between:
+two 3x3 ("basic") or 1x1, 3x3 and 1x1 ("bottleneck"). Trainable parameters at 10 and 1000 classes:
+
+    CIFAR, section 4.2: n = blocks_per_stage, 6n + 2 layers
+        n = 3, 5, 7, 9, 18 -> ResNet-20, 32, 44, 56, 110: 0.27, 0.46, 0.66, 0.85, 1.7 M
+    ImageNet, Table 1: stem="imagenet", shortcut="projection", widths=(64, 128, 256, 512)
+        blocks_per_stage=(3, 4, 6, 3)                        -> ResNet-34: 21.8 M
+        blocks_per_stage=(3, 8, 36, 3), block="bottleneck"   -> ResNet-152: 60.2 M
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import keras
+from keras import layers
+
+from ._blocks import (
+    blocks_of_stages,
+    check_choice,
+    check_positive,
+    check_shape,
+    check_widening,
+    convolution,
+    logits,
+    normalize,
+    pad_channels,
+    stages,
+)
+
+TINY = {"blocks_per_stage": 1, "widths": (8, 16)}
+
+
+def build(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    blocks_per_stage: int | Sequence[int] = 18,
+    widths: Sequence[int] = (16, 32, 64),
+    block: str = "basic",
+    stem: str = "cifar",
+    shortcut: str = "pad",
+) -> keras.Model:
+    """Images [n, height, width, channels] -> logits [n, classes]; the default is ResNet-110.
+
+    `widths`: channels of the stages; a bottleneck block gives out four times as many.
+    `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 and 3x3 maximum of stride 2.
+    `shortcut` where the shape changes: "pad", every second pixel and channels of zeros (option A);
+    "projection", a 1x1 convolution (option B). "none" everywhere: the plain twin without `x +`.
+    """
+    check_shape("widths", widths)
+    check_choice(BLOCKS, block=block)
+    check_choice(SHORTCUTS, shortcut=shortcut)
+    check_choice(STEMS, stem=stem)
+    if shortcut == "pad":
+        check_widening("shortcut='pad'", widths)
+    return network(
+        input_shape,
+        classes,
+        blocks_per_stage=blocks_per_stage,
+        widths=widths,
+        block=partial(BLOCKS[block], shortcut=shortcut),
+        stem=STEMS[stem],
+        name="resnet",
+    )
+
+
+def network(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    blocks_per_stage: int | Sequence[int],
+    widths: Sequence[int],
+    block: Callable[..., Any],
+    stem: Callable[[Any, int], Any],
+    name: str,
+) -> keras.Model:
+    """Stem, stages of `block(x, width, stride, name=...)`, average over pixels, linear map."""
+    check_shape("input_shape", input_shape, dimensions=3)
+    check_positive(classes=classes)
+    blocks = blocks_of_stages(blocks_per_stage, widths)
+    inputs = keras.Input(tuple(input_shape), name="image")
+    x = stages(stem(inputs, widths[0]), widths, blocks, block)
+    x = layers.GlobalAveragePooling2D(data_format="channels_last", name="pool")(x)
+    return keras.Model(inputs, logits(x, classes, use_bias=True), name=name)
+
+
+def residual(
+    x: Any, convolutions: Sequence[tuple[int, int, int]], *, shortcut: str, name: str
+) -> Any:
+    """ReLU(x + branch) with a branch of convolutions (channels, kernel size, stride)."""
+    y = x
+    for i, (channels, kernel_size, stride) in enumerate(convolutions, 1):
+        y = layers.ReLU(name=f"{name}_relu{i - 1}")(y) if i > 1 else y
+        y = normalized_convolution(y, channels, kernel_size, stride, name=f"{name}_conv{i}")
+    y = SHORTCUTS[shortcut](x, y, prod(stride for _, _, stride in convolutions), name)
+    return layers.ReLU(name=f"{name}_out")(y)
+
+
+def basic(x: Any, width: int, stride: int, *, shortcut: str, name: str) -> Any:
+    """Block of two 3x3 convolutions; the stride is the first one's."""
+    return residual(x, [(width, 3, stride), (width, 3, 1)], shortcut=shortcut, name=name)
+
+
+def bottleneck(x: Any, width: int, stride: int, *, shortcut: str, name: str) -> Any:
+    """Block that narrows to `width` for its 3x3 convolution; stride in the first, as published."""
+    convolutions = [(width, 1, stride), (width, 3, 1), (4 * width, 1, 1)]
+    return residual(x, convolutions, shortcut=shortcut, name=name)
+
+
+def normalized_convolution(
+    x: Any, channels: int, kernel_size: int = 3, stride: int = 1, *, name: str
+) -> Any:
+    """Convolution and batch normalization, "he" initial weights.
+
+    A strided convolution is padded alike on all sides and so is centred on the pixels that a
+    strided shortcut keeps; Keras's "same" would centre it between them at even sizes.
+    """
+    padding = "same"
+    if stride > 1 and kernel_size > 1:
+        x, padding = _frame(x, kernel_size // 2, f"{name}_frame"), "valid"
+    x = convolution(x, channels, kernel_size, stride, init="he", padding=padding, name=name)
+    return normalize(x, f"{name}_norm")
+
+
+def cifar_stem(x: Any, width: int) -> Any:
+    """3x3 convolution, batch normalization, ReLU; keeps the image size."""
+    return layers.ReLU(name="stem_relu")(normalized_convolution(x, width, name="stem"))
+
+
+def imagenet_stem(x: Any, width: int) -> Any:
+    """7x7 convolution of stride 2, batch normalization, ReLU, 3x3 maximum of stride 2."""
+    x = layers.ReLU(name="stem_relu")(normalized_convolution(x, width, 7, 2, name="stem"))
+    x = _frame(x, 1, "stem_pool_frame")  # after a ReLU no maximum changes by zeros
+    return layers.MaxPooling2D(3, 2, data_format="channels_last", name="stem_pool")(x)
+
+
+def _frame(x: Any, pixels: int, name: str) -> Any:
+    """A border of zeros."""
+    return layers.ZeroPadding2D(pixels, data_format="channels_last", name=name)(x)
+
+
+def _pad(x: Any, y: Any, stride: int, name: str) -> Any:
+    if stride > 1:
+        x = layers.AveragePooling2D(
+            1, stride, data_format="channels_last", name=f"{name}_subsample"
+        )(x)
+    return layers.Add(name=f"{name}_add")([pad_channels(x, y.shape[-1]), y])
+
+
+def _projection(x: Any, y: Any, stride: int, name: str) -> Any:
+    if x.shape != y.shape:
+        x = normalized_convolution(x, y.shape[-1], 1, stride, name=f"{name}_projection")
+    return layers.Add(name=f"{name}_add")([x, y])
+
+
+def _plain(x: Any, y: Any, stride: int, name: str) -> Any:
+    return y
+
+
+BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottleneck}
+
+STEMS: dict[str, Callable[[Any, int], Any]] = {"cifar": cifar_stem, "imagenet": imagenet_stem}
+
+# How a block's input x joins its branch y.
+SHORTCUTS: dict[str, Callable[[Any, Any, int, str], Any]] = {
+    "pad": _pad,
+    "projection": _projection,
+    "none": _plain,
+}
