@@ -1,19 +1,24 @@
 """Batches as pure functions of (seed, step), in NumPy.
 
 Any step of any run can be made again, without the steps before it and without TensorFlow: exact
-resume and runs on another Keras backend rest on this.
+resume and equal batches on every Keras backend rest on this.
 """
 
 import functools
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.tasks import CLASSIFICATION, Task
+
+if TYPE_CHECKING:
+    from pipelines.photographs import Photographs
+
+Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
+WHOLE: Part = (0, 1)
 
 
 @dataclass(frozen=True)
@@ -26,32 +31,46 @@ class Split:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one input."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the inputs and targets."""
+        content = hashlib.sha256(self.x.data)
+        content.update(self.y.data)
+        return content.hexdigest()[:8]
+
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Inputs [b, ...] and targets [b, ...] as the network reads them."""
         return self.x[index], self.y[index]
 
     def train_batch(
-        self, step: int, batch_size: int, seed: int, augment: bool
+        self, step: int, batch_size: int, seed: int, augment: bool, part: Part = WHOLE
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The batch of that step: every epoch a new order, a last partial batch left out.
 
-        `augment` is for pictures.
+        `augment` is for pictures; `part` cuts the batch for devices or machines that share it.
         """
-        epoch, position = divmod(step, len(self) // batch_size)
-        order = _order(len(self), seed, epoch)
-        x, y = self.take(order[position * batch_size : (position + 1) * batch_size])
-        return (_crop_flip(x, np.random.default_rng([seed, 1, step])) if augment else x), y
+        index = batch_index(len(self), step, batch_size, seed)[share(batch_size, part)]
+        x, y = self.take(index)
+        if not augment:
+            return x, y
+        corners, flips = _draws(batch_size, np.random.default_rng([seed, 1, step]))
+        cut = share(batch_size, part)
+        return _crop_flip(x, corners[cut], flips[cut]), y
 
-    def eval_batches(self, batch_size: int) -> Iterator[tuple[NDArray[Any], ...]]:
-        """All examples once, in order, with weights float32 [b].
+    def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
+        """Examples number * batch_size, ... in order, with weights float32 [b].
 
         Batches are of one size, which devices can share evenly: the last is filled up by examples
         of weight 0.
         """
-        for start in range(0, len(self), batch_size):
-            index = np.arange(start, start + batch_size)
-            weight = (index < len(self)).astype(np.float32)
-            yield *self.take(np.minimum(index, len(self) - 1)), weight
+        index = np.arange(number * batch_size, (number + 1) * batch_size)
+        weight = (index < len(self)).astype(np.float32)
+        return *self.take(np.minimum(index, len(self) - 1)), weight
 
 
 @dataclass(frozen=True)
@@ -78,15 +97,35 @@ class Pictures(Split):
 
 
 @functools.lru_cache(maxsize=4)
-def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+def order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """The order in which an epoch visits n examples; [n]."""
     return np.random.default_rng([seed, 0, epoch]).permutation(n)
 
 
-def _crop_flip(x: NDArray[Any], rng: np.random.Generator) -> NDArray[Any]:
+def batch_index(n: int, step: int, batch_size: int, seed: int) -> NDArray[np.int64]:
+    """Which of n examples make the batch of that step; [batch_size]."""
+    epoch, position = divmod(step, n // batch_size)
+    return order(n, seed, epoch)[position * batch_size : (position + 1) * batch_size]
+
+
+def share(batch_size: int, part: Part) -> slice:
+    """Where in a batch one of its equal parts lies."""
+    i, parts = part
+    size = batch_size // parts
+    return slice(i * size, (i + 1) * size)
+
+
+def _draws(b: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Upper left corners [b, 2] of the crops, and which are flipped [b]."""
+    return rng.integers(0, 9, (b, 2)), rng.random((b,)) < 0.5
+
+
+def _crop_flip(
+    x: NDArray[Any], corners: NDArray[np.int64], flips: NDArray[np.bool_]
+) -> NDArray[Any]:
     """Pad 4, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
-    b, h, w, _ = x.shape
+    _, h, w, _ = x.shape
     padded = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
-    corners, flips = rng.integers(0, 9, (b, 2)), rng.random((b,)) < 0.5
     batch = np.empty_like(x)
     for i, (row, column) in enumerate(corners):
         crop = padded[i, row : row + h, column : column + w]
@@ -103,22 +142,20 @@ class Splits:
 
     name: str
     classes: int
-    train: Split
-    val: Split
-    test: Split
+    train: "Split | Photographs"
+    val: "Split | Photographs"
+    test: "Split | Photographs"
     task: Task = field(default=CLASSIFICATION, kw_only=True)
     source: str = field(default="tensorflow_datasets", kw_only=True)
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the training inputs and targets."""
-        content = hashlib.sha256(self.train.x.data)
-        content.update(self.train.y.data)
-        return content.hexdigest()[:8]
+        """Eight hexadecimal digits of the training examples."""
+        return self.train.digest
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        return tuple(self.train.x.shape[1:])
+        return self.train.shape
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

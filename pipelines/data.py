@@ -1,40 +1,26 @@
-"""Data sets: one table, read through tensorflow-datasets or drawn, held in memory as arrays.
+"""Data sets: one table, read through tensorflow-datasets, from a packed file, or drawn.
 
-The only module that imports tensorflow-datasets. What is done with the arrays is in batches.py.
+The only module that imports tensorflow-datasets, and not where a packed file is there. What is
+done with arrays is in batches.py, with photographs, which stay on disk, in photographs.py.
 """
 
 import contextlib
-import functools
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pipelines import embedded, live, quiet, samples
+from pipelines import embedded, live, packed, photographs, quiet, records, samples, tasks
 from pipelines.batches import Pictures, Splits, channel_moments
 from pipelines.errors import UserError, unknown
+from pipelines.photographs import Photographs
 from pipelines.samples import Samples
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A row of the table for stored pictures: where they come from and how they are cut."""
-
-    builder: str
-    classes: int
-    shape: tuple[int, int, int]
-    val_percent: int
-    test: str = "test"
-    generate: Callable[[], dict[str, embedded.Examples]] | None = None
-    manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
-    manual_from: str = ""  # ... and where
-
+from pipelines.stored import Dataset, Examples, check_fits
 
 DATASETS: dict[str, Dataset | Samples] = {
     "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=embedded.digits),
@@ -48,6 +34,7 @@ DATASETS: dict[str, Dataset | Samples] = {
         (224, 224, 3),
         1,
         test="validation",
+        photographs=True,
         manual=("ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"),
         manual_from="image-net.org, after registration",
     ),
@@ -69,7 +56,7 @@ def defaults(name: str) -> dict[str, Any]:
 def load(
     name: str, train_examples: int | None = None, data_args: Mapping[str, Any] | None = None
 ) -> Splits:
-    """Train, validation and test arrays of a data set, always cut, or drawn, the same way.
+    """Train, validation and test part of a data set, always cut, or drawn, the same way.
 
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
     shuffles by a hash; the embedded sets are prepared on first use. Raises UserError, at once and
@@ -80,20 +67,69 @@ def load(
         raise unknown(f"A data argument of {name}", key, defaults(name) or ["none"])
     if isinstance(row, Samples):
         return samples.draw(name, row.teacher, train_examples, **data_args)
+    if row.photographs:
+        return _photographs(name, row, train_examples)
+    stored = _stored(name, row)
+    parts = row.cuts(stored.count, train_examples)
+    check_fits(name, row.shape, sum(cut.stop - cut.start for _, cut in parts))
+    arrays = [stored.read(part, cut) for part, cut in parts]
+    mean, std = channel_moments(arrays[0][0])
+    return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays))
+
+
+def _photographs(name: str, row: Dataset, limit: int | None) -> Splits:
+    """Splits that stay on disk: only the places of their records are read."""
+    stored = _prepared(name, row)
+    found = {part: records.stored(stored.builder, part) for part in ("train", row.test)}
+    splits = [
+        Photographs(found[part][cut], row.shape, photographs.MEAN, photographs.STD)
+        for part, cut in row.cuts(stored.count, limit)
+    ]
+    return Splits(name, row.classes, *splits, task=tasks.TOP5)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set in the folder of tensorflow-datasets; reads like packed.Packed."""
+
+    builder: Any
+    state = "prepared"
+
+    @property
+    def where(self) -> dict[str, str]:
+        return {"folder": str(self.builder.data_path), "version": str(self.builder.version)}
+
+    def count(self, part: str) -> int:
+        return int(self.builder.info.splits[part].num_examples)
+
+    def read(self, part: str, cut: slice) -> Examples:
+        """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
+        tf = quiet.tensorflow()
+        ds = self.builder.as_dataset(split=f"{part}[{cut.start}:{cut.stop}]", shuffle_files=False)
+        ds = ds.map(lambda example: (example["image"], example["label"]))
+        batches = ds.batch(1024).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+        images, labels = zip(*batches, strict=True)
+        return np.concatenate(images), np.concatenate(labels).astype(np.int64)
+
+
+def _stored(name: str, row: Dataset) -> "packed.Packed | Prepared":
+    """The packed data set where there is one, else the prepared one."""
+    file = _packed(name)
+    return packed.read(file, name) if file.exists() else _prepared(name, row)
+
+
+def _prepared(name: str, row: Dataset) -> Prepared:
+    """The prepared data set; an embedded one is prepared if need be."""
     if row.generate and _find(row) is None:
         prepare(name)
     builder = _find(row)
     if builder is None:
         raise UserError(_how_to_get(name, row))
-    _must_fit(name, builder, row, train_examples)
-    train, val, test = _splits(row)
-    arrays = [
-        _read(builder, train, row, train_examples),
-        _read(builder, val, row),
-        _read(builder, test, row),
-    ]
-    mean, std = channel_moments(arrays[0][0])
-    return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays))
+    return Prepared(builder)
+
+
+def _packed(name: str) -> Path:
+    return data_home() / f"{name}.npz"
 
 
 def _row(name: str) -> Dataset | Samples:
@@ -104,13 +140,10 @@ def _row(name: str) -> Dataset | Samples:
 
 def _find(row: Dataset) -> Any:
     """The builder of a prepared data set, made from its files alone, or None."""
-    folder = data_home() / row.builder
     with contextlib.suppress(OSError):
-        versions = sorted(p.parent for p in folder.glob("[0-9]*.*.*/dataset_info.json"))
+        versions = sorted((data_home() / row.builder).glob("[0-9]*.*.*/dataset_info.json"))
         if versions:
-            import tensorflow_datasets as tfds
-
-            return tfds.builder_from_directory(versions[-1])
+            return _tfds().builder_from_directory(versions[-1].parent)
     return None
 
 
@@ -129,45 +162,6 @@ def _manual(home: Path) -> Path:
     return home / "downloads" / "manual"
 
 
-def _must_fit(name: str, builder: Any, row: Dataset, limit: int | None) -> None:
-    import psutil
-
-    train, *others = (builder.info.splits[split].num_examples for split in _splits(row))
-    count = min(limit or train, train) + sum(others)
-    need, free = count * int(np.prod(row.shape)), psutil.virtual_memory().available
-    if need > 0.8 * free:
-        raise UserError(
-            f"The examples must fit in memory. Received: {count} of {name} need "
-            f"{need >> 20} MiB, {free >> 20} MiB are free. Set --train-examples to use fewer."
-        )
-
-
-def _read(
-    builder: Any, split: str, row: Dataset, limit: int | None = None
-) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Images uint8 [n, h, w, c] and labels int64 [n] of one split, pictures cut to one size."""
-    tf = quiet.tensorflow()
-    ds = builder.as_dataset(split=split, shuffle_files=False)
-    if row.builder == "imagenet2012":
-        ds = ds.map(functools.partial(_centre_crop, row.shape), num_parallel_calls=2)
-    ds = ds.map(lambda example: (example["image"], example["label"]))
-    ds = ds.take(limit if limit is not None else -1).batch(1024).prefetch(tf.data.AUTOTUNE)
-    images, labels = zip(*ds.as_numpy_iterator(), strict=True)
-    return np.concatenate(images), np.concatenate(labels).astype(np.int64)
-
-
-def _centre_crop(shape: tuple[int, int, int], example: Any) -> Any:
-    """Shorter side resized to 8/7 of the crop (256 for 224), then the centre crop."""
-    import tensorflow as tf
-
-    image, (height, width, _) = example["image"], shape
-    size = tf.cast(tf.shape(image)[:2], tf.float32)
-    scaled = tf.cast(tf.round(size * (height * 8 / 7) / tf.reduce_min(size)), tf.int32)
-    image = tf.image.resize(image, scaled, antialias=True)
-    image = tf.image.resize_with_crop_or_pad(image, height, width)
-    return {"image": tf.saturate_cast(tf.round(image), tf.uint8), "label": example["label"]}
-
-
 def check(name: str, required: bool = False) -> dict[str, Any]:
     """What is prepared of a data set, from its files alone: never touches the network.
 
@@ -178,31 +172,19 @@ def check(name: str, required: bool = False) -> dict[str, Any]:
     if isinstance(row, Samples):
         sizes = {part: row.defaults()[f"{part}_size"] for part in ("train", "val", "test")}
         return {"name": name, "prepared": True, "state": "generated", **sizes}
-    builder = _find(row)
-    if builder is None:
-        if required and not row.generate:
-            raise UserError(_how_to_get(name, row))
+    if not (_packed(name).exists() or _find(row) or (required and not row.generate)):
         state = "on first use" if row.generate else "not prepared"
         return {"name": name, "prepared": False, "state": state}
-    quiet.tensorflow()
-    parts = dict(zip(("train", "val", "test"), _splits(row), strict=True))
-    for split in parts.values():
-        next(iter(builder.as_dataset(split=split).take(1)))
-    sizes = {part: builder.info.splits[split].num_examples for part, split in parts.items()}
-    where = {"folder": str(builder.data_path), "version": str(builder.version)}
-    return {"name": name, "prepared": True, "state": "prepared", **where, **sizes}
-
-
-def _splits(row: Dataset) -> tuple[str, str, str]:
-    """Train, validation and test in tensorflow-datasets' split notation; disjoint."""
-    cut = 100 - row.val_percent
-    return f"train[:{cut}%]", f"train[{cut}%:]", row.test
+    stored = _stored(name, row)
+    cuts = dict(zip(("train", "val", "test"), row.cuts(stored.count), strict=True))
+    for part, cut in cuts.values():
+        stored.read(part, slice(cut.start, cut.start + 1))
+    sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}
+    return {"name": name, "prepared": True, "state": stored.state, **stored.where, **sizes}
 
 
 def prepare(name: str) -> Path:
     """Download (or generate) and prepare a data set; returns its folder."""
-    import tensorflow_datasets as tfds
-
     row, home = _row(name), data_home()
     if isinstance(row, Samples):
         raise UserError(
@@ -216,6 +198,7 @@ def prepare(name: str) -> Path:
         return home / row.builder
     if not all((_manual(home) / file).exists() for file in row.manual):
         raise UserError(_how_to_get(name, row))
+    tfds = _tfds()
     config = tfds.download.DownloadConfig(manual_dir=str(_manual(home))) if row.manual else None
     builder = tfds.builder(row.builder, data_dir=str(home))
     try:
@@ -229,11 +212,29 @@ def prepare(name: str) -> Path:
     return home / row.builder
 
 
+def pack(name: str) -> Path:
+    """Write a prepared data set into one file, which is read instead from then on; its path."""
+    row = _row(name)
+    if isinstance(row, Samples) or row.photographs:
+        raise packed.unfit(name)
+    stored = _prepared(name, row)
+    check_fits(name, row.shape, sum(map(stored.count, packed.PARTS)))
+    return packed.write(_packed(name), name, row.classes, stored)
+
+
+def _tfds() -> Any:
+    """The module tensorflow_datasets; UserError where it, or TensorFlow, is not installed."""
+    try:
+        quiet.tensorflow()
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise packed.needed(data_home(), error) from error
+    return tfds
+
+
 def _store(row: Dataset, home: Path) -> None:
     """Write an embedded data set in tensorflow-datasets' own format, without its chatter."""
-    tf = quiet.tensorflow()
-    import tensorflow_datasets as tfds
-
+    tfds, tf = _tfds(), quiet.tensorflow()
     tfds.disable_progress_bar()
     image = tfds.features.Image(shape=row.shape)
     label = tfds.features.ClassLabel(num_classes=row.classes)

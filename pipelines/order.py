@@ -1,7 +1,6 @@
 """What is to be measured: a claim, its settings, its seeds."""
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 
 from pipelines import claim, grid, provenance
 from pipelines.grid import Cell
-from pipelines.recipes import digest
+from pipelines.recipes import Recipe, digest
+from pipelines.run import USUAL, Habits
+from pipelines.unfinished import RUN_AS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,9 +22,9 @@ class Order:
     settings: Any
     seeds: int
     kind: str = "claim"
-    varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Axes of fields that hold a single value in the settings."""
-    force: bool = False
+    habits: Habits = USUAL
     workers: int = 1
     """Processes, one BLAS thread each."""
 
@@ -36,7 +37,15 @@ class Order:
 
     @cached_property
     def axes(self) -> dict[str, Any]:
+        if isinstance(self.settings, Recipe):
+            return {key: (value,) for key, value in _flat(self.settings).items()} | self.varied
         return grid.axes(self.settings, self.claim.inner, self.varied)
+
+    def setting(self, cell: Cell) -> Any:
+        """The claim's settings at that cell."""
+        if isinstance(self.settings, Recipe):
+            return self.settings.override(**{key: cell.point[key] for key in self.varied})
+        return type(self.settings)(**cell.point)
 
     @property
     def fingerprint(self) -> str:
@@ -56,24 +65,35 @@ class Order:
     @property
     def differing(self) -> dict[str, Any]:
         """The settings in which this differs from those of the scale, with their values here."""
-        own = grid.ordered(self.claim.scales[self.scale])
-        fields = [field.name for field in dataclasses.fields(own)]
-        here = {name: getattr(self.settings, name) for name in fields}
-        changed = {name: here[name] for name in fields if here[name] != getattr(own, name)}
-        return changed | dict(self.varied)
+        own = _flat(grid.ordered(self.claim.scales[self.scale]))
+        here = _flat(self.settings)
+        return {k: v for k, v in here.items() if v != own.get(k)} | dict(self.varied)
 
     @property
     def as_stated(self) -> bool:
         """Whether this is the claim's own grid, with its seeds."""
         return self.kind == "claim" and not self.differing and self.seeds >= self.claim.seeds
 
+    @property
+    def training_tags(self) -> dict[str, str]:
+        """Of a claim about one recipe: its trainings are that recipe's, run by name."""
+        recipe = isinstance(self.settings, Recipe)
+        return {RUN_AS: f"{self.name} {self.scale}"} if recipe else {}
+
     def cell_fingerprint(self, cell: Cell) -> str:
         return digest([self.name, cell.params])
 
     @property
     def params(self) -> dict[str, Any]:
-        flat = dataclasses.asdict(self.settings) | dict(self.varied)
+        flat = _flat(self.settings) | dict(self.varied)
         return {key: brief(value) for key, value in flat.items()} | {"seeds": self.seeds}
+
+
+def _flat(settings: Any) -> dict[str, Any]:
+    """Every setting by name; of a recipe, whose seed is the cell's, the fields of its mappings."""
+    if isinstance(settings, Recipe):
+        return {key: value for key, value in settings.flat().items() if key != "seed"}
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
 
 
 def brief(value: Any, most: int = 20) -> str:

@@ -35,6 +35,15 @@ def error_pct(labels: Any, logits: Any) -> Any:
     return 100 * ops.cast(ops.argmax(logits, axis=-1) != ops.cast(labels, "int32"), logits.dtype)
 
 
+def top5_error_pct(labels: Any, logits: Any) -> Any:
+    """100 where the label [b] is not among the five largest logits [b, k], else 0; [b]."""
+    from keras import ops
+
+    _, best = ops.top_k(logits, 5)
+    found = ops.any(best == ops.cast(labels, best.dtype)[:, None], axis=-1)
+    return 100 * (1 - ops.cast(found, logits.dtype))
+
+
 def squared_error(targets: Any, outputs: Any) -> Any:
     """|h(x) - y|^2, summed over the outputs [b, k]; [b]. Its mean is the f of HM section 2."""
     from keras import ops
@@ -43,4 +52,8 @@ def squared_error(targets: Any, outputs: Any) -> Any:
 
 
 CLASSIFICATION = Task({"loss": cross_entropy, "error_pct": error_pct}, watched="error_pct")
+TOP5 = Task(
+    {"loss": cross_entropy, "error_pct": error_pct, "top5_error_pct": top5_error_pct},
+    watched="error_pct",
+)
 REGRESSION = Task({"loss": squared_error}, watched="loss")

@@ -134,6 +134,16 @@ def test_augmentation_keeps_the_examples_and_their_order() -> None:
         assert not np.array_equal(plain[0], augmented[0])
 
 
+@pytest.mark.parametrize("augment", [False, True])
+def test_the_parts_of_a_batch_are_cut_from_the_whole(augment: bool) -> None:
+    data = split(20)
+    whole = data.train_batch(7, 6, 5, augment)
+    parts = [data.train_batch(7, 6, 5, augment, (i, 3)) for i in range(3)]
+    for number in (0, 1):
+        joined = np.concatenate([part[number] for part in parts])
+        np.testing.assert_array_equal(joined, whole[number])
+
+
 def test_the_same_example_is_cropped_anew_in_every_epoch_and_seed() -> None:
     data = split(1, shape=(8, 8, 1))
     for runs in ([(0, epoch) for epoch in range(40)], [(seed, 0) for seed in range(40)]):
@@ -146,7 +156,7 @@ def test_evaluation_weighs_every_example_once_in_order(
     n: int, batch_size: int, batches: int
 ) -> None:
     data = split(n)
-    found = list(data.eval_batches(batch_size))
+    found = [data.eval_batch(number, batch_size) for number in range(batches)]
     assert [[len(part) for part in batch] for batch in found] == [[batch_size] * 3] * batches
     x, y, weight = (np.concatenate(parts) for parts in zip(*found, strict=True))
     assert weight.dtype == np.float32
@@ -162,7 +172,8 @@ def test_vectors_are_read_as_they_are_stored() -> None:
     rows = [x.tolist().index(row) for row in inputs.tolist()]
     assert rows == labels(split(10), range(1, 2), 4, seed=0)  # the order that pictures have
     np.testing.assert_array_equal(targets, -inputs)
-    parts = [np.concatenate(part) for part in zip(*data.eval_batches(4), strict=True)]
+    batches = [data.eval_batch(number, 4) for number in range(3)]
+    parts = [np.concatenate(part) for part in zip(*batches, strict=True)]
     np.testing.assert_array_equal(parts[0][:10], x)
     np.testing.assert_array_equal(parts[1][:10], -x)
     assert parts[2].tolist() == [1.0] * 10 + [0.0] * 2

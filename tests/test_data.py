@@ -12,6 +12,7 @@ import pytest
 from pipelines import data
 from pipelines.batches import Pictures, Splits
 from pipelines.errors import UserError
+from pipelines.photographs import Photographs, eval_dataset, train_dataset
 from tests.conftest import needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
@@ -288,26 +289,36 @@ def photographs(nothing: Path, tmp_path_factory: pytest.TempPathFactory) -> list
     return pictures
 
 
-def test_photographs_are_cut_to_one_size(photographs: list[np.ndarray]) -> None:
+def pixels(split: Photographs) -> dict[int, np.ndarray]:
+    """The test pictures as the network reads them, scaled to 0..255 again, by label."""
+    (x, y, _), *_ = eval_dataset(split, len(split))
+    images = (x.numpy() * split.std + split.mean) * 255
+    return dict(zip(y.numpy().tolist(), images, strict=True))
+
+
+def test_photographs_stay_on_disk_and_are_cut_to_one_size(
+    photographs: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psutil
+
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
     splits = data.load("imagenet2012")
     assert sizes(splits) == (99, 1, 5)
     assert splits.input_shape == (224, 224, 3)
-    cut = dict(zip(splits.test.labels.tolist(), splits.test.images, strict=True))
+    assert "top5_error_pct" in splits.task.numbers
+    cut = pixels(splits.test)
     # Where the shorter side is 256 nothing is resized: the centre is copied, grey three times.
-    np.testing.assert_array_equal(cut[0], photographs[0][16:240, 112:336])
-    np.testing.assert_array_equal(cut[1], photographs[1][38:262, 16:240])
-    np.testing.assert_array_equal(cut[2], photographs[2][16:240, 38:262].repeat(3, axis=2))
-
-
-def test_resizing_keeps_a_colour_and_averages_a_large_picture(
-    photographs: list[np.ndarray],
-) -> None:
-    splits = data.load("imagenet2012", train_examples=3)
-    colours = splits.train.images.reshape(-1, 3)
-    np.testing.assert_array_equal(np.unique(colours, axis=0), [[17, 100, 203]])
-    large = splits.test.images[splits.test.labels.tolist().index(4)]
-    assert large.mean() == pytest.approx(photographs[4].mean(), abs=0.3)  # rounded, not cut off
-    assert large.std() < 0.3 * photographs[4].std()  # 4x4 pixels averaged, not 2x2
+    np.testing.assert_allclose(cut[0], photographs[0][16:240, 112:336], atol=0.01)
+    np.testing.assert_allclose(cut[1], photographs[1][38:262, 16:240], atol=0.01)
+    grey = photographs[2][16:240, 38:262].repeat(3, axis=2)
+    np.testing.assert_allclose(cut[2], grey, atol=0.01)
+    # A large picture is averaged over 4 x 4 pixels, not over 2 x 2.
+    assert cut[4].mean() == pytest.approx(photographs[4].mean(), abs=0.3)
+    assert cut[4].std() < 0.3 * photographs[4].std()
+    few = data.load("imagenet2012", train_examples=3)
+    assert sizes(few) == (3, 1, 5)
+    for plain in pixels(few.train).values():
+        np.testing.assert_allclose(plain.reshape(-1, 3), [[17, 100, 203]] * 224**2, atol=0.01)
 
 
 @needs("mnist")
@@ -346,12 +357,11 @@ def test_cifar10() -> None:
 
 @needs("imagenet2012")
 def test_imagenet() -> None:
-    if data.check("imagenet2012")["train"] > 10_000:
-        pytest.skip("the whole of it is more than a test should read")
     splits = data.load("imagenet2012", train_examples=100)
     assert splits.input_shape == (224, 224, 3)
     assert len(splits.train) == 100
-    assert splits.train.labels.max() < 1000
-    spread = splits.train.images.std(axis=(1, 2))  # [n, c]
-    assert spread.min() > 0  # photographs, none of one colour
-    assert splits.train.mean == pytest.approx([0.485, 0.456, 0.406], abs=0.05)
+    ((x, y),) = train_dataset(splits.train, 0, 1, 32, 0)
+    assert 0 <= y.numpy().min() < y.numpy().max() < 1000
+    assert x.numpy().std(axis=(1, 2)).min() > 0  # photographs, none of one colour
+    assert x.numpy().mean(axis=(0, 1, 2)) == pytest.approx([0, 0, 0], abs=0.5)
+    assert x.numpy().std(axis=(0, 1, 2)) == pytest.approx([1, 1, 1], abs=0.3)

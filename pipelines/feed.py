@@ -1,0 +1,148 @@
+"""Feeds: the batches of a split as the backend in use reads them.
+
+TensorFlow reads tf.data; JAX and PyTorch read NumPy arrays, and need no TensorFlow. Both make every
+batch from its step alone, so that a feed may start at any step.
+Imports Keras at the top: import this module inside the functions that train.
+"""
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import keras
+from numpy.typing import NDArray
+
+from pipelines import photographs
+from pipelines.batches import WHOLE, Part, Pictures, Split, share
+from pipelines.errors import UserError
+from pipelines.photographs import Photographs
+from pipelines.recipes import Recipe
+
+Batch = tuple[NDArray[Any], ...]
+EVAL_BATCH = 500
+AHEAD = 4  # batches that are prepared while the network works
+
+
+def train(
+    recipe: Recipe, split: Split | Photographs, start: int, stop: int, part: Part = WHOLE
+) -> Any:
+    """The batches of steps start, ..., stop - 1, each in `recipe.accumulate` equal pieces.
+
+    `part` is this machine's share where several share every batch. UserError where the data cannot
+    be augmented, or not be read by this backend.
+    """
+    if recipe.augment and not isinstance(split, Pictures | Photographs):
+        raise UserError(
+            f"augment crops and flips pictures. Received: augment=True for {recipe.data}, which "
+            "has none. Set --no-augment."
+        )
+    pieces, (i, machines) = recipe.accumulate, part
+    size = recipe.batch_size // (pieces * machines)
+    if isinstance(split, Photographs):
+        _needs_tensorflow(recipe)
+        whole = photographs.train_dataset(
+            split, start, stop, recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
+        )
+        return whole.rebatch(size) if pieces > 1 else whole
+
+    def batch(number: int) -> Batch:
+        step, piece = divmod(start * pieces + int(number), pieces)
+        mine = (i * pieces + piece, pieces * machines)
+        return split.train_batch(step, recipe.batch_size, recipe.seed, recipe.augment, mine)
+
+    count = (stop - start) * pieces
+    return _mapped(batch, count, split, size) if _tensorflow() else _ahead(batch, count)
+
+
+def evaluation(
+    recipe: Recipe, split: Split | Photographs, replicas: int, part: Part = WHOLE
+) -> Any:
+    """All examples (x, y, weight) once, in batches of one size, about EVAL_BATCH.
+
+    The size is a multiple of `replicas`; the last batch is filled up by examples of weight 0.
+    `part` is this machine's share of every batch.
+    """
+    if isinstance(split, Photographs):
+        _needs_tensorflow(recipe)
+        size = math.ceil(min(len(split), recipe.batch_size) / replicas) * replicas
+        return _cut(photographs.eval_dataset(split, size), size, part)
+    count = math.ceil(len(split) / EVAL_BATCH)
+    size = math.ceil(len(split) / count / replicas) * replicas
+    if not _tensorflow():
+        return Evaluation(split, count, size)
+    import tensorflow as tf
+
+    signature = (*_specs(split, size), tf.TensorSpec((size,), tf.float32))
+    ds = tf.data.Dataset.from_generator(
+        lambda: (split.eval_batch(number, size) for number in range(count)),
+        output_signature=signature,
+    )
+    ds = ds.apply(tf.data.experimental.assert_cardinality(count))
+    return _cut(ds, size, part).prefetch(tf.data.AUTOTUNE)
+
+
+def _cut(batches: Any, size: int, part: Part) -> Any:
+    """One machine's part of every batch."""
+    mine = share(size, part)
+    return batches if part == WHOLE else batches.map(lambda *batch: tuple(a[mine] for a in batch))
+
+
+class Evaluation(keras.utils.PyDataset):
+    """Batches of a split in order, as Keras reads them again and again."""
+
+    def __init__(self, split: Split, count: int, size: int) -> None:
+        super().__init__()
+        self.split, self.count, self.size = split, count, size
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, number: int) -> Batch:
+        return self.split.eval_batch(number, self.size)
+
+
+def _tensorflow() -> bool:
+    return bool(keras.backend.backend() == "tensorflow")
+
+
+def _needs_tensorflow(recipe: Recipe) -> None:
+    if not _tensorflow():
+        raise UserError(
+            f"Photographs are decoded by TensorFlow. Received: {recipe.data} with KERAS_BACKEND="
+            f"{keras.backend.backend()}. Unset KERAS_BACKEND, or choose data held in memory."
+        )
+
+
+def _mapped(batch: Callable[[int], Batch], count: int, split: Split, size: int) -> Any:
+    """tf.data of numbered batches, in order, prepared ahead."""
+    import tensorflow as tf
+
+    specs = _specs(split, size)
+
+    def mapped(number: Any) -> tuple[Any, Any]:
+        x, y = tf.numpy_function(batch, [number], [spec.dtype for spec in specs], stateful=False)
+        return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
+
+    ds = tf.data.Dataset.range(count).map(mapped, num_parallel_calls=2, deterministic=True)
+    return ds.prefetch(tf.data.AUTOTUNE)
+
+
+def _specs(split: Split, size: int) -> tuple[Any, Any]:
+    """Shape and type of a batch's inputs and targets."""
+    import tensorflow as tf
+
+    x, y = (tf.TensorSpec((size, *a.shape[1:]), a.dtype) for a in split.take(slice(1)))
+    return x, y
+
+
+def _ahead(batch: Callable[[int], Batch], count: int) -> Iterator[Batch]:
+    """The same numbered batches for backends that read arrays, prepared ahead by a thread."""
+    with ThreadPoolExecutor(1) as thread:
+        numbers = iter(range(count))
+        ready = deque(thread.submit(batch, number) for number in itertools.islice(numbers, AHEAD))
+        while ready:
+            yield ready.popleft().result()
+            ready.extend(thread.submit(batch, number) for number in itertools.islice(numbers, 1))

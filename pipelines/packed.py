@@ -1,0 +1,121 @@
+"""Packed data sets: the arrays of one in a file that NumPy alone can read and write.
+
+`<data folder>/<name>.npz`, which `numpy.load` opens, is an uncompressed zip archive of
+
+    train_images.npy, test_images.npy    uint8 [n, h, w, c], in stored order
+    train_labels.npy, test_labels.npy    int64 [n]
+    about.json                           name, version, classes, and the SHA-256 of the bytes of
+                                         each array by its name
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import UserError
+from pipelines.stored import Examples, Stored
+
+PARTS = ("train", "test")
+ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
+ABOUT = "about.json"
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The arrays of a packed data set by name, and what its file says of itself."""
+
+    path: Path
+    arrays: Mapping[str, NDArray[Any]]
+    about: Mapping[str, Any]
+    state = "packed"
+
+    @property
+    def where(self) -> dict[str, str]:
+        return {"folder": str(self.path.parent), "version": self.about["version"]}
+
+    def count(self, part: str) -> int:
+        return len(self.arrays[f"{part}_labels"])
+
+    def read(self, part: str, cut: slice) -> Examples:
+        """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
+        return self.arrays[f"{part}_images"][cut], self.arrays[f"{part}_labels"][cut]
+
+
+def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
+    """Pack a data set, aside, then rename; the same bytes each time. Returns `path`.
+
+    UserError where the folder cannot be written.
+    """
+    parts = [stored.read(part, slice(0, stored.count(part))) for part in PARTS]
+    arrays = dict(zip(ARRAYS, (array for part in parts for array in part), strict=True))
+    about = {"name": name, "version": stored.where["version"], "classes": classes}
+    about["sha256"] = {key: _sha256(array) for key, array in arrays.items()}
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(aside, "w") as archive:
+            for key, array in arrays.items():
+                member = zipfile.ZipInfo(f"{key}.npy")  # dated 1980, so that bytes do not change
+                with archive.open(member, "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, array, allow_pickle=False)
+            archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps(about, indent=1))
+        return aside.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"The data folder must be writable. Received: {path.parent}: {error.strerror}. Change "
+            "its permissions, make room on the disk, or choose another with --data-dir."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def read(path: Path, name: str) -> Packed:
+    """The packed data set of that name, its checksums verified; UserError where one differs."""
+    try:
+        with path.open("rb") as file, np.load(file) as archive:  # which would not close it
+            about = json.loads(archive[ABOUT])
+            arrays = {key: archive[key] for key in ARRAYS}
+        sums = about["sha256"]
+        wrong = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise _damaged(path, name, f"not a packed data set ({error})") from error
+    if wrong:
+        raise _damaged(path, name, f"{' and '.join(wrong)} of another checksum")
+    if about.get("name") != name:
+        raise _damaged(path, name, f"the data set {about.get('name')}")
+    return Packed(path, arrays, about)
+
+
+def unfit(name: str) -> UserError:
+    """The sentence for a data set that is drawn, or that stays on disk."""
+    return UserError(
+        f"Only stored data sets that fit in memory are packed. Received: {name}. Use it as it is."
+    )
+
+
+def needed(folder: Path, error: ImportError) -> UserError:
+    """The sentence for a machine that reads no other file."""
+    return UserError(
+        f"Without TensorFlow only packed data are read. Received: none in {folder}, and {error}. "
+        "Where TensorFlow is, run python -m pipelines data pack NAME, then copy its NAME.npz here."
+    )
+
+
+def _sha256(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def _damaged(path: Path, name: str, found: str) -> UserError:
+    return UserError(
+        f"A packed data file must hold {name} as it was written. Received: {path}: {found}. "
+        f"Make it anew: python -m pipelines data pack {name} --data-dir {path.parent}"
+    )

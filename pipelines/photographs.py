@@ -1,0 +1,250 @@
+"""Photographs: a split that stays on disk, and its batches as pure functions of (seed, step).
+
+JPEGs are decoded only in the crop. Batches come from tf.data; nothing of a split is held in memory
+but the places of its records. Order and random numbers of a step are drawn in NumPy, so that any
+step can be made again without the steps before it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.batches import WHOLE, Part, batch_index, share
+from pipelines.errors import UserError
+from pipelines.records import Records
+
+# Channel moments of ImageNet's pixels in [0, 1], those of torchvision's reference training.
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+STD = np.array([0.229, 0.224, 0.225], np.float32)
+
+LEAST_AREA, WIDEST = 0.08, 4 / 3  # of a random crop: share of the picture, width over height
+TRIES = 10  # random crops tried before the largest central one
+DRAWS = 2 * TRIES + 3  # random numbers of an example: areas, aspects, place (2), flip
+CENTRE = 7 / 8  # side of the test crop over the shorter side: 224 of 256
+READ_AHEAD, BATCHES_AHEAD = 4, 2  # batches being read at once, decoded batches kept ready
+SHUFFLED = 4096  # records in the buffer of `shuffled_dataset`, some 450 MB of ImageNet
+FILES_MIXED = 16
+
+Box = Callable[[Any], Any]  # height, width of a picture [2] -> top, left, height, width [4]
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """Records of encoded pictures and labels, with the moments that standardize their pixels."""
+
+    records: Records
+    shape: tuple[int, int, int]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the records' files and lengths."""
+        return self.records.digest
+
+
+def train_dataset(
+    split: Photographs,
+    start: int,
+    stop: int,
+    batch_size: int,
+    seed: int,
+    *,
+    augment: bool = True,
+    part: Part = WHOLE,
+) -> Any:
+    """tf.data of steps start..stop-1: x float32 [b, h, w, 3], standardized, and y int32 [b].
+
+    Every epoch has a new order; its last partial batch is left out. With `augment`, random crops
+    and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of every batch,
+    with the crops it has in the whole batch; UserError unless k divides batch_size.
+    """
+    if batch_size % part[1]:
+        raise UserError(
+            f"batch_size must be a multiple of the parts it is cut into. Received: batch_size="
+            f"{batch_size} for {part[1]} parts. Set --batch-size accordingly."
+        )
+    mine = share(batch_size, part)
+
+    def drawn(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        numbers = np.random.default_rng([seed, 1, step]).random((batch_size, DRAWS), np.float32)
+        return batch_index(len(split), step, batch_size, seed)[mine], numbers[mine]
+
+    picture = _random_picture if augment else _centre_picture
+    return _batches(split, (start, stop), drawn, picture, batch_size // part[1])
+
+
+def eval_dataset(split: Photographs, batch_size: int) -> Any:
+    """tf.data of all examples once, in order: x, y and weight float32 [b].
+
+    The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
+    """
+
+    def drawn(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        index = np.arange(number * batch_size, (number + 1) * batch_size)
+        weight = (index < len(split)).astype(np.float32)
+        return np.minimum(index, len(split) - 1), weight[:, None]
+
+    def weighted(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
+        return *_centre_picture(split, record, numbers), numbers[0]
+
+    span = (0, math.ceil(len(split) / batch_size))
+    return _batches(split, span, drawn, weighted, batch_size)
+
+
+def shuffled_dataset(
+    split: Photographs, batch_size: int, seed: Any, *, augment: bool = True
+) -> Any:
+    """An endless tf.data of training batches whose graph other machines can run.
+
+    Every epoch visits each example once, in an order as random as a buffer of SHUFFLED records
+    makes it. The files must be readable under the same paths there; `seed`, an integer or a scalar
+    tensor, should differ from worker to worker.
+    """
+    import tensorflow as tf
+
+    paths, skips, takes = zip(*split.records.extents(), strict=True)
+    seed = seed if isinstance(seed, int) else tf.cast(seed, tf.int64)
+    columns = [str(path) for path in paths], np.array(skips), np.array(takes)
+    files = tf.data.Dataset.from_tensor_slices(columns)
+    records = files.shuffle(len(paths), seed=seed).interleave(
+        lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
+        cycle_length=FILES_MIXED,
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    picture = _random_picture if augment else _centre_picture
+
+    def mapped(count: Any, record: Any) -> Any:
+        key = tf.stack([tf.cast(seed, tf.int64), count])
+        return picture(split, record, tf.random.stateless_uniform([DRAWS], key))
+
+    ds = records.shuffle(min(SHUFFLED, len(split)), seed=seed).repeat().enumerate()
+    ds = ds.map(mapped, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    return ds.batch(batch_size, drop_remainder=True).prefetch(BATCHES_AHEAD)
+
+
+def _batches(
+    split: Photographs,
+    span: tuple[int, int],
+    drawn: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
+    picture: Callable[..., Any],
+    size: int,
+) -> Any:
+    """Batches number span[0]..span[1]-1, in order whatever the threads do.
+
+    `drawn` gives for each the examples [size] and their own numbers [size, k], with which `picture`
+    makes an example out of a record.
+    """
+    import tensorflow as tf
+
+    def fetch(number: NDArray[np.int64]) -> tuple[Any, Any]:
+        index, numbers = drawn(int(number))
+        return np.array([split.records.read(i) for i in index], object), numbers
+
+    def fetched(number: Any) -> tuple[Any, Any]:
+        types = [tf.string, tf.float32]
+        found, numbers = tf.numpy_function(fetch, [number], types, stateful=False)
+        return tf.ensure_shape(found, [size]), tf.ensure_shape(numbers, [size, None])
+
+    ds = tf.data.Dataset.range(*span)
+    ds = ds.map(fetched, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
+    ds = ds.map(
+        lambda record, numbers: picture(split, record, numbers),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    ds = ds.batch(size, drop_remainder=True).prefetch(BATCHES_AHEAD)
+    return ds.apply(tf.data.experimental.assert_cardinality(max(0, span[1] - span[0])))
+
+
+def _random_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
+    """A random crop, flipped half the time, of numbers [DRAWS] in [0, 1)."""
+    import tensorflow as tf
+
+    encoded, label = _parsed(record)
+    x = _resized(split, crop(encoded, lambda size: random_box(size, numbers)), antialias=False)
+    return tf.cond(numbers[-1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
+
+
+def _centre_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
+    """The centre crop; it takes no random numbers."""
+    encoded, label = _parsed(record)
+    return _resized(split, crop(encoded, centre_box), antialias=True), label
+
+
+def _parsed(record: Any) -> tuple[Any, Any]:
+    """The encoded picture and the label of a record, as tensorflow-datasets names them."""
+    import tensorflow as tf
+
+    image, label = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
+    found = tf.io.parse_single_example(record, {"image": image, "label": label})
+    return found["image"], tf.cast(found["label"], tf.int32)
+
+
+def crop(encoded: Any, box: Box) -> Any:
+    """The box of a picture, uint8 [h, w, 3]; a JPEG is decoded only there, grey becomes RGB."""
+    import tensorflow as tf
+
+    def jpeg() -> Any:
+        window = box(tf.image.extract_jpeg_shape(encoded)[:2])
+        return tf.image.decode_and_crop_jpeg(encoded, window, channels=3)
+
+    def other() -> Any:
+        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        top, left, height, width = tf.unstack(box(tf.shape(image)[:2]))
+        return image[top : top + height, left : left + width]
+
+    return tf.cond(tf.io.is_jpeg(encoded), jpeg, other)
+
+
+def centre_box(size: Any) -> Any:
+    """The central square whose side is CENTRE of the shorter side; int32 [4]."""
+    import tensorflow as tf
+
+    side = tf.round(CENTRE * tf.cast(tf.reduce_min(size), tf.float32))
+    side = tf.maximum(tf.cast(side, tf.int32), 1)
+    return tf.concat([(size - side) // 2, [side, side]], 0)
+
+
+def random_box(size: Any, numbers: Any) -> Any:
+    """A crop of 8-100 % of the area with aspect 3/4-4/3 (Szegedy et al. 2015, section 6); [4].
+
+    The first of TRIES that lies inside a picture of height and width `size` [2]; where none does,
+    the largest central one with an allowed aspect.
+    """
+    import tensorflow as tf
+
+    whole = tf.cast(size, tf.float32)
+    area = tf.reduce_prod(whole) * (LEAST_AREA + (1 - LEAST_AREA) * numbers[:TRIES])
+    aspect = tf.exp(math.log(WIDEST) * (2 * numbers[TRIES : 2 * TRIES] - 1))
+    tried = tf.round(tf.sqrt(tf.stack([area / aspect, area * aspect], 1)))  # [TRIES, 2]
+    fits = tf.reduce_all((tried >= 1) & (tried <= whole), 1)
+    largest = tf.minimum(whole, tf.maximum(tf.round(whole[::-1] * WIDEST), 1))
+    chosen = tf.where(tf.concat([fits, [True]], 0))[0, 0]
+    sides = tf.concat([tried, largest[None]], 0)[chosen]
+    place = tf.where(chosen < TRIES, numbers[2 * TRIES : 2 * TRIES + 2], 0.5)
+    corner = tf.minimum(tf.floor(place * (whole - sides + 1)), whole - sides)
+    return tf.cast(tf.concat([corner, sides], 0), tf.int32)
+
+
+def _resized(split: Photographs, image: Any, antialias: bool) -> Any:
+    """A crop [h, w, 3] at the network's size, standardized; float32.
+
+    Training crops are not smoothed first, which would take twice as long as decoding.
+    """
+    import tensorflow as tf
+
+    x = tf.image.resize(image, split.shape[:2], antialias=antialias)
+    scale, offset = (
+        np.tile(v, split.shape[1]) for v in (1 / (255 * split.std), split.mean / split.std)
+    )
+    rows = tf.reshape(x, [split.shape[0], -1])  # broadcasting over rows, not pixels, is vectorized
+    return tf.reshape(rows * scale - offset, split.shape)

@@ -1,0 +1,209 @@
+"""Random access to the records of TFRecord files, the format that tensorflow-datasets writes.
+
+A file is a sequence of records: length (8 bytes, little-endian), masked CRC-32C of the length (4),
+data, masked CRC-32C of the data (4); https://www.tensorflow.org/tutorials/load_data/tfrecord.
+The index is made from the lengths alone: one read of 12 bytes a record.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import UserError
+
+HEAD, TAIL = 12, 4  # bytes around the data of a record
+OPEN = 256  # files kept open; the usual limit of a process is 1,024
+THREADS = 16  # files indexed at once: on a network each read waits for an answer
+
+
+class Files:
+    """Files that any thread may read; the first OPEN of them stay open."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self._open: dict[int, int] = {}
+
+    def read(self, file: int, size: int, offset: int) -> bytes:
+        """`size` bytes at `offset` of the file of that number; fewer where it ends."""
+        kept = self._open.get(file)
+        if kept is not None:
+            return os.pread(kept, size, offset)
+        descriptor = os.open(self.paths[file], os.O_RDONLY)
+        try:
+            return os.pread(descriptor, size, offset)
+        finally:
+            if len(self._open) >= OPEN or self._open.setdefault(file, descriptor) != descriptor:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        for descriptor in self._open.values():
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Records start..stop-1 of all those in the files, in stored order.
+
+    `ends` [f] counts the records up to the end of each file; `offsets` and `lengths` [n] say where
+    the data of each lies in its file, in bytes.
+    """
+
+    files: Files
+    ends: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    start: int
+    stop: int
+
+    def __len__(self) -> int:
+        return self.stop - self.start
+
+    def __getitem__(self, part: slice) -> "Records":
+        start, stop, _ = part.indices(len(self))
+        return replace(self, start=self.start + start, stop=self.start + max(start, stop))
+
+    def read(self, i: int) -> bytes:
+        """The data of record i. UserError where the file has changed since it was indexed."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"record {i} of {len(self)}")
+        i += self.start
+        file, length = int(np.searchsorted(self.ends, i, side="right")), int(self.lengths[i])
+        try:
+            data = self.files.read(file, length, int(self.offsets[i]))
+        except OSError as error:
+            raise _damaged(self.files.paths[file], f"it cannot be read: {error}") from error
+        if len(data) < length:
+            raise _damaged(self.files.paths[file], f"{len(data)} of {length} bytes of a record")
+        return data
+
+    def extents(self) -> Iterator[tuple[Path, int, int]]:
+        """(file, records to skip, records to take) of every file that holds some of these."""
+        starts = np.concatenate([[0], self.ends[:-1]])
+        for path, first, end in zip(self.files.paths, starts, self.ends, strict=True):
+            skip, last = max(self.start - first, 0), min(self.stop, end) - first
+            if last > skip:
+                yield path, int(skip), int(last - skip)
+
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of the files' names and the records' lengths."""
+        names = json.dumps([path.name for path in self.files.paths])
+        content = hashlib.sha256(f"{names}{self.start}".encode())
+        content.update(self.lengths[self.start : self.stop].data)
+        return content.hexdigest()[:8]
+
+
+def stored(builder: Any, split: str) -> Records:
+    """The records of a split that tensorflow-datasets prepared; their index is kept beside them.
+
+    UserError for damaged files and for a format other than TFRecord.
+    """
+    info, folder = builder.info, Path(builder.data_path)
+    if info.file_format.value != "tfrecord":
+        raise UserError(
+            f"Photographs must be prepared in the tfrecord format. Received: {folder} in the "
+            f"{info.file_format.value} format. Remove the folder and prepare the data set anew."
+        )
+    paths = [Path(file) for file in info.splits[split].filepaths]
+    counts = info.splits[split].shard_lengths
+    return index(paths, counts, folder / f"{builder.name}-{split}.index.npz")
+
+
+def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
+    """All records of the files, `counts` in each; the lengths are kept in the file `cache`.
+
+    The cache counts as long as the names, sizes and times of the files stay as they were; where it
+    cannot be written, the index is made anew each time. UserError for a damaged file.
+    """
+    key = _key(paths, counts)
+    lengths = _cached(cache, key)
+    if lengths is None:
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
+        lengths = np.concatenate(found)
+        with contextlib.suppress(OSError):  # a folder of another user's, or a full disk
+            _keep(cache, key, lengths)
+    ends = np.cumsum(counts, dtype=np.int64)
+    sizes = lengths + (HEAD + TAIL)
+    before = np.concatenate([[0], np.cumsum(sizes)])  # [n + 1], over all files
+    first = np.repeat(before[np.concatenate([[0], ends[:-1]])], counts)
+    return Records(Files(paths), ends, before[:-1] - first + HEAD, lengths, 0, len(lengths))
+
+
+def _key(paths: Sequence[Path], counts: Sequence[int]) -> str:
+    """What a cached index depends on; SHA-256. UserError where a file is not there."""
+    rows = []
+    for path, count in zip(paths, counts, strict=True):
+        try:
+            stat = path.stat()
+        except OSError as error:
+            raise _damaged(path, error.strerror or str(error)) from error
+        rows.append((path.name, count, stat.st_size, stat.st_mtime_ns))
+    return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+
+def _cached(cache: Path, key: str) -> NDArray[np.int64] | None:
+    with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(cache) as stored:
+        if str(stored["key"]) == key:
+            return np.asarray(stored["lengths"], np.int64)
+    return None
+
+
+def _keep(cache: Path, key: str, lengths: NDArray[np.int64]) -> None:
+    """Write the cache aside and rename it: a reader sees all of it or none."""
+    aside = cache.with_name(f".{cache.name}.{os.getpid()}")
+    try:
+        with aside.open("wb") as file:
+            np.savez(file, key=np.array(key), lengths=lengths)
+        aside.replace(cache)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _lengths(path: Path, count: int) -> NDArray[np.int64]:
+    """The lengths in bytes of the records of one file, which must be `count` and fill it; [n]."""
+    offset, heads = 0, list[bytes]()
+    try:
+        with path.open("rb", buffering=0) as file:
+            descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+            while offset < size and len(heads) < count:
+                heads.append(os.pread(descriptor, HEAD, offset).ljust(HEAD, b"\0"))
+                offset += int.from_bytes(heads[-1][:8], "little") + HEAD + TAIL
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error)) from error
+    table = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
+    broken = np.flatnonzero(_masked_crc(table[:, :8]) != table[:, 8:].copy().view("<u4")[:, 0])
+    if broken.size:
+        raise _damaged(path, f"record {broken[0]} of {count} does not begin as it must")
+    if (len(heads), offset) != (count, size):
+        raise _damaged(path, f"{len(heads)} of {count} records in {size} bytes, {offset} expected")
+    return table[:, :8].copy().view("<i8")[:, 0].astype(np.int64)
+
+
+def _masked_crc(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Masked CRC-32C of each row [n, b], as TFRecord stores it; [n]."""
+    table = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
+    crc = np.full(len(data), 0xFFFFFFFF, np.uint32)
+    for column in data.T:
+        crc = table[(crc ^ column) & 0xFF] ^ (crc >> 8)
+    crc = ~crc
+    return np.asarray(((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8), np.uint32)
+
+
+def _damaged(path: Path, found: str) -> UserError:
+    return UserError(
+        f"A prepared data file must be whole. Received: {path}: {found}. Copy the file again, or "
+        "remove its folder and prepare the data set anew."
+    )
