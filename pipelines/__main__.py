@@ -33,7 +33,7 @@ def sweep(name: tyro.conf.Positional[str]) -> None:
 def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets."""
     import keras_models
-    from pipelines import claim, data, lr, recipes
+    from pipelines import claim, data, lr, published
 
     claims = {name: claim.load(name) for name in claim.names()}
     document: dict[str, list[Any]] = {
@@ -42,8 +42,14 @@ def list_command(json: bool = False) -> None:
             for n, c in claims.items()
         ],
         "recipes": [
-            {"name": n, "source": s["cpu"].source, "scales": list(s)}
-            for n, s in recipes.RECIPES.items()
+            {
+                "name": n,
+                "source": s["cpu"].source,
+                "scales": list(s),
+                "reported": dict(s["cpu"].reported),
+                "cost": s["cpu"].cost,
+            }
+            for n, s in published.RECIPES.items()
         ],
         "models": keras_models.names(),
         "schedules": list(lr.SCHEDULES),
@@ -98,12 +104,13 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
 
 @app.command
 def data(
-    action: tyro.conf.Positional[Literal["list", "prepare", "check"]] = "list",
+    action: tyro.conf.Positional[Literal["list", "prepare", "pack", "check"]] = "list",
     name: tyro.conf.Positional[str | None] = None,
     data_dir: Path | None = None,
     json: bool = False,
 ) -> None:
-    """List data sets, prepare NAME (downloads), or check NAME (never touches the network)."""
+    """List data sets; prepare NAME (downloads); pack NAME (into one file that is read without
+    TensorFlow); check NAME (never touches the network)."""
     from pipelines import data as datasets
 
     use_data_dir(data_dir)
@@ -111,6 +118,8 @@ def data(
         raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
     if action == "prepare":
         print(f"{name} is ready in {datasets.prepare(str(name))}", file=sys.stderr)
+    elif action == "pack":
+        print(f"{name} is packed in {datasets.pack(str(name))}", file=sys.stderr)
     chosen = list(datasets.DATASETS) if name is None else [name]
     found = [datasets.check(each, required=name is not None) for each in chosen]
     if json:

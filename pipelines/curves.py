@@ -23,52 +23,103 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 class Curves(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps, stops it there, or when the loss diverges.
 
-    `step` counts finished steps, from 1; after each, `advance(1, images_per_s)` is called.
-    `best_val` is the least validation value so far of the number that is `watched`.
+    `step` counts finished steps, from 1; after each, `advance(1, images_per_s)` is called. A step
+    is `pieces` batches of Keras, an epoch `epoch` steps. `best_val` is the least validation value
+    so far of the number that is `watched`. `note` is all that a resumed run needs to go on.
     """
 
     def __init__(
         self,
         rates: NDArray[np.float64],
-        batch_size: int,
+        *,
+        epoch: int,
+        images: int,
+        pieces: int,
         watched: str,
         log: Log,
         advance: Callable[[int, float], Any],
     ) -> None:
         super().__init__()
-        self.rates, self.batch_size, self.watched = rates, batch_size, watched
-        self.log, self.advance = log, advance
-        self.step, self.busy_s, self.best_val = 0, 0.0, math.inf
+        self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
+        self.watched, self.log, self.advance = watched, log, advance
+        self.step, self.piece = 0, 0
+        self.busy_s, self.timed, self.best_val = 0.0, 0, math.inf
+        self.summed, self.counted = 0.0, 0
+        self.began = time.perf_counter()
         self.last: dict[str, float] = {}
+        self.continued = False
         self._stride = max(1, len(rates) // POINTS)
 
     @property
+    def note(self) -> dict[str, Any]:
+        """Plain numbers; valid between two steps."""
+        names = ("step", "busy_s", "timed", "best_val", "summed", "counted", "last")
+        return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s}
+
+    def resume(self, note: Mapping[str, Any], means: bool) -> None:
+        """Go on where the run that wrote the note was; `means`: with its running means."""
+        for name in self.note.keys() - {"wall_s"}:
+            setattr(self, name, note[name])
+        self.began = time.perf_counter() - note["wall_s"]
+        self.continued = means and self.step % self.epoch > 0
+        self.advance(self.step, math.nan)
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since the start; of a resumed run, of all its parts."""
+        return time.perf_counter() - self.began
+
+    @property
     def images_per_s(self) -> float:
-        """Training rate so far; the first step, which traces the graph, is left out."""
-        return self.batch_size * (self.step - 1) / self.busy_s if self.busy_s else math.nan
+        """Training rate so far; the first step after a start, which traces, is left out."""
+        return self.images * self.timed / self.busy_s if self.timed else math.nan
+
+    @property
+    def within_epoch(self) -> bool:
+        """Whether a step is over that is neither the last of its epoch nor of the run."""
+        return not self.piece and self.step % self.epoch > 0 and self.step < len(self.rates)
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        self._tracing, self._took = True, 0.0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        self._epoch_start, self._summed = self.step, 0.0
+        if not self.continued:
+            self.summed, self.counted = 0.0, 0
+        self.continued = False
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._started = time.perf_counter()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float]) -> None:
-        rate = float(self.rates[self.step])
-        self.busy_s += time.perf_counter() - self._started if self.step else 0.0
-        self.step += 1
+        self._took += time.perf_counter() - self._started
+        self.piece = (self.piece + 1) % self.pieces
         if not math.isfinite(logs["loss"]):
-            raise Diverged(
-                f"The training loss must stay finite. Received: {logs['loss']} at step {self.step} "
-                f"with learning rate {rate:g}. Lower --learning-rate or lengthen --warmup."
-            )
+            raise self._diverged(logs["loss"])
+        if self.piece == 0:
+            self._count_step(logs[f"{MEAN}loss"])
+
+    def _count_step(self, mean_loss: float) -> None:
+        rate = float(self.rates[self.step])
+        if not self._tracing:
+            self.busy_s, self.timed = self.busy_s + self._took, self.timed + 1
+        self._tracing, self._took = False, 0.0
         # Keras reports means over the epoch so far; their difference is this batch's loss.
-        summed = logs[f"{MEAN}loss"] * (self.step - self._epoch_start)
+        self.step, self.counted = self.step + 1, self.counted + 1
+        summed = mean_loss * self.counted
         if self.step % self._stride == 0:
-            self.log({"batch_loss": summed - self._summed, "learning_rate": rate}, self.step)
-        self._summed = summed
+            self.log({"batch_loss": summed - self.summed, "learning_rate": rate}, self.step)
+        self.summed = summed
         self.advance(1, self.images_per_s)
-        self.model.stop_training = self.step == len(self.rates)
+        if self.step == len(self.rates):
+            self._model.stop_training = True  # `self.model` would fetch all weights, on JAX
+
+    def _diverged(self, loss: float) -> Diverged:
+        step, rate = self.step + 1, float(self.rates[self.step])
+        return Diverged(
+            f"The training loss must stay finite. Received: {loss} at step {step} with learning "
+            f"rate {rate:g}. Lower --learning-rate or lengthen --warmup.",
+            step,
+        )
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
         curves = {**named("train", logs), **named("val", logs, prefix="val_")}

@@ -1,58 +1,179 @@
-"""Devices: which ones share the batches of a recipe.
+"""Devices: which ones share the batches of a recipe, here and on other machines.
 
-Imports TensorFlow at the top: import this module inside the functions that train.
+Imports Keras at the top: import this module inside the functions that train.
 """
 
+import contextlib
+from dataclasses import dataclass
 from typing import Any
 
-import tensorflow as tf
+import keras
 
+from pipelines import machines
+from pipelines.batches import WHOLE, Part
 from pipelines.errors import UserError
+from pipelines.machines import Role
 from pipelines.recipes import Recipe
 
 
-def strategy(recipe: Recipe) -> Any:
-    """MirroredStrategy over the recipe's devices; the default strategy for a single one.
+@dataclass(frozen=True)
+class Place:
+    """Where a recipe trains: equal devices that share every batch, on one or several machines."""
 
-    Call it before anything else starts TensorFlow: logical CPU devices can be made only then.
+    replicas: int
+    kind: str  # CPU, NVIDIA H100
+    accelerated: bool
+    strategy: Any = None  # TensorFlow's, or Keras's distribution on JAX
+    role: Role | None = None  # this machine's among several
+
+    def __str__(self) -> str:
+        if self.role is None:
+            return f"{self.replicas} {self.kind}"
+        how = "asynchronous" if self.role.asynchronous else "synchronous"
+        return f"{self.replicas} {self.kind}, {self.role.workers} machines, {how}"
+
+    @property
+    def part(self) -> Part:
+        """This machine's part of every batch."""
+        return (self.role.rank, self.role.workers) if self.role else WHOLE
+
+    def scope(self) -> Any:
+        """What a network is built and read in; of asynchronous training, the chief's own one."""
+        if keras.backend.backend() == "jax":
+            keras.distribution.set_distribution(self.strategy)  # which clear_session drops
+            return contextlib.nullcontext()
+        local = self.strategy is None or (self.role and self.role.asynchronous)
+        return contextlib.nullcontext() if local else self.strategy.scope()
+
+
+def place(recipe: Recipe) -> Place:
+    """Where the recipe trains: MirroredStrategy or, on JAX, DataParallel over several devices.
+
+    With TF_CONFIG, all GPUs of its machines. Call it before anything else starts the backend:
+    several CPU devices can be made only then.
     """
-    names = [gpu.name.removeprefix("/physical_device:") for gpu in gpus()]
-    count = recipe.devices or max(1, len(names))
-    if recipe.batch_size % count:
+    role = machines.role()
+    check_asynchronous(recipe, role)
+    if role:
+        return _machines(recipe, role)
+    backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+    return backends[keras.backend.backend()](recipe)
+
+
+def check_asynchronous(recipe: Recipe, role: Role | None) -> None:
+    """UserError unless the recipe and TF_CONFIG both speak of parameter servers, or neither."""
+    served = bool(role and role.asynchronous)
+    if recipe.asynchronous != served:
         raise UserError(
-            f"batch_size must be a multiple of the number of devices. Received: batch_size="
-            f"{recipe.batch_size} for {count} devices. Set --batch-size or --devices accordingly."
+            "asynchronous training and parameter servers need each other. Received: asynchronous="
+            f"{recipe.asynchronous} and {'a' if served else 'no'} ps in TF_CONFIG. Set "
+            "--asynchronous and a TF_CONFIG with chief, worker and ps, or neither."
         )
-    if count == 1:
-        return tf.distribute.get_strategy()
-    if names and count > len(names):
+
+
+def _machines(recipe: Recipe, role: Role) -> Place:
+    """All devices of all machines, once they have met."""
+    from pipelines import asynchronous, synchronous
+
+    if recipe.devices is not None:
+        raise UserError(
+            "On several machines every GPU trains. Received: devices="
+            f"{recipe.devices} with TF_CONFIG. Leave --devices out; hide GPUs with "
+            "CUDA_VISIBLE_DEVICES."
+        )
+    strategy = (asynchronous if role.asynchronous else synchronous).strategy(role)
+    replicas = strategy.num_replicas_in_sync
+    _check_even(recipe, replicas)
+    return Place(replicas, *_gpu_kind(), strategy, role)
+
+
+def _count(recipe: Recipe, gpus: int) -> int:
+    """How many devices the recipe asks for. UserError where they are not there."""
+    count = recipe.devices or max(1, gpus)
+    _check_even(recipe, count)
+    if gpus and count > gpus:
         raise UserError(
             f"devices must be at most the number of GPUs. Received: devices={count} with "
-            f"{len(names)} GPUs visible. Set --devices {len(names)} or leave it out."
+            f"{gpus} GPUs visible. Set --devices {gpus} or leave it out."
         )
-    return tf.distribute.MirroredStrategy((names or _logical_cpus(count))[:count])
+    return count
 
 
-def gpus() -> list[Any]:
-    return list(tf.config.list_physical_devices("GPU"))
+def _check_even(recipe: Recipe, count: int) -> None:
+    if recipe.batch_size % (count * recipe.accumulate):
+        raise UserError(
+            "batch_size must be a multiple of the number of devices times --accumulate. Received: "
+            f"batch_size={recipe.batch_size} for {count} devices and accumulate="
+            f"{recipe.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
+        )
 
 
-def describe(strategy: Any) -> str:
-    """`1 CPU`, `8 NVIDIA H100`: what shared the batches."""
-    details = tf.config.experimental.get_device_details(gpus()[0]) if gpus() else {}
-    return f"{strategy.num_replicas_in_sync} {details.get('device_name', 'CPU')}"
+def _tensorflow(recipe: Recipe) -> Place:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    count = _count(recipe, len(gpus))
+    if count == 1:
+        return Place(1, *_gpu_kind(), tf.distribute.get_strategy())
+    names = [gpu.name.removeprefix("/physical_device:") for gpu in gpus] or _logical_cpus(count)
+    return Place(count, *_gpu_kind(), tf.distribute.MirroredStrategy(names[:count]))
+
+
+def _gpu_kind() -> tuple[str, bool]:
+    """The name of the GPUs, or CPU, and whether there are any; of TensorFlow."""
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    details = tf.config.experimental.get_device_details(gpus[0]) if gpus else {}
+    return details.get("device_name", "CPU"), bool(gpus)
 
 
 def _logical_cpus(count: int) -> list[str]:
     """Names of `count` logical CPU devices, for trying data parallelism without a GPU."""
+    import tensorflow as tf
+
     cpu = tf.config.list_physical_devices("CPU")[0]
     configuration = [tf.config.LogicalDeviceConfiguration()] * count
     try:
         tf.config.set_logical_device_configuration(cpu, configuration)
     except RuntimeError as error:
         if len(tf.config.list_logical_devices("CPU")) < count:
-            raise UserError(
-                f"devices must be chosen before TensorFlow starts. Received: devices={count} in a "
-                "process that has trained already. Run this recipe in a process of its own."
-            ) from error
+            raise _too_late(count) from error
     return [device.name for device in tf.config.list_logical_devices("CPU")]
+
+
+def _jax(recipe: Recipe) -> Place:
+    import jax
+
+    wanted = recipe.devices or 1
+    if wanted > 1:
+        with contextlib.suppress(RuntimeError):  # too late, which matters on a CPU alone
+            jax.config.update("jax_num_cpu_devices", wanted)
+    found = jax.devices()
+    accelerated = found[0].platform != "cpu"
+    count = _count(recipe, len(found) if accelerated else 0)
+    if count > len(found):
+        raise _too_late(count)
+    names = [f"{device.platform}:{device.id}" for device in found[:count]]
+    several = keras.distribution.DataParallel(devices=names) if count > 1 else None
+    return Place(count, found[0].device_kind if accelerated else "CPU", accelerated, several)
+
+
+def _torch(recipe: Recipe) -> Place:
+    import torch
+
+    if (recipe.devices or 1) > 1:
+        raise UserError(
+            f"On PyTorch one device trains. Received: devices={recipe.devices} with "
+            "KERAS_BACKEND=torch. Set --devices 1, or take the backend tensorflow or jax."
+        )
+    _count(recipe, 0)
+    accelerated = torch.cuda.is_available()
+    return Place(1, torch.cuda.get_device_name(0) if accelerated else "CPU", accelerated)
+
+
+def _too_late(count: int) -> UserError:
+    return UserError(
+        f"devices must be chosen before {keras.backend.backend()} starts. Received: devices="
+        f"{count} in a process that has trained already. Run this recipe in a process of its own."
+    )

@@ -39,4 +39,8 @@ def check_counts(**counts: int) -> None:
 
 
 class Diverged(RuntimeError):
-    """The loss is no longer finite; the message names the step and the learning rate."""
+    """The loss is no longer finite, at `step`; the message names it and the learning rate."""
+
+    def __init__(self, message: str, step: int) -> None:
+        super().__init__(message)
+        self.step = step

@@ -28,31 +28,62 @@ class RateTable(keras.optimizers.schedules.LearningRateSchedule):
 class MomentumSGD(keras.optimizers.SGD):
     """v <- m v + g, w <- w - rate v: the rate stands outside the velocity, as in TensorFlow 1.
 
-    Keras's SGD keeps the rate inside (v <- m v - rate g, w <- w + v). The two differ for the steps
-    after every change of the rate; the papers of 2016 trained with the form below.
+    Nesterov's form steps along g + m v, with the new v. Keras's SGD keeps the rate inside
+    (v <- m v - rate g, w <- w + v). The two differ for the steps after every change of the rate;
+    the papers of 2016 trained with the form above.
     """
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         if not self.momentum:  # Keras keeps no velocity then
             super().update_step(gradient, variable, learning_rate)
             return
-        rate = ops.cast(learning_rate, variable.dtype)
+        rate, gradient = (ops.cast(x, variable.dtype) for x in (learning_rate, gradient))
         velocity = self.momentums[self._get_variable_index(variable)]
-        self.assign(velocity, self.momentum * velocity + ops.cast(gradient, variable.dtype))
-        self.assign_sub(variable, rate * velocity)
+        self.assign(velocity, self.momentum * velocity + gradient)
+        along = gradient + self.momentum * velocity if self.nesterov else velocity
+        self.assign_sub(variable, rate * along)
+
+
+class AccumulatedSGD(MomentumSGD):
+    """MomentumSGD that steps after every `pieces` batches, along the mean of their gradients.
+
+    Keras's `gradient_accumulation_steps` branches around the sum over devices, which TensorFlow
+    allows on one device alone. Here every batch is summed over the devices, and steps of rate 0
+    leave the velocities as they were.
+    """
+
+    def __init__(self, learning_rate: RateTable, *, pieces: int, **settings: Any) -> None:
+        super().__init__(learning_rate, **settings)
+        self.pieces = pieces
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        self.sums = self.add_optimizer_variables(variables, "sum")
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        index = self._get_variable_index(variable)
+        over = (self.iterations + 1) % self.pieces == 0
+        total = self.sums[index] + ops.cast(gradient, variable.dtype)
+        before = [velocity + 0.0 for velocity in self.momentums[index : index + 1]]  # values
+        super().update_step(total / self.pieces, variable, ops.where(over, learning_rate, 0.0))
+        for velocity, value in zip(self.momentums[index:], before, strict=False):
+            self.assign(velocity, ops.where(over, ops.convert_to_tensor(velocity), value))
+        self.assign(self.sums[index], ops.where(over, 0.0, total))
 
 
 def add_weight_decay(model: keras.Model, decay: float) -> int:
-    """Add decay/2 |kernel|^2 of every trainable convolution to the loss; returns how many.
+    """Add decay/2 |kernel|^2 of every trained convolution and dense layer; returns how many.
 
-    This is weight decay as HM section 4 means it: a term of the loss, on convolution kernels only.
-    Keras's `weight_decay=` argument is decoupled from the gradient, which at momentum 0.9 acts
-    about ten times weaker, and its L2 regularizer carries no factor 1/2: hence decay / 2.
+    A term of the loss, as the papers mean it. Keras's `weight_decay=` argument is decoupled from
+    the gradient, which at momentum 0.9 acts about ten times weaker, and its L2 regularizer carries
+    no factor 1/2: hence decay / 2. Which weights decay is our reading: HM section 4 mean their
+    convolution kernels, their last layer being fixed; He, Huang, Krizhevsky and Springenberg et al.
+    decay all kernels. Biases and normalization are left out.
     """
     kernels = [
         layer.kernel
         for layer in model.layers
-        if isinstance(layer, keras.layers.Conv2D) and layer.trainable
+        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense) and layer.trainable
     ]
     for kernel in kernels:
         kernel.regularizer = keras.regularizers.L2(decay / 2)

@@ -11,20 +11,26 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from pipelines import quiet
 from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURING = (
+MEASURING = (  # not the recipes that have a name: a run's settings tell them apart
     "batches",
     "curves",
     "data",
     "devices",
     "embedded",
+    "feed",
     "grid",
     "lr",
     "optimizer",
+    "packed",
+    "photographs",
     "recipes",
+    "records",
     "samples",
+    "stored",
     "tasks",
     "train",
 )
@@ -55,11 +61,13 @@ def diff() -> str:
 def code(*more: Path) -> str:
     """Digest of the code that measured numbers depend on: networks, theory, training, and `more`.
 
-    Part of what makes two runs the same: a change of this code makes every result a new one.
+    Part of what makes two runs the same: a change of this code, or another backend of Keras, makes
+    every result a new one.
     """
     named = [ROOT / "pipelines" / f"{name}.py" for name in MEASURING]
     paths = [*(ROOT / "theory").glob("*.py"), *(ROOT / "keras_models").glob("*.py"), *named, *more]
-    return digest({f"{path.parent.name}/{path.name}": path.read_text() for path in paths})
+    texts = {f"{path.parent.name}/{path.name}": path.read_text() for path in paths}
+    return digest(texts | {"backend": quiet.backend()})
 
 
 @functools.cache
@@ -73,19 +81,26 @@ def packages() -> str:
 def tags() -> dict[str, str]:
     """Tags that every run carries; those named mlflow.* fill the columns of the UI."""
     commit = _git("rev-parse", "HEAD") or "unknown"
-    keys = ("tensorflow", "keras", "mlflow", "numpy", "optuna")
+    keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
     return {
         "commit": commit[:12] + ("+changes" if diff() else ""),
         "python": platform.python_version(),
         "host": socket.gethostname(),
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
-        **{f"version.{key}": metadata.version(key) for key in keys},
+        **{f"version.{key}": version for key in keys if (version := _version(key))},
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
         "mlflow.user": _user(),
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def _user() -> str:

@@ -1,22 +1,60 @@
-"""TensorFlow without its start-up chatter on a newcomer's terminal."""
+"""Keras's backends without their start-up chatter on a newcomer's terminal."""
 
+import contextlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+from pipelines.errors import UserError
+
+
+def backend() -> str:
+    """The name of the backend that trains: KERAS_BACKEND, else tensorflow."""
+    return os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
 def tensorflow() -> Any:
-    """The imported module; what its C++ side writes before its log level counts is dropped."""
+    """The imported module; beside another backend without GPUs, whose memory it would reserve."""
+    with _silence():
+        import tensorflow as tf
+
+        tf.config.list_physical_devices()  # looks for GPUs, and says so
+    if backend() != "tensorflow":
+        with contextlib.suppress(RuntimeError):  # it runs already
+            tf.config.set_visible_devices([], "GPU")
+    return tf
+
+
+def keras() -> Any:
+    """The imported module, on its backend. UserError where that is not installed."""
+    name = backend()
+    try:
+        with _silence():
+            import keras
+    except (ImportError, ValueError) as error:
+        raise UserError(
+            "KERAS_BACKEND must name an installed backend: tensorflow, jax or torch. Received: "
+            f"{name} ({error}). Set KERAS_BACKEND, or install it."
+        ) from error
+    with contextlib.suppress(ImportError):
+        tensorflow()  # Keras imports it where it can, to seed it
+    return keras
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what C++ writes before TensorFlow's log level counts."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     logging.getLogger("absl").setLevel(logging.ERROR)
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)  # the file descriptor, since C++ does not know sys.stderr
-        import tensorflow as tf
+        yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
-    return tf

@@ -3,12 +3,23 @@
 Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
 """
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import data, history, lr, provenance, quiet, tracking
+from pipelines import (
+    data,
+    history,
+    live,
+    lr,
+    machines,
+    provenance,
+    quiet,
+    store,
+    tracking,
+    unfinished,
+)
+from pipelines.checkpoints import Saving
 from pipelines.errors import check_counts
 from pipelines.recipes import Recipe, digest
 from pipelines.verdict import spreads, summary
@@ -26,48 +37,100 @@ class Result:
     reused: bool = False
 
 
+@dataclass(frozen=True)
+class Habits:
+    """What is done about earlier runs, and how often a run is saved."""
+
+    force: bool = False
+    """Train again what has finished."""
+    new_run: bool = False
+    """Start anew what was interrupted."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; None: about a minute."""
+
+
+USUAL = Habits()
+
+
 def run(
     recipe: Recipe,
+    habits: Habits = USUAL,
     *,
     parent: tracking.Run | None = None,
     kind: str = "training",
-    force: bool = False,
     test: bool = True,
     title: str | None = None,
+    tags: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as the recipe says and record it; a finished run of the same recipe is used again.
 
-    `force` trains anyway. `test` False leaves the test set unread, as searches must.
+    A run that was interrupted goes on from its last checkpoint, as the same run. `test` False
+    leaves the test set unread, as searches must.
     """
-    tags = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
-    done = [] if force else history.rows(kind=kind, **tags)
-    if done:
-        return Result(done[0].id, _final(done[0].metrics), reused=True)
-    quiet.tensorflow()
-    from pipelines import devices
-    from pipelines.train import plan, serving_model, train
+    same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+    waiting = f"Another process trains the same {recipe.name}; waiting for it."
+    with live.locked(store.home() / "live", f"{kind}-{recipe.fingerprint}", waiting):
+        done = [] if habits.force else history.rows(kind=kind, **same)
+        if done:
+            _dismiss_others(recipe)
+            return Result(done[0].id, _final(done[0].metrics), reused=True)
+        resume = None if habits.new_run else unfinished.find(kind, recipe, parent)
+        job = _job(recipe)
+        with tracking.tracked(
+            title or f"{recipe.name} seed {recipe.seed}",
+            experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
+            kind=kind,
+            params=recipe.flat(),
+            tags={**same, "recipe": recipe.name, "source": recipe.source, **(tags or {})},
+            parent=parent,
+            resume=resume,
+        ) as tracked:
+            return Result(tracked.id, _recorded(job, tracked, habits, test))
 
-    strategy = devices.strategy(recipe)
+
+def _job(recipe: Recipe) -> Any:
+    """The recipe with its devices, data and rates: what `train` takes."""
+    quiet.keras()
+    from pipelines import devices, train
+
+    place = devices.place(recipe)  # before data, which start TensorFlow
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
-    rates = plan(recipe, len(splits.train))
-    started = time.perf_counter()
-    with tracking.tracked(
-        title or f"{recipe.name} seed {recipe.seed}",
-        experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
-        kind=kind,
-        params=recipe.flat(),
-        tags={**tags, "recipe": recipe.name, "source": recipe.source},
-        parent=parent,
-    ) as tracked:
-        tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
-        tracked.figure(lr.figure(rates), "learning_rate.png")
-        with tracking.system_metrics(tracked):
-            trained = train(recipe, splits, rates, strategy, tracked.log, test=test)
-        tracked.tag("device", trained.device)
-        tracked.model(serving_model(trained.model, splits.train))
-        metrics = trained.metrics | {"wall_s": time.perf_counter() - started}
-        tracked.log({"wall_s": metrics["wall_s"]})
-    return Result(tracked.id, metrics)
+    return train.Job(recipe, splits, train.plan(recipe, len(splits.train)), place)
+
+
+def follow(recipe: Recipe) -> None:
+    """Train as one of several machines that is not their chief: nothing is recorded here."""
+    quiet.keras()
+    from pipelines import cluster
+    from pipelines.train import train
+
+    if not cluster.serve(recipe):
+        train(_job(recipe), log=lambda metrics, step: None)
+
+
+def _dismiss_others(recipe: Recipe) -> None:
+    """Let the machines of TF_CONFIG, if there are any, go: nothing is to be trained."""
+    if machines.role():
+        quiet.keras()
+        from pipelines import cluster, devices
+
+        cluster.dismiss(devices.place(recipe))
+
+
+def _recorded(job: Any, tracked: tracking.Run, habits: Habits, test: bool) -> dict[str, float]:
+    """Train into a tracked run, from its latest checkpoint on; the final numbers."""
+    from pipelines.train import serving_model, train
+
+    recipe, splits = job.recipe, job.splits
+    tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
+    tracked.figure(lr.figure(job.rates), "learning_rate.png")
+    tracked.tag("device", str(job.place))
+    saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every)
+    with tracking.system_metrics(tracked), unfinished.explained(tracked):
+        trained = train(job, tracked.log_new, saving, test=test)
+    tracked.model(serving_model(trained.model, splits.train))
+    saving.discard()
+    return trained.metrics
 
 
 def _final(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -75,29 +138,38 @@ def _final(metrics: Mapping[str, float]) -> dict[str, float]:
     return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
 
 
-def repeat(recipe: Recipe, seeds: int | None = None, force: bool = False) -> dict[str, Any]:
-    """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run."""
+def repeat(
+    recipe: Recipe, seeds: int | None = None, habits: Habits = USUAL, run_as: str | None = None
+) -> dict[str, Any]:
+    """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run.
+
+    `run_as` is how a person named it: what was interrupted under that name is not lost unnoticed.
+    """
+    tags = {unfinished.RUN_AS: run_as} if run_as else {}
+    all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
+    for each in all_of_them if run_as and not habits.new_run else []:
+        unfinished.refuse_changed(each, str(run_as))
     if seeds is None:
-        single = run(recipe, force=force)
-        return _document(recipe, single, 1)
+        return _document(recipe, run(recipe, habits, tags=tags), 1)
     check_counts(seeds=seeds)
-    tags = {
-        "fingerprint": digest([recipe.override(seed=seed).fingerprint for seed in range(seeds)]),
+    same = {
+        "fingerprint": digest([each.fingerprint for each in all_of_them]),
         "code": provenance.code(),
     }
-    done = [] if force else history.rows(kind="seeds", **tags)
-    if done:
+    rows = history.rows(None, kind="seeds", **same)
+    done = [row for row in rows if row.status == "FINISHED"]
+    if done and not habits.force:
         return _document(recipe, Result(done[0].id, done[0].metrics, reused=True), seeds)
+    broken = rows and rows[0].status in ("KILLED", "FAILED") and not habits.new_run
     with tracking.tracked(
         f"{recipe.name} {seeds} seeds",
         experiment=EXPERIMENT,
         kind="seeds",
         params=recipe.flat() | {"seeds": seeds},
-        tags={**tags, "recipe": recipe.name, "source": recipe.source},
+        tags={**same, "recipe": recipe.name, "source": recipe.source},
+        resume=rows[0].id if broken else None,
     ) as parent:
-        results = [
-            run(recipe.override(seed=seed), parent=parent, force=force) for seed in range(seeds)
-        ]
+        results = [run(each, habits, parent=parent, tags=tags) for each in all_of_them]
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
     return _document(recipe, Result(parent.id, stats), seeds)

@@ -9,10 +9,12 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, history, recipes, report, sweep
-from pipelines.errors import UserError, unknown
-from pipelines.run import repeat
+from pipelines import claim, history, machines, published, report, sweep
+from pipelines.errors import UserError, check_counts, unknown
+from pipelines.recipes import Recipe
+from pipelines.run import Habits, follow, repeat
 from pipelines.shell import print_json, use_data_dir
+from pipelines.unfinished import refuse_changed
 
 PROG = "python -m pipelines"
 T = TypeVar("T")
@@ -28,10 +30,22 @@ class Options:
     """Repeat with seeds 0, 1, ... (a claim: its own default; a recipe: once, with its seed)."""
     force: bool = False
     """Repeat what has finished before with the same settings."""
+    new_run: bool = False
+    """Start a training anew that was interrupted (default: it goes on from its checkpoint)."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints (None: about a minute)."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+
+    @property
+    def habits(self) -> Habits:
+        return Habits(self.force, self.new_run, self.checkpoint_every)
+
+    def __post_init__(self) -> None:
+        if self.checkpoint_every is not None:
+            check_counts(checkpoint_every=self.checkpoint_every)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,16 +63,47 @@ def run_command(name: str, arguments: list[str]) -> None:
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim.names():
         settings = claim.setting(claim.load(name), name, options.scale)
-        with _one_sentence():
-            parsed = _parse(name, settings, arguments)
-        _run_claim(name, parsed.options, parsed.override)
-    elif name in recipes.RECIPES:
-        with _one_sentence():
-            recipe = _with_schedule(recipes.named(name, options.scale), arguments)
-            parsed = _parse(name, recipe, arguments)
-        _run_recipe(recipe, parsed.options, parsed.override)
+    elif name in published.RECIPES:
+        settings = published.named(name, options.scale)
     else:
-        raise unknown("A claim or recipe", name, [*claim.names(), *recipes.RECIPES])
+        raise unknown("A claim or recipe", name, [*claim.names(), *published.RECIPES])
+    with _one_sentence():
+        if isinstance(settings, Recipe):
+            settings = _with_schedule(settings, arguments)
+        parsed = _parse(name, settings, arguments)
+    use_data_dir(options.data_dir)
+    override = parsed.override
+    if isinstance(settings, Recipe):
+        override = _overridden(settings, override)
+    if role := machines.role():
+        _run_on_machines(override, parsed.options, role)
+    elif name in claim.names():
+        _run_claim(name, parsed.options, override)
+    else:
+        _run_recipe(override, parsed.options)
+
+
+def _run_on_machines(recipe: Any, options: Options, role: machines.Role) -> None:
+    """Train a recipe once, as the chief of several machines or as one of the others."""
+    if not isinstance(recipe, Recipe) or options.seeds is not None:
+        raise UserError(
+            "Several machines train one recipe, once. Received: a TF_CONFIG with "
+            f"{role.workers} machines and {'--seeds' if isinstance(recipe, Recipe) else 'a claim'}."
+            " Leave --seeds out and set --seed, or unset TF_CONFIG."
+        )
+    if role.chief:
+        _run_recipe(recipe, options)
+    else:
+        follow(recipe)
+
+
+def _overridden(default: Recipe, parsed: Recipe) -> Recipe:
+    """The recipe with the fields that were given; what they make void starts from its defaults."""
+    pairs = {
+        field.name: (getattr(default, field.name), getattr(parsed, field.name))
+        for field in dataclasses.fields(default)
+    }
+    return default.override(**{key: new for key, (old, new) in pairs.items() if new != old})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +130,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     """`sweep NAME`: measure a claim over the grid given."""
     with _one_sentence():
         parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
-    if name in recipes.RECIPES:
+    if name in published.RECIPES:
         raise UserError(
             f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
             f"{PROG} run {name}, or search them with python -m tuning."
@@ -96,7 +141,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         parsed.grid,
         parsed.seeds,
         workers=parsed.workers,
-        force=parsed.force,
+        habits=Habits(force=parsed.force),
     )
     if parsed.json:
         print_json(document)
@@ -144,8 +189,9 @@ def _with_schedule(recipe: Any, arguments: list[str]) -> Any:
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:
-    use_data_dir(options.data_dir)
-    document = sweep.check(name, options.scale, settings, options.seeds, options.force)
+    if isinstance(settings, Recipe):
+        _check_seeds(name, options, settings)
+    document = sweep.check(name, options.scale, settings, options.seeds, options.habits)
     if options.json:
         print_json(document)
         return
@@ -155,12 +201,21 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
     report.show_place(document["run_id"])
 
 
-def _run_recipe(default: Any, options: Options, parsed: Any) -> None:
-    use_data_dir(options.data_dir)
-    fields = dataclasses.fields(default)
-    pairs = {f.name: (getattr(default, f.name), getattr(parsed, f.name)) for f in fields}
-    recipe = default.override(**{k: new for k, (old, new) in pairs.items() if new != old})
-    document = repeat(recipe, options.seeds, options.force) | {"scale": options.scale}
+def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
+    """A claim about a recipe runs it with seeds of its own, and loses no run unnoticed."""
+    if recipe.seed:
+        raise UserError(
+            f"A claim takes seeds 0, 1, ... Received: --seed {recipe.seed} for {name}. Set "
+            "--seeds to their number."
+        )
+    seeds = claim.load(name).seeds if options.seeds is None else options.seeds
+    for seed in range(0 if options.new_run else seeds):
+        refuse_changed(recipe.override(seed=seed), f"{name} {options.scale}")
+
+
+def _run_recipe(recipe: Recipe, options: Options) -> None:
+    run_as = f"{recipe.name} {options.scale}"
+    document = repeat(recipe, options.seeds, options.habits, run_as) | {"scale": options.scale}
     if options.json:
         print_json(document)
         return

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipelines import tracking
+from pipelines import settle
 from pipelines.errors import Diverged, UserError
 
 
@@ -23,7 +23,7 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
             signal.signal(number, _terminate)
     try:
-        for run_id in tracking.settle_dead():
+        for run_id in settle.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except UserError as error:

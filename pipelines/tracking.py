@@ -1,7 +1,7 @@
 """Tracked runs: `tracked` makes a run in MLflow, writes to it and settles it.
 
 Every number goes to a journal (live.py) before it is sent: a process that is killed loses nothing,
-and the next command delivers what is missing and settles the run.
+and the next command delivers what is missing and settles the run (settle.py).
 """
 
 import contextlib
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import live, provenance, store
-from pipelines.errors import UserError
+from pipelines import live, provenance, quiet, store
 
 BATCH = 1_000  # metrics a request; MLflow's limit
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
+PARENT = "mlflow.parentRunId"
 FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
 
 
@@ -35,6 +35,8 @@ class Run:
     journal: live.Journal
     pending: list[live.Number] = field(default_factory=list)
     flushed: float = field(default_factory=time.monotonic)
+    logged: dict[str, int] = field(default_factory=dict)
+    """Of a resumed run, by metric the last step that an earlier process wrote."""
 
     def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Write down numbers of one step: in the journal at once, in MLflow within seconds."""
@@ -45,12 +47,18 @@ class Run:
         if len(self.pending) >= BATCH or time.monotonic() - self.flushed > FLUSH_S:
             self.flush()
 
+    def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
+        """The same for a training that is repeated from a checkpoint: no step is written twice."""
+        new = {key: value for key, value in metrics.items() if step > self.logged.get(key, -1)}
+        if new:
+            self.log(new, step)
+
     def flush(self) -> None:
         """Send what is pending; what a store cannot take now is tried again later."""
         self.flushed = time.monotonic()
         try:
             while self.pending:
-                _send(store.client(), self.id, self.pending[:BATCH])
+                send(store.client(), self.id, self.pending[:BATCH])
                 del self.pending[:BATCH]
         except store.unavailable() as error:
             if getattr(error, "error_code", "") in GONE:  # a name MLflow refuses, a deleted run
@@ -81,20 +89,21 @@ class Run:
         def schema(shape: tuple[int | None, ...]) -> Schema:
             return Schema([TensorSpec(np.dtype("float32"), (-1, *shape[1:]))])
 
-        pins = [f"{name}=={metadata.version(name)}" for name in ("keras", "tensorflow", "mlflow")]
+        needed = ("keras", quiet.backend(), "mlflow")
         with mlflow.start_run(run_id=self.id):  # its own FINISHED is overwritten when we settle
             mlflow.keras.log_model(
                 model,
                 name="model",
                 signature=ModelSignature(schema(model.input_shape), schema(model.output_shape)),
-                pip_requirements=pins,
+                pip_requirements=[f"{name}=={metadata.version(name)}" for name in needed],
             )
 
     def figure(self, figure: Any, path: str) -> None:
         store.client().log_figure(self.id, figure, path, save_kwargs={"dpi": 120})
 
 
-def _send(to: Any, run_id: str, numbers: list[live.Number]) -> None:
+def send(to: Any, run_id: str, numbers: list[live.Number]) -> None:
+    """Write numbers into a run; at most BATCH of them."""
     from mlflow.entities import Metric
 
     to.log_batch(run_id, metrics=[Metric(k, v, when, step) for k, v, step, when in numbers])
@@ -118,13 +127,12 @@ def tracked(
     traceback as an artifact, after any other exception, which goes on to the caller.
     """
     where = store.uri()
-    links = {"mlflow.parentRunId": parent.id} if parent else {}
-    run_id = resume or _create(where, name, experiment, {**links, "kind": kind, **(tags or {})})
+    links = {PARENT: parent.id} if parent else {}
+    own = {**links, "kind": kind, **(tags or {})}
+    run_id = resume or _create(where, name, experiment, own)
     run = Run(run_id, name, experiment, live.Journal(store.home() / "live", run_id, where))
     if resume:
-        store.client().update_run(run_id, status="RUNNING")
-        if "failure" in store.client().get_run(run_id).data.tags:
-            store.client().delete_tag(run_id, "failure")
+        _reopen(run, own)
     status = "FAILED"
     try:
         if not resume:
@@ -152,6 +160,23 @@ def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> 
     return str(created.info.run_id)
 
 
+def _reopen(run: Run, tags: Mapping[str, str]) -> None:
+    """Make a run that ended early a running one again, under the code and process of now."""
+    from mlflow.entities import RunTag
+
+    client = store.client()
+    found = client.get_run(run.id)
+    if found.info.status == "RUNNING":  # it has only been created so far
+        return
+    client.update_run(run.id, status="RUNNING")
+    now = {**provenance.tags(), **tags}
+    client.log_batch(run.id, tags=[RunTag(key, value) for key, value in now.items()])
+    if "failure" in found.data.tags:
+        client.delete_tag(run.id, "failure")
+    for key in found.data.metrics:
+        run.logged[key] = max(point.step for point in client.get_metric_history(run.id, key))
+
+
 def _params(run: Run, params: Mapping[str, Any]) -> None:
     from mlflow.entities import Param
 
@@ -172,7 +197,12 @@ def system_metrics(run: Run) -> Iterator[None]:
     store.client()
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-    monitor = SystemMetricsMonitor(run.id, sampling_interval=FLUSH_S, tracking_uri=store.uri())
+    monitor = SystemMetricsMonitor(
+        run.id,
+        sampling_interval=FLUSH_S,
+        tracking_uri=store.uri(),
+        resume_logging=bool(run.logged),
+    )
     monitor.start()
     try:
         yield
@@ -201,39 +231,3 @@ def _settle(run: Run, status: str) -> None:
         print(f"{run.name}: kept in {run.journal.path} until the next command", file=sys.stderr)
     if refused:
         raise refused
-
-
-def settle_dead() -> list[str]:
-    """Deliver and close the runs of processes that were killed; returns the run ids.
-
-    A run the store does not take now is left for the next command, and said so.
-    """
-    folder = store.home() / "live"
-    if not live.leftovers(folder, store.uri()):
-        return []
-    settled = []
-    with live.locked(folder, "settle"):
-        for left in live.leftovers(folder, store.uri()):
-            try:
-                _deliver(left)
-            except (UserError, store.unavailable()) as error:
-                print(f"{left.path} cannot be delivered: {error}", file=sys.stderr)
-                if getattr(error, "error_code", "") in GONE:
-                    left.path.rename(left.path.with_suffix(".orphan"))
-            else:
-                settled.append(left.run_id)
-    return settled
-
-
-def _deliver(left: live.Leftover) -> None:
-    """Send the numbers of a journal that MLflow lacks, then close its run."""
-    there = {
-        (key, point.value, point.step, point.timestamp)
-        for key in {number[0] for number in left.numbers}
-        for point in store.client().get_metric_history(left.run_id, key)
-    }
-    missing = [number for number in left.numbers if number not in there]
-    for start in range(0, len(missing), BATCH):
-        _send(store.client(), left.run_id, missing[start : start + BATCH])
-    store.client().set_terminated(left.run_id, left.status)
-    left.path.unlink()

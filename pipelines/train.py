@@ -1,7 +1,7 @@
 """Training: a recipe and its data in, a trained Keras model and its numbers out.
 
 Knows no tracking: what is worth keeping goes through the `log(metrics, step)` function it is given.
-Imports Keras and TensorFlow at the top: import this module inside the functions that train.
+Imports Keras at the top: import this module inside the functions that train.
 """
 
 import math
@@ -10,18 +10,17 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines import devices, lr, optimizer
+from pipelines import blowup, devices, feed, interrupts, lr, optimizer, resuming
 from pipelines.batches import Pictures, Split, Splits
+from pipelines.checkpoints import Saving
 from pipelines.curves import MEAN, Curves, Log, named
-from pipelines.errors import UserError
+from pipelines.errors import Diverged, UserError
+from pipelines.photographs import Photographs
 from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
-
-EVAL_BATCH = 500
 
 
 @dataclass(frozen=True)
@@ -53,124 +52,175 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
         raise UserError(str(error)) from error
 
 
-def train(
-    recipe: Recipe,
-    splits: Splits,
-    rates: NDArray[np.float64],
-    strategy: Any,
-    log: Log,
-    *,
-    test: bool = True,
-) -> Trained:
+@dataclass(frozen=True)
+class Job:
+    """What a training needs besides its checkpoints: recipe, data, rates [steps], devices."""
+
+    recipe: Recipe
+    splits: Splits
+    rates: NDArray[np.float64]
+    place: devices.Place
+
+    @property
+    def epoch(self) -> int:
+        """Steps an epoch; at most those of the run."""
+        return min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
+
+    def network(self) -> keras.Model:
+        """The recipe's network at its start. UserError where its arguments are wrong."""
+        recipe, policy = self.recipe, keras.config.dtype_policy()
+        keras.utils.set_random_seed(recipe.seed)
+        keras.config.set_dtype_policy(recipe.precision)
+        try:
+            model = keras_models.build(
+                recipe.model,
+                input_shape=self.splits.input_shape,
+                classes=self.splits.classes,
+                **recipe.model_args,
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        finally:
+            keras.config.set_dtype_policy(policy)
+        if recipe.weight_decay and not optimizer.add_weight_decay(model, recipe.weight_decay):
+            raise UserError(
+                "weight_decay acts on the kernels of convolutions and dense layers. Received: "
+                f"weight_decay={recipe.weight_decay} for {recipe.model}, which has none. "
+                "Set --weight-decay 0."
+            )
+        return model
+
+    def model(self) -> keras.Model:
+        """The network with its loss, optimizer and metrics, on its devices."""
+        numbers = self.splits.task.numbers
+        with self.place.scope():
+            model = self.network()
+            model.compile(
+                optimizer=self._optimizer(),
+                loss=numbers["loss"],
+                weighted_metrics=[
+                    keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
+                    for name, number in numbers.items()
+                ],
+                jit_compile=self.place.accelerated or "auto",
+            )
+            model.optimizer.build(model.trainable_variables)  # restoring needs its variables
+        return model
+
+    def _optimizer(self) -> optimizer.MomentumSGD:
+        pieces, momentum = self.recipe.accumulate, self.recipe.momentum
+        rates = optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
+        settings = {"momentum": momentum, "nesterov": self.recipe.nesterov}
+        if pieces == 1:
+            return optimizer.MomentumSGD(rates, **settings)
+        return optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
+
+
+def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True) -> Trained:
     """Train for `len(rates)` steps; `log(metrics, step)` receives the curves as they grow.
 
+    Goes on from the latest checkpoint of `saving`, to the same end as without the interruption.
     Metrics are means over the whole split, of the numbers of its task: `*_loss` (without the
     weight-decay term) and, in classification, `*_error_pct`. The test set is read once, at the end,
     and not at all when `test` is False. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
-    keras.utils.set_random_seed(recipe.seed)
-    with strategy.scope():
-        model = compiled(recipe, splits, rates)
-    epoch = min(len(rates), len(splits.train) // recipe.batch_size)
-    with progress_bar(recipe.name, len(rates), "images/s") as advance:
-        curves = Curves(rates, recipe.batch_size, splits.task.watched, log, advance)
-        model.fit(
-            train_stream(recipe, splits.train, len(rates)),
-            epochs=math.ceil(len(rates) / epoch),
-            steps_per_epoch=epoch,
-            validation_data=_eval_stream(splits.val, strategy),
-            callbacks=[curves],
-            shuffle=False,
-            verbose=0,
+    model, rates, watched = job.model(), job.rates, job.splits.task.watched
+    with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
+        curves = Curves(
+            rates,
+            epoch=job.epoch,
+            images=job.recipe.batch_size,
+            pieces=job.recipe.accumulate,
+            watched=watched,
+            log=log,
+            advance=advance,
         )
+        try:
+            _run(job, model, curves, saving)
+        except Diverged as error:
+            if not job.place.role:
+                log(blowup.norms(job, error.step - 1, saving), error.step - 1)
+            raise
     final = {
-        f"best_val_{splits.task.watched}": curves.best_val,
+        f"best_val_{watched}": curves.best_val,
         "images_per_s": curves.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }
     if test:
-        logs = model.evaluate(_eval_stream(splits.test, strategy), verbose=0, return_dict=True)
-        final |= named("test", logs)
+        final |= named("test", _evaluate(job, model, job.splits.test))
+    final["wall_s"] = curves.wall_s
     log(final, len(rates))
-    return Trained(model, curves.last | final, devices.describe(strategy))
+    return Trained(model, curves.last | final, str(job.place))
 
 
-def serving_model(model: keras.Model, split: Split) -> keras.Model:
+def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) -> None:
+    """Bring the network from its last checkpoint, or its start, to the end."""
+    several = job.place.role
+    with interrupts.held() as held:
+        saver = resuming.Saver(curves, saving, held, job.place)
+        found = saving.latest() if saving else None
+        if several and not several.asynchronous:
+            found = cluster().agreed(found, job.place.strategy)
+        if found:
+            with job.place.scope():
+                resuming.restore(model, found.arrays, *resuming.LASTING)
+            curves.resume(found.note, means=not several)
+            if not several:
+                _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
+                saver.resume(found)
+        if several:
+            cluster().fit(job, model, curves.step, [curves, saver], saver.wishes)
+        else:
+            _fit(job, model, curves.step, [curves, saver])
+
+
+def cluster() -> Any:
+    """The module that trains on several machines, which needs TensorFlow."""
+    from pipelines import cluster
+
+    return cluster
+
+
+def _fit(
+    job: Job, model: keras.Model, start: int, callbacks: list[keras.callbacks.Callback]
+) -> None:
+    """From step `start` to the end; an epoch that was begun before is finished first."""
+    stop = len(job.rates)
+    boundary = min(-(-start // job.epoch) * job.epoch, stop)
+    validation = feed.evaluation(job.recipe, job.splits.val, job.place.replicas)
+    for begin, end in ((start, boundary), (boundary, stop)):
+        steps = min(job.epoch, end - begin)
+        if steps:
+            model.fit(
+                feed.train(job.recipe, job.splits.train, begin, end),
+                epochs=math.ceil((end - begin) / steps),
+                steps_per_epoch=steps * job.recipe.accumulate,
+                validation_data=validation,
+                callbacks=callbacks,
+                shuffle=False,
+                verbose=0,
+            )
+
+
+def _evaluate(
+    job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
+) -> dict[str, float]:
+    """Keras's means over a split, or its first batches."""
+    if job.place.role:
+        several: dict[str, float] = cluster().evaluation(job, model, split)()
+        return several
+    stream = feed.evaluation(job.recipe, split, job.place.replicas)
+    logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
+    return logs
+
+
+def serving_model(model: keras.Model, split: Split | Photographs) -> keras.Model:
     """The network without its optimizer; for pictures, pixels 0..255 in and logits out."""
     uncompiled = keras.Model(model.input, model.output, name=model.name)
-    if not isinstance(split, Pictures):
+    if not isinstance(split, Pictures | Photographs):
         return uncompiled
-    pixels = keras.Input(split.images.shape[1:])
+    pixels = keras.Input(split.shape)
     scale, offset = 1 / (255 * split.std), -split.mean / split.std
     standard = keras.layers.Rescaling(scale.tolist(), offset.tolist())(pixels)
     return keras.Model(pixels, uncompiled(standard))
-
-
-def compiled(recipe: Recipe, splits: Splits, rates: NDArray[np.float64]) -> keras.Model:
-    """The recipe's network with its loss, optimizer and metrics."""
-    policy = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(recipe.precision)
-    try:
-        model = keras_models.build(
-            recipe.model,
-            input_shape=splits.input_shape,
-            classes=splits.classes,
-            **recipe.model_args,
-        )
-    except ValueError as error:
-        raise UserError(str(error)) from error
-    finally:
-        keras.config.set_dtype_policy(policy)
-    if recipe.weight_decay and not optimizer.add_weight_decay(model, recipe.weight_decay):
-        raise UserError(
-            f"weight_decay acts on convolution kernels only. Received: weight_decay="
-            f"{recipe.weight_decay} for {recipe.model}, which has none. Set --weight-decay 0."
-        )
-    model.compile(
-        optimizer=optimizer.MomentumSGD(optimizer.RateTable(rates), momentum=recipe.momentum),
-        loss=splits.task.numbers["loss"],
-        weighted_metrics=[
-            keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
-            for name, number in splits.task.numbers.items()
-        ],
-        jit_compile=bool(devices.gpus()),
-    )
-    return model
-
-
-def train_stream(recipe: Recipe, split: Split, steps: int) -> Any:
-    """tf.data of the run's batches: step number in, batch out, prepared ahead."""
-    if recipe.augment and not isinstance(split, Pictures):
-        raise UserError(
-            f"augment crops and flips pictures. Received: augment=True for {recipe.data}, which "
-            "has none. Set --no-augment."
-        )
-    specs = _specs(split, recipe.batch_size)
-
-    def batch(step: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
-        return split.train_batch(int(step), recipe.batch_size, recipe.seed, recipe.augment)
-
-    def mapped(step: Any) -> tuple[Any, Any]:
-        x, y = tf.numpy_function(batch, [step], [spec.dtype for spec in specs], stateful=False)
-        return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
-
-    ds = tf.data.Dataset.range(steps).map(mapped, num_parallel_calls=2, deterministic=True)
-    return ds.prefetch(tf.data.AUTOTUNE)
-
-
-def _eval_stream(split: Split, strategy: Any) -> Any:
-    """tf.data of a split's batches (x, y, weight), about EVAL_BATCH large, even over devices."""
-    batches, replicas = math.ceil(len(split) / EVAL_BATCH), strategy.num_replicas_in_sync
-    size = math.ceil(len(split) / batches / replicas) * replicas
-    signature = (*_specs(split, size), tf.TensorSpec((size,), tf.float32))
-    ds = tf.data.Dataset.from_generator(
-        lambda: split.eval_batches(size), output_signature=signature
-    )
-    return ds.apply(tf.data.experimental.assert_cardinality(batches)).prefetch(tf.data.AUTOTUNE)
-
-
-def _specs(split: Split, size: int) -> tuple[Any, Any]:
-    """Shape and type of a batch's inputs and targets."""
-    x, y = (tf.TensorSpec((size, *a.shape[1:]), a.dtype) for a in split.take(slice(1)))
-    return x, y

@@ -21,6 +21,9 @@ QUARTERS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
         ("steps", {}, [1.0, 1.0, 0.1, 0.1, 0.1**2]),
         ("steps", {"boundaries": (0.25, 0.75), "factor": 0.5}, [1.0, 0.5, 0.5, 0.25, 0.25]),
         ("steps", {"boundaries": ()}, [1.0, 1.0, 1.0, 1.0, 1.0]),
+        ("staircase", {"drops": 2, "factor": 0.5}, [1.0, 1.0, 0.5, 0.5, 0.25]),
+        ("staircase", {"drops": 1.5, "factor": 0.5}, [1.0, 1.0, 1.0, 0.5, 0.5]),
+        ("staircase", {"drops": 0.5, "factor": 0.5}, [1.0, 1.0, 1.0, 1.0, 1.0]),
         ("linear", {}, [1.0, 0.75, 0.5, 0.25, 0.0]),
         ("cosine", {}, [1.0, 0.8535533905932737, 0.5, 0.14644660940672627, 0.0]),
         ("exponential", {"final": 0.0625}, [1.0, 0.5, 0.25, 0.125, 0.0625]),
@@ -55,6 +58,20 @@ def test_paper_run_drops_at_the_boundary_step() -> None:
     boundary = [0, 29_999, 30_000, 49_999, 50_000, 63_999]
     expected = [0.05, 0.05, 0.05 * 0.1, 0.05 * 0.1, 0.05 * 0.1**2, 0.05 * 0.1**2]
     assert rates[boundary].tolist() == expected
+
+
+def test_stairs_of_two_epochs_begin_with_their_first_step() -> None:
+    # 140 epochs of 5,000 steps: a drop every 10,000 steps.
+    rates = lr.table("staircase", peak=0.1, total_steps=700_000, drops=70, factor=0.94)
+    found = [rates[step] for step in (0, 9_999, 10_000, 19_999, 20_000, 29_999, 699_999)]
+    expected = [0.1, 0.1, 0.1 * 0.94, 0.1 * 0.94, 0.1 * 0.8836, 0.1 * 0.8836, 0.1 * 0.94**69]
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize("drops", range(1, 100))
+def test_stairs_of_whole_length_are_exact(drops: int) -> None:
+    rates = lr.table("staircase", 1.0, 3 * drops, drops=drops, factor=0.5)
+    assert rates.tolist() == [0.5**stair for stair in range(drops) for _ in range(3)]
 
 
 @pytest.mark.parametrize("boundary_step", range(1, 100))
@@ -97,7 +114,7 @@ def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"schedule": "cosin"}, r"'cosin'.*Choose one of: constant, steps, linear, cosine"),
+        ({"schedule": "cosin"}, r"'cosin'.*Choose one of: constant, steps, staircase, linear"),
         ({"schedule": "steps", "final": 0.1}, r"final.*accepts: boundaries, factor"),
         ({"factor": 0.1}, r"factor.*accepts: none"),
         ({"peak": 0.0}, r"finite rate > 0. Received: peak=0.0"),
@@ -112,6 +129,9 @@ def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
         ({"schedule": "steps", "boundaries": (30_000, 50_000)}, r"Divide steps by the total"),
         ({"schedule": "steps", "boundaries": 0.5}, r"boundaries=0.5"),
         ({"schedule": "steps", "factor": 1.5}, r"0 < factor <= 1. Received: factor=1.5"),
+        ({"schedule": "staircase", "factor": 0.0}, r"0 < factor <= 1. Received: factor=0.0"),
+        ({"schedule": "staircase", "drops": 0}, r"drops must be finite and > 0. Received: drops=0"),
+        ({"schedule": "staircase", "drops": float("inf")}, r"Received: drops=inf"),
         ({"schedule": "exponential", "final": 0.0}, r"0 < final <= 1. Received: final=0.0"),
     ],
 )

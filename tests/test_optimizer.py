@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_models
-from pipelines.optimizer import MomentumSGD, RateTable, add_weight_decay
+from pipelines.optimizer import AccumulatedSGD, MomentumSGD, RateTable, add_weight_decay
 
 RATES = np.array([0.5, 0.5, 0.125, 0.125])
 GRADIENTS = [1.0, 2.0, -1.0, 4.0]
@@ -31,6 +31,19 @@ def test_momentum_by_hand() -> None:
     assert found == [-0.5, -1.75, -1.78125, -2.296875]
 
 
+def test_nesterov_by_hand() -> None:
+    # v as above; each step subtracts rate * (g + v/2): 1.5, 3.25, -0.875, 6.0625.
+    found = path(MomentumSGD(RateTable(RATES), momentum=0.5, nesterov=True), GRADIENTS)
+    assert found == [-0.75, -2.375, -2.265625, -3.0234375]
+
+
+def test_nesterov_at_one_rate_is_keras_s() -> None:
+    rates = RateTable(np.array([0.25]))
+    own = path(MomentumSGD(rates, momentum=0.5, nesterov=True), GRADIENTS)
+    keras_own = keras.optimizers.SGD(rates, momentum=0.5, nesterov=True)
+    assert own == path(keras_own, GRADIENTS)
+
+
 def test_keras_sgd_differs_from_the_change_of_the_rate_on() -> None:
     # Its velocity holds the rate: -0.5, -1.25, -0.5, -0.75; each step adds it.
     found = path(keras.optimizers.SGD(RateTable(RATES), momentum=0.5), GRADIENTS)
@@ -47,6 +60,20 @@ def test_without_momentum_it_is_gradient_descent() -> None:
     # w = -1/2, -1/2 - 2/2, + 1/8, - 4/8
     found = path(MomentumSGD(RateTable(RATES), momentum=0.0), GRADIENTS)
     assert found == [-0.5, -1.5, -1.375, -1.875]
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.5, False), (0.5, True)])
+def test_pieces_make_the_steps_of_their_mean_gradients(momentum: float, nesterov: bool) -> None:
+    rates = np.array([0.5, 0.5, 0.125, 0.125])
+    gradients = np.random.default_rng(0).integers(-4, 5, 8) / 2  # exact in binary
+    whole = MomentumSGD(RateTable(rates), momentum=momentum, nesterov=nesterov)
+    pieces = AccumulatedSGD(
+        RateTable(np.repeat(rates, 2)), pieces=2, momentum=momentum, nesterov=nesterov
+    )
+    means = gradients.reshape(4, 2).mean(axis=1)
+    along = path(pieces, gradients.tolist())
+    assert along[1::2] == path(whole, means.tolist())
+    assert along[::2] == [0.0, *along[1:-1:2]]  # nothing moves between
 
 
 def test_momentum_is_kept_for_every_weight_apart() -> None:
@@ -91,18 +118,19 @@ def test_a_rate_table_survives_its_configuration() -> None:
 
 
 def network() -> keras.Model:
-    """Two convolutions of kernels 2 and -1, one of them not trained, and a dense layer of ones."""
+    """Convolutions of kernels 2, -1 and 1, the last not trained, and two such dense layers of 1."""
     inputs = keras.Input((4, 4, 1))
     two, minus_one = keras.initializers.Constant(2.0), keras.initializers.Constant(-1.0)
     x = keras.layers.Conv2D(3, 3, kernel_initializer=two, bias_initializer="ones")(inputs)
     x = keras.layers.Conv2D(2, 1, kernel_initializer=minus_one)(x)
     x = keras.layers.Conv2D(2, 1, kernel_initializer="ones", trainable=False)(x)
     x = keras.layers.Dense(2, kernel_initializer="ones")(keras.layers.Flatten()(x))
+    x = keras.layers.Dense(2, kernel_initializer="ones", trainable=False)(x)
     return keras.Model(inputs, x)
 
 
-# |kernel|^2 of the trained convolutions: 3 * 9 * 2^2 = 108, and 2 * 3 * (-1)^2 = 6.
-SQUARES = 108 + 6
+# |kernel|^2 of what is trained: 3 * 9 * 2^2 = 108, 2 * 3 * (-1)^2 = 6, and 2 * 2 * 2 * 2 ones.
+SQUARES = 108 + 6 + 16
 
 
 @pytest.mark.parametrize("decay", [0.5, 2.0**-10])
@@ -111,7 +139,7 @@ def test_the_loss_grows_by_half_the_decay_times_the_squares(decay: float) -> Non
     losses = []
     for each in (0.0, decay):
         model = network()
-        assert add_weight_decay(model, each) == 2
+        assert add_weight_decay(model, each) == 3
         model.compile(loss=keras.losses.MeanSquaredError())
         losses.append(model.evaluate(x, y, verbose=0))
     assert losses[1] - losses[0] == decay / 2 * SQUARES
@@ -124,14 +152,13 @@ def test_its_gradient_is_the_decay_times_the_kernel() -> None:
         penalty = sum(model.losses)
     weights = model.trainable_variables
     gradients = tape.gradient(penalty, [weight.value for weight in weights])
-    convolutions = [layer for layer in model.layers if isinstance(layer, keras.layers.Conv2D)]
-    decayed = {layer.kernel.path for layer in convolutions[:2]}
+    decayed = {weight.path for weight in weights if weight.path.endswith("/kernel")}
     for weight, gradient in zip(weights, gradients, strict=True):
         if weight.path in decayed:
             np.testing.assert_array_equal(gradient, 0.5 * weight.numpy())
-        else:  # biases, the dense layer
+        else:  # biases
             assert gradient is None
-    assert len(weights) == 6
+    assert (len(weights), len(decayed)) == (6, 3)
 
 
 def test_one_step_shrinks_kernels_and_leaves_the_rest() -> None:
@@ -141,7 +168,7 @@ def test_one_step_shrinks_kernels_and_leaves_the_rest() -> None:
     before = [weight.numpy() for weight in model.weights]
     model.compile(MomentumSGD(RateTable(RATES), momentum=0.5), loss=lambda _, y: 0 * y)
     model.fit(np.ones((1, 4, 4, 1)), np.ones((1, 2)), verbose=0)
-    shrunk = [0.75, 1, 0.75, 1, 1, 1, 1, 1]  # kernel and bias of each layer in turn
+    shrunk = [0.75, 1, 0.75, 1, 1, 1, 0.75, 1, 1, 1]  # kernel and bias of each layer in turn
     for factor, old, weight in zip(shrunk, before, model.weights, strict=True):
         np.testing.assert_array_equal(weight.numpy(), factor * old)
 
@@ -156,7 +183,16 @@ def test_hm_table_1_decays_every_convolution_and_not_its_projection() -> None:
     assert float(sum(model.losses)) == pytest.approx(0.5e-4 * squares, rel=1e-5)
 
 
-def test_a_network_without_convolutions_has_nothing_to_decay() -> None:
-    model = keras_models.build("mlp", (8, 8, 1), 10, depth=2, width=8)
+def test_dense_layers_decay_and_normalization_does_not() -> None:
+    inputs = keras.Input((4,))
+    x = keras.layers.BatchNormalization()(keras.layers.Dense(3, use_bias=False)(inputs))
+    model = keras.Model(inputs, keras.layers.Dense(2)(x))
+    assert add_weight_decay(model, 1e-4) == 2
+    assert len(model.losses) == 2
+
+
+def test_a_network_without_kernels_has_nothing_to_decay() -> None:
+    inputs = keras.Input((4,))
+    model = keras.Model(inputs, keras.layers.BatchNormalization()(inputs))
     assert add_weight_decay(model, 1e-4) == 0
     assert model.losses == []

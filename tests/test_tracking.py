@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history, live, store, tracking
+from pipelines import history, live, settle, store, tracking
 from pipelines.errors import UserError
 from tests.conftest import ROOT, command
 
@@ -92,14 +92,14 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         assert history.row(run_id).status == "RUNNING"
-        assert tracking.settle_dead() == []  # its process lives
+        assert settle.settle_dead() == []  # its process lives
         process.kill()
     assert len(history_of(run_id, "loss")) < 50
     listed = command("pipelines", "list")
     assert run_id in listed.stderr
     assert history.row(run_id).status == "KILLED"
     assert history_of(run_id, "loss") == [(step, 1.0 / step) for step in range(1, 51)]
-    assert tracking.settle_dead() == []
+    assert settle.settle_dead() == []
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
         '{"numbers": [["l',
     ]
     (folder / f"{run.id}.jsonl").write_text("\n".join(lines))
-    assert tracking.settle_dead() == [run.id]
+    assert settle.settle_dead() == [run.id]
     assert history_of(run.id, "loss") == [(1, 2.0)]
 
 
 def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live").mkdir(exist_ok=True)
     (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
-    assert tracking.settle_dead() == []
+    assert settle.settle_dead() == []
     assert live.leftovers(home / "live", "http://elsewhere")
 
 
@@ -157,7 +157,7 @@ def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
     store.client()
     journal = home / "live" / ("0" * 32 + ".jsonl")
     journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
-    assert tracking.settle_dead() == []
+    assert settle.settle_dead() == []
     assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
 
 
@@ -201,7 +201,7 @@ def test_a_locked_database_loses_nothing(
     other.execute("ROLLBACK")
     other.close()
     assert history.row(run.id).status == "RUNNING"
-    assert tracking.settle_dead() == [run.id]
+    assert settle.settle_dead() == [run.id]
     assert history.row(run.id).status == "FINISHED"
     assert history_of(run.id, "loss") == [(1, 1.0)]
 

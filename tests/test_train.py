@@ -14,7 +14,8 @@ import pytest
 
 from pipelines import data, history, store
 from pipelines.errors import Diverged, UserError
-from pipelines.recipes import Recipe, named
+from pipelines.published import named
+from pipelines.recipes import Recipe
 from tests.conftest import ROOT
 
 STEPS = 20
@@ -39,12 +40,12 @@ def small(**changes: object) -> Recipe:
 
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
     from pipelines import devices
-    from pipelines.train import plan, train
+    from pipelines.train import Job, plan, train
 
-    strategy = devices.strategy(recipe)
+    place = devices.place(recipe)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
     rates = plan(recipe, len(splits.train))
-    return train(recipe, splits, rates, strategy, log or Log(), test=test)
+    return train(Job(recipe, splits, rates, place), log or Log(), test=test)
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:
@@ -105,7 +106,8 @@ def test_divergence_names_step_and_rate_and_fails_the_run(home: Path, digits: Pa
         ({"model_args": {"blocks": 1}}, "blocks_per_stage"),
         ({"model": "mlpp"}, "mlp"),
         ({"devices": 3}, "multiple of the number of devices"),
-        ({"model": "mlp", "model_args": {"width": 8}}, "weight_decay acts on convolution"),
+        ({"batch_size": 32, "accumulate": 5}, "accumulate must be > 0 and divide"),
+        ({"asynchronous": True}, "asynchronous training and parameter servers need each other"),
         ({"model": "linear_resnet", "model_args": {}}, r"input_shape must be 1 .*\(8, 8, 1\)"),
         ({"data_args": {"noise": 0.0}}, "data argument of digits .*'noise'"),
     ],
@@ -238,7 +240,7 @@ def test_any_network_learns_from_samples_and_only_pictures_are_augmented() -> No
 ON_DEVICES = """
 import sys
 import numpy as np
-from pipelines.recipes import named
+from pipelines.published import named
 from tests.test_train import trained
 done = trained(named(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
 np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
@@ -246,9 +248,8 @@ np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
 """
 
 
-@pytest.mark.parametrize(
-    "name", ["allconv-digits", pytest.param("linear-teacher", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["allconv-digits", "linear-teacher"])
 def test_two_devices_agree_with_one_after_20_steps(name: str, digits: Path, tmp_path: Path) -> None:
     saved = []
     for devices in ("1", "2"):

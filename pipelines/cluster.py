@@ -1,0 +1,117 @@
+"""A job on several machines: what `fit` and `evaluate` of Keras do on one.
+
+Imports Keras and TensorFlow at the top: import this module inside the functions that train.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+
+from pipelines import asynchronous, devices, feed, machines, synchronous
+from pipelines.errors import UserError
+from pipelines.shuffled import shuffled
+
+if TYPE_CHECKING:
+    from pipelines.batches import Split
+    from pipelines.checkpoints import Checkpoint
+    from pipelines.photographs import Photographs
+    from pipelines.recipes import Recipe
+    from pipelines.train import Job
+
+NOTHING = "nothing to do"  # what a chief sends when it has found the run finished
+
+
+def serve(recipe: Recipe) -> bool:
+    """Be a worker of asynchronous training to its end; False where this machine is none."""
+    own = machines.role()
+    if not own or own.chief or not own.asynchronous:
+        return False
+    devices.check_asynchronous(recipe, own)
+    asynchronous.serve(own)
+    return True
+
+
+def agreed(found: Checkpoint | None, strategy: Any) -> Checkpoint | None:
+    """The chief's checkpoint on every machine; ends the process where there is nothing to do."""
+    received = synchronous.broadcast(found, strategy)
+    if received == NOTHING:
+        print("The chief has found this run finished.", file=sys.stderr)
+        raise SystemExit(0)
+    checkpoint: Checkpoint | None = received
+    return checkpoint
+
+
+def dismiss(place: devices.Place) -> None:
+    """Tell the other machines that there is nothing to do; asynchronous ones see the chief go."""
+    if place.role and not place.role.asynchronous:
+        synchronous.broadcast(NOTHING, place.strategy)
+
+
+def fit(
+    job: Job,
+    model: keras.Model,
+    start: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    wishes: Callable[[], Mapping[str, float]],
+) -> None:
+    """Steps start + 1 to the end of the run, with the callbacks of Keras's `fit`.
+
+    MachineLost, a UserError, when a machine leaves.
+    """
+    if job.place.role and job.place.role.asynchronous:
+        _fit_asynchronously(job, model, start, callbacks, wishes)
+        return
+    pieces, stop = job.recipe.accumulate, len(job.rates)
+    synchronous.fit(
+        model,
+        job.place.strategy,
+        feed.train(job.recipe, job.splits.train, start, stop, job.place.part),
+        start=start * pieces,
+        stop=stop * pieces,
+        epoch=job.epoch * pieces,
+        callbacks=callbacks,
+        validate=evaluation(job, model, job.splits.val),
+        wishes=wishes,
+    )
+
+
+def evaluation(job: Job, model: keras.Model, split: Split | Photographs) -> synchronous.Evaluation:
+    """A function that evaluates the model on a split, each machine on its part of every batch."""
+    if job.place.role and job.place.role.asynchronous:
+        local = feed.evaluation(job.recipe, split, 1)
+        return lambda: model.evaluate(local, verbose=0, return_dict=True)
+    batches = feed.evaluation(job.recipe, split, job.place.replicas, job.place.part)
+    return synchronous.evaluation(model, job.place.strategy, batches, int(batches.cardinality()))
+
+
+def _fit_asynchronously(
+    job: Job,
+    model: keras.Model,
+    start: int,
+    callbacks: Sequence[keras.callbacks.Callback],
+    wishes: Callable[[], Mapping[str, float]],
+) -> None:
+    recipe, strategy = job.recipe, job.place.strategy
+    if recipe.accumulate > 1 or recipe.nesterov or recipe.precision == "mixed_float16":
+        raise UserError(
+            "Asynchronous training has plain momentum, whole batches and no loss scaling. Received:"
+            f" accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, precision="
+            f"{recipe.precision}. Set --accumulate 1, --no-nesterov and another --precision."
+        )
+    asynchronous.fit(
+        model,
+        asynchronous.served(job.network, strategy),
+        lambda replicas: shuffled(job.splits.train, recipe.batch_size // replicas, recipe.augment),
+        strategy,
+        task=job.splits.task,
+        rates=job.rates,
+        start=start,
+        epoch=job.epoch,
+        callbacks=callbacks,
+        validate=evaluation(job, model, job.splits.val),
+        wishes=wishes,
+    )

@@ -1,0 +1,86 @@
+"""Training runs that were interrupted: which one goes on, and from where."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pipelines import history, provenance, store
+from pipelines.checkpoints import Saving
+from pipelines.errors import Diverged, UserError
+from pipelines.recipes import Recipe
+from pipelines.tracking import PARENT, Run
+
+TRAINING = "training"
+RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
+PARTED = ("diverged", "pruned")  # tags of runs that ended of themselves
+
+
+def folder(run_id: str) -> Path:
+    """Where the checkpoints of a run are: beside the database, on the machine that trains."""
+    return store.home() / "checkpoints" / run_id
+
+
+def find(kind: str, recipe: Recipe, parent: Run | None = None) -> str | None:
+    """The id of the newest run with these settings, if it was interrupted.
+
+    A training goes on below whatever parent asks for it; a trial is its study's. Without a
+    checkpoint it begins again, as the same run, unless the code has changed.
+    """
+    below = {PARENT: parent.id} if parent and kind != TRAINING else {}
+    same = history.rows(None, kind=kind, fingerprint=recipe.fingerprint, **below)
+    if not same or not _interrupted(same[0]):
+        return None
+    row, step = same[0], stopped_at(same[0].id)
+    changed = row.tags.get("code") != provenance.code()
+    if step == 0 and (changed or row.status == "FAILED"):
+        return None
+    aside = " The code has changed since: it may not end as it would have." if changed else ""
+    print(f"Going on with run {row.id}, stopped after step {step}.{aside}", file=sys.stderr)
+    return row.id
+
+
+def stopped_at(run_id: str) -> int:
+    """The step of a run's latest checkpoint; 0 without one."""
+    found = Saving(folder(run_id)).latest()
+    return found.step if found else 0
+
+
+def refuse_changed(recipe: Recipe, run_as: str) -> None:
+    """UserError where a run of that name, scale and seed was interrupted with other settings."""
+    rows = history.rows(None, kind=TRAINING, run_as=run_as)
+    same = [row for row in rows if row.params.get("seed") == str(recipe.seed)]
+    if not same or not _interrupted(same[0]) or not (step := stopped_at(same[0].id)):
+        return
+    old, new = same[0].params, recipe.flat()
+    differing = [
+        f"{key}: {old.get(key, 'none')} there, {new.get(key, 'none')} here"
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key) != new.get(key)
+    ]
+    if differing:
+        raise UserError(
+            "A run that was interrupted goes on with its own settings. Received: run "
+            f"{same[0].id} of {run_as}, stopped after step {step}, has {'; '.join(differing)}. "
+            "Repeat its command to go on with it, or set --new-run to start another."
+        )
+
+
+def _interrupted(row: history.Row) -> bool:
+    return row.status in ("KILLED", "FAILED") and not any(tag in row.tags for tag in PARTED)
+
+
+@contextmanager
+def explained(run: Run) -> Iterator[None]:
+    """Say of a run that ends early where it stopped: it can go on, or it diverged."""
+    try:
+        yield
+    except Diverged as error:
+        run.tag("diverged", str(error.step))
+        raise
+    except (KeyboardInterrupt, SystemExit):
+        print(
+            f"{run.name}: saved after step {stopped_at(run.id)}; the same command goes on.",
+            file=sys.stderr,
+        )
+        raise

@@ -1,0 +1,211 @@
+"""Exact resume: a training interrupted at any step ends as if it had not been."""
+
+import os
+import re
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import data, history, store, unfinished
+from pipelines.checkpoints import Checkpoint, Saving
+from pipelines.errors import Diverged, UserError
+from pipelines.published import named
+from pipelines.recipes import Recipe
+from pipelines.run import Habits, run
+
+STEPS = 20  # epochs of 8
+
+
+class Killed(Exception):
+    """Stands for a kill: training stops at once and nothing more is saved."""
+
+
+class Recorder:
+    """Keeps what is logged, as MLflow would; stops the training once at a step."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.points: dict[tuple[str, int], list[float]] = {}
+        self.stop_at = stop_at
+
+    def __call__(self, metrics: Mapping[str, float], step: int) -> None:
+        for key, value in metrics.items():
+            self.points.setdefault((key, step), []).append(value)
+        if step == self.stop_at and "batch_loss" in metrics:
+            raise Killed
+
+
+def small(**changes: Any) -> Recipe:
+    return named("allconv-digits", "smoke").override(**{"steps": STEPS} | changes)
+
+
+DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
+
+
+def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
+    from pipelines import devices, train
+
+    splits = data.load(recipe.data, recipe.train_examples)
+    rates = train.plan(recipe, len(splits.train))
+    job = train.Job(recipe, splits, rates, devices.place(recipe))
+    return train.train(job, log, saving)
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, pytest.param({"accumulate": 2, "nesterov": True}, marks=pytest.mark.slow)]
+)
+def test_a_run_stopped_twice_ends_with_equal_weights_and_curves(
+    changes: dict[str, Any], digits: Path, tmp_path: Path
+) -> None:
+    recipe = small(augment=True, **changes)
+    whole, saving = Recorder(), Saving(tmp_path, every=3)
+    expected = trained(recipe, whole)
+    pieces: dict[tuple[str, int], list[float]] = {}
+    for stop_at in (5, 17, None):
+        log = Recorder(stop_at)
+        try:
+            resumed = trained(recipe, log, saving)
+        except Killed:
+            assert stop_at
+        pieces |= log.points
+    for one, two in zip(expected.model.get_weights(), resumed.model.get_weights(), strict=True):
+        assert np.array_equal(one, two)
+    timing = ("images_per_s", "wall_s")
+    equal = {key: value for key, value in whole.points.items() if key[0] not in timing}
+    assert {key: pieces[key] for key in equal} == equal
+    assert pieces.keys() == whole.points.keys()
+
+
+@pytest.mark.slow
+def test_random_layers_and_normalization_are_resumed_too(digits: Path, tmp_path: Path) -> None:
+    recipe = small(model="densenet", model_args=DENSE, weight_decay=1e-4)
+    saving = Saving(tmp_path, every=6)
+    expected = trained(recipe, Recorder())
+    with pytest.raises(Killed):
+        trained(recipe, Recorder(15), saving)
+    assert saving.latest().step == 12  # type: ignore[union-attr]
+    resumed = trained(recipe, Recorder(), saving)
+    for one, two in zip(expected.model.variables, resumed.model.variables, strict=True):
+        assert np.array_equal(one, two), one.path
+    assert any("moving" in v.path for v in resumed.model.variables)
+    assert any("seed" in v.path for v in resumed.model.variables)
+
+
+def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
+    saving = Saving(tmp_path)
+    for step in (10, 20, 30):
+        arrays = {"network": [np.arange(step), np.float32(0.5) * np.ones((2, 3))]}
+        saving.write(Checkpoint(step, {"step": step, "best_val": float("inf")}, arrays))
+    assert [path.name for path in sorted(tmp_path.iterdir())] == [
+        "step-000000020.npz",
+        "step-000000030.npz",
+    ]
+    newest = tmp_path / "step-000000030.npz"
+    content = newest.read_bytes()
+    changed = content.replace(b"\x1d\0\0\0", b"\x1e\0\0\0")
+    for damage in (content[:-200], content[:100], b"", changed):
+        newest.write_bytes(damage)
+        found = saving.latest()
+        assert found is not None
+        assert found.step == 20
+        assert np.array_equal(found.arrays["network"][0], np.arange(20))
+    newest.write_bytes(content)
+    assert saving.latest().note["best_val"] == float("inf")  # type: ignore[union-attr]
+    saving.discard()
+    assert saving.latest() is None
+
+
+def test_a_checkpoint_of_another_network_is_one_sentence(digits: Path, tmp_path: Path) -> None:
+    saving = Saving(tmp_path)
+    saving.write(Checkpoint(4, {}, {"network": [np.zeros(3)]}))
+    with pytest.raises(UserError, match=r"same network.*--new-run"):
+        trained(small(), Recorder(), saving)
+
+
+def kill_at(home: Path, step: int, number: int, pid: int) -> threading.Thread:
+    """Send a signal as soon as that step is in the journal of a run."""
+
+    def watch() -> None:
+        wanted = re.compile(rf'\["batch_loss", [^,]+, {step},')
+        while not any(wanted.search(path.read_text()) for path in home.glob("live/*.jsonl")):
+            time.sleep(0.002)
+        os.kill(pid, number)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def steps_of(run_id: str, metric: str = "batch_loss") -> list[int]:
+    return [point.step for point in store.client().get_metric_history(run_id, metric)]
+
+
+def test_an_interrupted_run_goes_on_as_the_same_run(
+    home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tags, recipe = {unfinished.RUN_AS: "here smoke"}, small(steps=240, seed=1)
+    thread = kill_at(home, 30, signal.SIGINT, os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        run(recipe, tags=tags)
+    thread.join(10)
+    (stopped,) = history.rows(None)
+    step = unfinished.stopped_at(stopped.id)
+    assert stopped.status == "KILLED"
+    assert 30 <= step < 240
+    assert f"saved after step {step}" in capsys.readouterr().err
+    for other in (recipe.override(learning_rate=0.01), recipe.override(steps=250)):
+        with pytest.raises(UserError, match=rf"after step {step}, has (learn|steps).*there"):
+            unfinished.refuse_changed(other, "here smoke")
+    unfinished.refuse_changed(recipe, "here smoke")
+    unfinished.refuse_changed(recipe.override(seed=2, learning_rate=0.01), "here smoke")
+    assert run(recipe.override(seed=2, steps=8)).run_id != stopped.id
+    done = run(recipe, tags=tags)
+    assert done.run_id == stopped.id
+    assert steps_of(done.run_id) == list(range(1, 241))
+    assert steps_of(done.run_id, "val_loss") == list(range(8, 241, 8))
+    assert not unfinished.folder(done.run_id).exists()
+    assert history.row(done.run_id).status == "FINISHED"
+    assert run(recipe).reused
+
+
+@pytest.mark.slow
+def test_new_run_starts_another_and_leaves_the_first(home: Path, digits: Path) -> None:
+    recipe = small(steps=240)
+    thread = kill_at(home, 10, signal.SIGINT, os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        run(recipe)
+    thread.join(10)
+    (stopped,) = history.rows("KILLED")
+    anew = run(recipe, Habits(new_run=True))
+    assert anew.run_id != stopped.id
+    assert steps_of(anew.run_id) == list(range(1, 241))
+    assert history.row(stopped.id).status == "KILLED"
+
+
+def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(
+    home: Path, digits: Path
+) -> None:
+    recipe = small(learning_rate=0.05, momentum=0.0, schedule="exponential", warmup=0.0)
+    recipe = recipe.override(learning_rate=400.0)
+    with pytest.raises(Diverged) as raised:
+        run(recipe, Habits(checkpoint_every=1))
+    (row,) = history.rows("FAILED", kind="training")
+    last = raised.value.step - 1
+    assert row.tags["diverged"] == str(last + 1)
+    blocks = {f"stage{stage}_block1" for stage in (1, 2, 3)} | {"stem"}
+    for kind in ("weight_norm", "gradient_norm"):
+        found = {key.partition("/")[2] for key in row.metrics if key.startswith(kind)}
+        assert found <= blocks
+        assert found
+    assert set(steps_of(row.id, "weight_norm/stem")) == {last}
+    kept = Saving(unfinished.folder(row.id)).latest()
+    assert kept is not None
+    assert all(np.all(np.isfinite(array)) for array in kept.arrays["network"])
+    with pytest.raises(Diverged):  # it is not gone on with
+        run(recipe, Habits(checkpoint_every=1))
+    assert len(history.rows("FAILED", kind="training")) == 2
