@@ -19,7 +19,7 @@ from pipelines import bulk, claims, recorded, tracking
 from pipelines.errors import unknown
 from pipelines.grid import Cells, Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.run import Result, run
+from pipelines.run import USUAL, Habits, Result, run
 from pipelines.verdict import VERDICTS, Bound
 
 
@@ -28,11 +28,13 @@ class Bench:
     """Where an experiment trains: a run in MLflow, whose children its trainings become."""
 
     run: tracking.Run
-    force: bool
+    habits: Habits = USUAL
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Of its trainings."""
 
     def train(self, recipe: Recipe) -> Result:
         """A training run, which becomes a child of this one unless an earlier run is the same."""
-        result = run(recipe, parent=self.run, force=self.force)
+        result = run(recipe, self.habits, parent=self.run, tags=self.tags)
         if result.reused:  # a child of another run: say which
             self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
         return result
@@ -93,10 +95,11 @@ class Claim:
 
     def verdict(self, values: Mapping[str, Sequence[float]], scale: str) -> str:
         """The weakest verdict of its bounds; a reported number is judged at paper scale only."""
-        if self.reported and scale != "paper":
+        bounds = [b for b in self.decided_by if scale == "paper" or b.metric not in self.reported]
+        if not bounds:
             return "smaller scale"
-        found = [b.verdict(values[b.metric]) for b in self.decided_by if b.metric in values]
-        tested = len(found) == len(self.decided_by)
+        found = [b.verdict(values[b.metric]) for b in bounds if b.metric in values]
+        tested = len(found) == len(bounds)
         return min(found if tested else [*found, "inconclusive"], key=VERDICTS.index)
 
 

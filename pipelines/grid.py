@@ -183,6 +183,9 @@ def _axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
         raise unknown("A grid axis", name, names)
     before = getattr(settings, name)
     like = before[0] if isinstance(before, tuple) else before
+    if not isinstance(like, bool | int | float | str):
+        plain = [key for key in names if isinstance(getattr(settings, key), int | float | str)]
+        raise unknown("A grid axis that is a number or a word", name, plain)
     values = {_like(like, value, spec) for value in _values(text, spec)}
     if not values:
         raise _malformed(spec)

@@ -9,7 +9,8 @@ from typing import Any
 
 from pipelines import claim, report, sweep
 from pipelines.provenance import ROOT
-from pipelines.recipes import named
+from pipelines.published import named
+from pipelines.run import Habits
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
 RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
@@ -34,7 +35,8 @@ def quickstart(force: bool) -> None:
 
 
 def _claim(name: str, force: bool) -> str:
-    found: dict[str, Any] = sweep.check(name, "cpu", claim.load(name).scales["cpu"], force=force)
+    settings, habits = claim.load(name).scales["cpu"], Habits(force=force)
+    found: dict[str, Any] = sweep.check(name, "cpu", settings, habits=habits)
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 
 

@@ -2,6 +2,7 @@
 
 A recipe is data. It is compared, printed, logged as flat parameters and searched by tuning; the
 fingerprint of its fields tells whether a run with exactly these settings has been made before.
+Those that have a name are in published.py.
 """
 
 import dataclasses
@@ -17,8 +18,8 @@ import tyro
 from pipelines import data, lr
 from pipelines.errors import UserError, unknown
 
-SCALES = ("smoke", "cpu", "paper")
-LABELS = ("name", "source")  # fields that describe a recipe and do not change the training
+# Fields that describe a recipe and do not change the training.
+LABELS = ("name", "source", "reported", "cost")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,10 @@ class Recipe:
 
     name: tyro.conf.Suppress[str]
     source: tyro.conf.Suppress[str]
+    reported: tyro.conf.Suppress[Mapping[str, float]] = field(default_factory=dict)
+    """What the source reports of it, by our names of numbers."""
+    cost: tyro.conf.Suppress[str] = ""
+    """What a run costs at each scale."""
     model: str
     """Architecture: a module of keras_models."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -38,9 +43,12 @@ class Recipe:
     train_examples: int | None = None
     """Use only the first so many training examples (None: all)."""
     augment: bool = False
-    """Pad 4, random crop, random horizontal flip."""
+    """Random crop and horizontal flip: CIFAR padded by 4, ImageNet resized at random."""
     batch_size: int = 128
     """Examples a step, over all devices."""
+    accumulate: int = 1
+    """Parts in which a batch goes through the devices, one after another; gradients are averaged
+    before the step."""
     epochs: float | None = None
     """Passes over the training examples; `steps` is counted from it."""
     steps: int | None = None
@@ -55,14 +63,18 @@ class Recipe:
     """Share of the steps during which the rate rises linearly to its peak."""
     momentum: float = 0.9
     """Momentum of stochastic gradient descent."""
+    nesterov: bool = False
+    """Momentum in Nesterov's form, which looks one step ahead."""
     weight_decay: float = 0.0
-    """Decay w: adds w/2 |kernel|^2 of every convolution to the loss."""
+    """Decay w: adds w/2 |kernel|^2 of every trained convolution and dense layer to the loss."""
     seed: int = 0
     """Seed of the weights, the batch order and the augmentation."""
     precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Precision of the computation; weights stay float32."""
     devices: int | None = None
     """Devices that share a batch (None: every GPU, else one CPU device)."""
+    asynchronous: bool = False
+    """Machines of TF_CONFIG do not wait for each other (HM section 4.2)."""
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "warmup", "momentum", "weight_decay"):
@@ -80,6 +92,7 @@ class Recipe:
         length = self.epochs if self.steps is None else self.steps
         return [
             ("batch_size", "> 0", self.batch_size > 0),
+            ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
             ("steps", "> 0, or None", self.steps is None or self.steps > 0),
             ("epochs", "finite and > 0, or steps given", 0 < (length or 0) < math.inf),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
@@ -90,6 +103,9 @@ class Recipe:
             ("seed", "in [0, 2**32)", 0 <= self.seed < 2**32),
             ("devices", ">= 1, or None", self.devices is None or self.devices >= 1),
         ]
+
+    def _parts_are_even(self) -> bool:
+        return self.accumulate > 0 and self.batch_size % self.accumulate == 0
 
     def override(self, **changes: Any) -> "Recipe":
         """A recipe with some fields changed; mappings are merged, key by key.
@@ -132,9 +148,11 @@ class Recipe:
         """The fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}
         for key, value in dataclasses.asdict(self).items():
+            if key in LABELS:
+                continue
             if isinstance(value, Mapping):
                 rows |= {f"{key}.{k}": _plain(v) for k, v in sorted(value.items())}
-            elif key not in LABELS:
+            else:
                 rows[key] = _plain(value)
         return rows
 
@@ -152,95 +170,3 @@ def digest(settings: Any) -> str:
     """Twelve hexadecimal digits of the SHA-256 of `settings` as sorted JSON."""
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def named(name: str, scale: str = "cpu") -> Recipe:
-    """The recipe of that name at that scale; UserError lists the choices."""
-    if name not in RECIPES:
-        raise unknown("A recipe", name, RECIPES)
-    if scale not in RECIPES[name]:
-        raise unknown(f"The scale of {name}", scale, RECIPES[name])
-    return RECIPES[name][scale]
-
-
-_ALLCONV = Recipe(
-    name="allconv-cifar10",
-    source="HM Table 1, section 4.1",
-    model="allconv_resnet",
-    model_args={
-        "blocks_per_stage": 9,
-        "widths": (64, 128, 256),
-        "stem_width": 16,
-        "shortcut": "identity",
-        "use_bias": False,
-        "fixed_projection": True,
-        "init": "small",
-    },
-    data="cifar10",
-    augment=True,
-    batch_size=128,
-    steps=64_000,
-    learning_rate=0.05,
-    schedule="steps",
-    schedule_args={"boundaries": (30_000 / 64_000, 50_000 / 64_000), "factor": 0.1},
-    weight_decay=1e-4,
-)
-_ALLCONV_CPU = _ALLCONV.override(
-    model_args={"blocks_per_stage": 2, "widths": (16, 32, 64)}, steps=2_000
-)
-_DIGITS = _ALLCONV.override(
-    name="allconv-digits",
-    source="the network of HM Table 1, narrower, on 8x8 digits",
-    model_args={"blocks_per_stage": 5, "widths": (8, 16, 32), "stem_width": 8},
-    data="digits",
-    augment=False,
-    batch_size=32,
-    steps=400,
-    warmup=0.1,
-)
-_PLAIN = _DIGITS.override(
-    name="plain-digits",
-    source="allconv-digits without its identity shortcuts",
-    model_args={"shortcut": "none", "init": "he"},
-)
-_MLP = _DIGITS.override(
-    name="mlp-digits",
-    source="HM section 3: blocks x + V relu(U x), on 8x8 digits",
-    model="mlp",
-    model_args={"depth": 4, "width": 64, "identity": True, "init": "small"},
-    weight_decay=0.0,
-)
-_TEACHER = Recipe(
-    name="linear-teacher",
-    source="HM section 2: (I+A_l)...(I+A_1) on samples y = Rx + noise",
-    model="linear_resnet",
-    model_args={"depth": 8, "init": "zeros"},
-    data="linear-teacher",
-    data_args=data.defaults("linear-teacher"),
-    batch_size=256,
-    steps=400,
-    learning_rate=0.01,
-    momentum=0.0,
-)
-
-
-def _smoke(recipe: Recipe) -> Recipe:
-    """The same recipe for a few steps on few examples: it shows that the path works."""
-    small = {"blocks_per_stage": 1} if recipe.model == "allconv_resnet" else {}
-    return recipe.override(model_args=small, steps=8, train_examples=256, batch_size=32)
-
-
-RECIPES: dict[str, dict[str, Recipe]] = {
-    recipes["cpu"].name: {"smoke": _smoke(recipes["cpu"]), **recipes}
-    for recipes in (
-        {"cpu": _DIGITS},
-        {"cpu": _PLAIN},
-        {"cpu": _MLP},
-        {"cpu": _TEACHER},
-        {"cpu": _ALLCONV_CPU, "paper": _ALLCONV},
-        {
-            "cpu": _ALLCONV_CPU.override(name="allconv-cifar100", data="cifar100"),
-            "paper": _ALLCONV.override(name="allconv-cifar100", data="cifar100"),
-        },
-    )
-}

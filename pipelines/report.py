@@ -11,7 +11,7 @@ from typing import Any
 from pipelines import claim, history, store, tables
 from pipelines.errors import UserError
 from pipelines.provenance import ROOT
-from pipelines.recipes import SCALES
+from pipelines.published import SCALES
 
 ROWS = 20  # of a sweep in the terminal
 COLUMNS = (

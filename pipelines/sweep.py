@@ -17,21 +17,22 @@ from pipelines.errors import check_counts
 from pipelines.grid import Measured
 from pipelines.order import Order
 from pipelines.progress import progress_bar
+from pipelines.run import USUAL, Habits
 from pipelines.verdict import summary
 
 
 def check(
-    name: str, scale: str, settings: Any, seeds: int | None = None, force: bool = False
+    name: str, scale: str, settings: Any, seeds: int | None = None, habits: Habits = USUAL
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ..., record it, and return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    `habits.force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
     workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
     n = _seeds(name, seeds)
     return _measured(
-        Order(name=name, scale=scale, settings=settings, seeds=n, force=force, workers=workers)
+        Order(name=name, scale=scale, settings=settings, seeds=n, habits=habits, workers=workers)
     )
 
 
@@ -42,7 +43,7 @@ def sweep(
     seeds: int | None = None,
     *,
     workers: int | None = None,
-    force: bool = False,
+    habits: Habits = USUAL,
 ) -> dict[str, Any]:
     """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's."""
     settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
@@ -56,7 +57,7 @@ def sweep(
             seeds=_seeds(name, seeds),
             kind="sweep",
             varied=varied,
-            force=force,
+            habits=habits,
             workers=workers,
         )
     )
@@ -77,7 +78,7 @@ def _measured(order: Order) -> dict[str, Any]:
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
     with live.locked(store.home() / "live", f"{order.kind}-{order.fingerprint}", waiting):
-        same = [] if order.force else history.rows(None, kind=order.kind, **tags)
+        same = [] if order.habits.force else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if done:
             return tables.document(done[0]) | {"reused": True}
@@ -135,10 +136,10 @@ def _log_seeds(
 
 def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
     """Every cell of the order, in its order: found finished, or measured and recorded now."""
-    if resumed:
+    if resumed and isinstance(order.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
     cells = {order.cell_fingerprint(c): c for c in grid.cells(order.axes, order.seeds)}
-    there = {} if order.force else recorded.finished(order.name, order.code)
+    there = {} if order.habits.force else recorded.finished(order.name, order.code)
     there = {print_: run_id for print_, run_id in there.items() if print_ in cells}
     histories = recorded.curves(list(there.values()))
     measured = {

@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import itertools
+import json
 import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,13 +65,26 @@ def repeat(order: Order) -> str:
     """The command that repeats a measurement, as a person would type it."""
     words = [f"--scale {order.scale}", f"--seeds {order.seeds}"]
     for key, value in order.differing.items():
-        values = list(map(str, value if isinstance(value, tuple) else (value,)))
+        values = _words(value)
         if order.kind == "sweep":
             words.append(f"--grid {key}={','.join(values)}")
         else:
-            words.append(f"--{key.replace('_', '-')} {' '.join(values)}")
+            words.append(_option(key.rpartition(".")[2].replace("_", "-"), values))
     verb = "sweep" if order.kind == "sweep" else "run"
     return f"python -m pipelines {verb} {order.name} {' '.join(words)} --force"
+
+
+def _words(value: Any) -> list[str]:
+    """A setting as it is typed: the words of a list, also where a recipe holds it as JSON."""
+    if isinstance(value, str) and value.startswith("["):
+        value = json.loads(value)
+    return [str(each) for each in (value if isinstance(value, tuple | list) else (value,))]
+
+
+def _option(name: str, values: Sequence[str]) -> str:
+    """`--widths 8 16 32`, `--augment`, `--no-augment`, `--epochs None`."""
+    switches = {"true": f"--{name}", "false": f"--no-{name}", "null": f"--{name} None"}
+    return switches.get(values[0].lower(), f"--{name} {' '.join(values)}")
 
 
 def rows(order: Order, measured: Sequence[Measured]) -> list[dict[str, Any]]:

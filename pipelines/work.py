@@ -14,7 +14,7 @@ import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, store, tracking
+from pipelines import bulk, claim, grid, history, store, tracking
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
@@ -38,17 +38,23 @@ def _tags(order: Order, cell: Cell) -> dict[str, str]:
 
 
 def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Run) -> Measured:
-    """One cell of an experiment: a child run, whose children are its trainings."""
+    """One cell of an experiment: a child run, whose children are its trainings.
+
+    A child that was interrupted goes on, and so does its training.
+    """
+    tags = _tags(order, cell)
+    below = history.rows(None, **{tracking.PARENT: run.id, "fingerprint": tags["fingerprint"]})
     with tracking.tracked(
         grid.title(cell, order.axes),
         experiment=run.experiment,
         kind="setting",
         params=cell.params,
-        tags=_tags(order, cell),
+        tags=tags,
         parent=run,
+        resume=below[0].id if below and below[0].status in ("KILLED", "FAILED") else None,
     ) as child:
-        setting = type(order.settings)(**cell.point)
-        steps, curves = found.measure(setting, cell.seed, claim.Bench(child, order.force))
+        bench = claim.Bench(child, order.habits, order.training_tags)
+        steps, curves = found.measure(order.setting(cell), cell.seed, bench)
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
         chart = store.children_chart(child.id)

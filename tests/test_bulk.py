@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from pipelines import bulk, history, provenance, recorded, store, tracking
+from pipelines import bulk, history, provenance, recorded, settle, store, tracking
 from pipelines.bulk import Finished
 
 SERVER = "postgresql+psycopg2://postgres@127.0.0.1:5432"
@@ -306,7 +306,7 @@ def test_kill_9_leaves_none_or_a_run_that_is_settled(home: Path, write: Any, lef
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert [row.name for row in history.rows("FINISHED")] == ["before"]
-    settled = tracking.settle_dead()
+    settled = settle.settle_dead()
     assert [row.id for row in history.rows("KILLED")] == settled
     assert [points(i, "loss") for i in settled] == [[(1, "1.0", 9_000), (2, "2.0", 9_000)]] * left
     assert len(history.rows(None)) == 1 + left

@@ -2,18 +2,35 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipelines import claim, history, report, store, sweep
 from pipelines.errors import UserError
+from pipelines.run import Habits
 from pipelines.verdict import Bound
+from tests.conftest import PREPARED, needs
 
 SCALES = {"smoke", "cpu"}
 
 
-@pytest.mark.parametrize("name", claim.names())
-def test_claim_at_smoke_scale(name: str, home: Path, digits: Path) -> None:
+QUICK = ("allconv-cifar10", "sgd-follows-descent")  # of experiments
+
+
+def marked(name: str) -> Any:
+    """Photographs are real ones at every scale; all else needs no download at smoke scale."""
+    slow = isinstance(claim.load(name), claim.Experiment) and name not in QUICK
+    marks = [pytest.mark.slow] * slow + [needs("imagenet2012")] * name.endswith("-imagenet")
+    return pytest.param(name, marks=marks)
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in claim.names()])
+def test_claim_at_smoke_scale(
+    name: str, home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name.endswith("-imagenet"):
+        monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     found = claim.load(name)
     assert set(found.scales) >= SCALES
     document = sweep.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=2)
@@ -44,7 +61,10 @@ def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     again = sweep.check(name, "smoke", setting, seeds=1)
     assert (again["run_id"], again["reused"]) == (first["run_id"], True)
     assert len(history.rows(status=None)) == count
-    assert sweep.check(name, "smoke", setting, seeds=1, force=True)["run_id"] != first["run_id"]
+    assert (
+        sweep.check(name, "smoke", setting, seeds=1, habits=Habits(force=True))["run_id"]
+        != first["run_id"]
+    )
     assert sweep.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]
 
 
@@ -136,3 +156,27 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     setting = dataclasses.replace(claim.load(name).scales["smoke"], plain_rate=1e9)
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["metrics"]["plain_test_error_pct"]["mean"] == 100
+
+
+def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
+    name, scale = "allconv-cifar10", "smoke"
+    recipe = claim.setting(claim.load(name), name, scale)
+    other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
+    document = sweep.check(name, scale, other, seeds=2)
+    assert document["verdict"] == "smaller scale"
+    assert document["reported"] == {"test_error_pct": 6.38}
+    parent = history.row(document["run_id"])
+    assert parent.tags["as_stated"] == "False"
+    assert parent.params["model_args.widths"] == "[16, 20, 24]"
+    note = parent.tags["mlflow.note.content"]
+    command = note.partition("Repeat: `")[2].partition("`")[0].split(" --")
+    assert {"no-augment", "learning-rate 0.01", "widths 16 20 24", "seeds 2"} <= {*command}
+    trained = history.rows(kind="training")
+    assert sorted(row.params["seed"] for row in trained) == ["0", "1"]
+    assert {row.tags["run_as"] for row in trained} == {f"{name} {scale}"}
+    swept = sweep.sweep(name, scale, ["learning_rate=0.01,0.02"], seeds=1)
+    rates = [row.params["learning_rate"] for row in history.rows(kind="training")[:2]]
+    assert sorted(rates) == ["0.01", "0.02"]
+    assert len(swept["settings"]) == 2
+    with pytest.raises(UserError, match=r"A grid axis that is a number .*'model_args'"):
+        sweep.sweep(name, scale, ["model_args=1,2"], seeds=1)

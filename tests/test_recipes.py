@@ -1,16 +1,14 @@
-"""Recipes: overriding, the rules of every field, fingerprints, and the recipes that have a name."""
+"""Recipes: overriding, the rules of every field, labels, fingerprints."""
 
 import dataclasses
 import math
 
 import pytest
 
-import keras_models
-from pipelines import data, lr
-from pipelines.data import DATASETS, Dataset
+from pipelines import data
 from pipelines.errors import UserError
-from pipelines.recipes import LABELS, RECIPES, SCALES, Recipe, named
-from pipelines.run_command import Options
+from pipelines.published import named
+from pipelines.recipes import LABELS, Recipe
 
 TINY = Recipe(
     name="tiny",
@@ -30,6 +28,7 @@ OTHER = {  # another value of every field that is a setting
     "train_examples": 100,
     "augment": True,
     "batch_size": 64,
+    "accumulate": 4,
     "epochs": 2.0,
     "steps": 7,
     "learning_rate": 0.2,
@@ -37,14 +36,13 @@ OTHER = {  # another value of every field that is a setting
     "schedule_args": {"factor": 0.25},
     "warmup": 0.25,
     "momentum": 0.5,
+    "nesterov": True,
     "weight_decay": 1e-4,
     "seed": 1,
     "precision": "mixed_bfloat16",
     "devices": 1,
+    "asynchronous": True,
 }
-every_named = pytest.mark.parametrize(
-    ("name", "scale"), [(name, scale) for name in RECIPES for scale in RECIPES[name]]
-)
 
 
 def test_override_changes_what_it_names_and_nothing_else() -> None:
@@ -57,6 +55,20 @@ def test_override_changes_what_it_names_and_nothing_else() -> None:
     assert differing == {"batch_size", "seed"}
     assert (changed.batch_size, changed.seed) == (64, 3)
     assert TINY.batch_size == 128
+
+
+def test_an_override_keeps_the_labels() -> None:
+    paper = named("allconv-cifar10", "paper")
+    changed = paper.override(seed=3, batch_size=64, model="mlp", data="cifar100", epochs=1)
+    assert [getattr(changed, key) for key in LABELS] == [getattr(paper, key) for key in LABELS]
+    assert changed.reported == {"test_error_pct": 6.38}
+
+
+def test_the_parts_of_a_batch_are_even() -> None:
+    sentence = r"accumulate must be > 0 and divide batch_size=96\. Received: accumulate=64"
+    with pytest.raises(UserError, match=sentence):
+        TINY.override(accumulate=64, batch_size=96)
+    assert TINY.override(accumulate=32, batch_size=96).accumulate == 32
 
 
 def test_override_merges_mappings_key_by_key() -> None:
@@ -123,6 +135,10 @@ def test_an_unknown_field_lists_the_near_ones_first() -> None:
     [
         ("batch_size", -1),
         ("batch_size", 0),
+        ("accumulate", 0),
+        ("accumulate", -1),
+        ("accumulate", 3),
+        ("accumulate", 256),
         ("epochs", 0.0),
         ("epochs", -1.0),
         ("epochs", math.nan),
@@ -162,6 +178,8 @@ def test_a_setting_that_no_run_can_have_is_one_sentence(field: str, value: float
     ("field", "value"),
     [
         ("batch_size", 1),
+        ("accumulate", 1),
+        ("accumulate", 128),
         ("epochs", 0.01),
         ("steps", 1),
         ("steps", None),
@@ -191,6 +209,7 @@ def test_flat_is_one_level_of_strings() -> None:
         "train_examples": "null",
         "augment": "false",
         "batch_size": "128",
+        "accumulate": "1",
         "epochs": "1.0",
         "steps": "null",
         "learning_rate": "0.1",
@@ -199,20 +218,24 @@ def test_flat_is_one_level_of_strings() -> None:
         "schedule_args.factor": "0.5",
         "warmup": "0.0",
         "momentum": "0.9",
+        "nesterov": "false",
         "weight_decay": "0.0",
         "seed": "0",
         "precision": "float32",
         "devices": "null",
+        "asynchronous": "false",
     }
 
 
 def test_the_fingerprint_is_stable() -> None:
     # Recorded runs are found by it: another value here means that none of them is found again.
-    assert TINY.fingerprint == "fd872ad3ec6c"
+    assert TINY.fingerprint == "72a50d841009"
 
 
 def test_equal_settings_have_one_fingerprint_whatever_they_are_called() -> None:
-    renamed = dataclasses.replace(TINY, name="other", source="elsewhere")
+    renamed = dataclasses.replace(
+        TINY, name="other", source="elsewhere", reported={"test_error_pct": 1.0}, cost="nothing"
+    )
     reordered = dataclasses.replace(TINY, model_args={"depth": 2, "width": 4})
     listed = TINY.override(schedule_args={"boundaries": [0.25, 0.5]})
     assert {r.fingerprint for r in (renamed, reordered, listed)} == {TINY.fingerprint}
@@ -239,87 +262,3 @@ def test_any_one_setting_changes_the_fingerprint(field: str) -> None:
     assert changed.fingerprint != TINY.fingerprint
     assert len(changed.fingerprint) == 12
     assert int(changed.fingerprint, 16) >= 0
-
-
-def test_recipes_of_different_names_and_scales_have_different_fingerprints() -> None:
-    fingerprints = [recipe.fingerprint for scales in RECIPES.values() for recipe in scales.values()]
-    assert len(set(fingerprints)) == len(fingerprints)
-
-
-def test_hm_table_1_is_the_papers() -> None:
-    recipe = named("allconv-cifar10", "paper")
-    rates = lr.table(recipe.schedule, recipe.learning_rate, recipe.steps, **recipe.schedule_args)
-    assert rates[[0, 29_999, 30_000, 49_999, 50_000, 63_999]] == pytest.approx(
-        [0.05, 0.05, 0.005, 0.005, 0.0005, 0.0005], rel=1e-12
-    )
-    assert (recipe.batch_size, recipe.momentum, recipe.weight_decay) == (128, 0.9, 1e-4)
-    assert (len(rates), recipe.augment) == (64_000, True)
-
-
-@every_named
-def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
-    recipe = named(name, scale)
-    assert recipe.name == name
-    assert scale in SCALES
-    assert recipe.model in keras_models.names()
-    assert recipe.data in DATASETS
-    assert recipe.source
-    steps = recipe.steps or 100
-    rates = lr.table(
-        recipe.schedule, recipe.learning_rate, steps, recipe.warmup, **recipe.schedule_args
-    )
-    assert len(rates) == steps
-
-
-@every_named
-def test_named_recipes_build_their_network(name: str, scale: str) -> None:
-    recipe = named(name, scale)
-    row = DATASETS[recipe.data]
-    if isinstance(row, Dataset):
-        shape, classes = row.shape, row.classes
-    else:
-        drawn = data.load(recipe.data, 1, recipe.data_args)
-        shape, classes = drawn.input_shape, drawn.classes
-    model = keras_models.build(recipe.model, shape, classes, **recipe.model_args)
-    assert model.output_shape == (None, classes)
-
-
-@every_named
-def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None:
-    recipe = named(name, scale)
-    options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
-    options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
-    assert len(options) == len(set(options))
-
-
-@pytest.mark.parametrize("name", RECIPES)
-def test_smoke_differs_in_size_only(name: str) -> None:
-    smoke, cpu = named(name, "smoke"), named(name)
-    assert smoke.steps <= 10
-    assert smoke.train_examples <= 256
-    kept = ("model", "data", "data_args", "learning_rate", "schedule", "augment", "momentum")
-    kept += ("schedule_args",)
-    assert [getattr(smoke, key) for key in kept] == [getattr(cpu, key) for key in kept]
-
-
-def test_the_plain_twin_differs_in_its_shortcuts_only() -> None:
-    plain, residual = named("plain-digits"), named("allconv-digits")
-    changed = plain.override(model_args={"shortcut": "identity", "init": "small"})
-    assert changed.fingerprint == residual.fingerprint
-
-
-@pytest.mark.parametrize(
-    ("name", "scale", "expected"),
-    [
-        ("allconv-digit", "cpu", "A recipe must be a known name. Received: 'allconv-digit'. "),
-        ("allconv-digit", "cpu", "Did you mean allconv-digits"),
-        ("x", "cpu", "Choices: allconv-cifar10, allconv-cifar100, allconv-digits, "),
-        ("allconv-digits", "paper", "The scale of allconv-digits must be a known name. "),
-        ("allconv-digits", "paper", "Received: 'paper'. Choices: cpu, smoke."),
-        ("allconv-cifar10", "papr", "Did you mean paper? Choices: cpu, paper, smoke."),
-    ],
-)
-def test_unknown_recipes_and_scales_list_the_choices(name: str, scale: str, expected: str) -> None:
-    with pytest.raises(UserError) as caught:
-        named(name, scale)
-    assert expected in str(caught.value)

@@ -14,8 +14,10 @@ import psutil
 import pytest
 
 from pipelines import claim, history, recorded, report, store, sweep
+from pipelines.run import Habits
 from tests.conftest import ROOT, command
 
+AGAIN = Habits(force=True)
 NAME = "small-norm-factorization"
 GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
 
@@ -75,7 +77,7 @@ def test_the_curves_are_those_of_the_theory_whatever_the_batch(home: Path) -> No
 
 
 def test_processes_give_what_one_process_gives(home: Path) -> None:
-    alone, together = swept(*GRID), swept(*GRID, workers=2, force=True)
+    alone, together = swept(*GRID), swept(*GRID, workers=2, habits=AGAIN)
     assert alone["run_id"] != together["run_id"]
     assert content(alone) == content(together)
     assert alone["metrics"] == together["metrics"]
@@ -88,7 +90,7 @@ def test_finished_settings_are_not_measured_again(home: Path) -> None:
     rows = children(wider)
     assert {row.params["d"] for row in rows} == {"4"}
     assert len(wider["settings"]) == 18
-    straight = swept("d=2,3,4", *GRID[1:], force=True)
+    straight = swept("d=2,3,4", *GRID[1:], habits=AGAIN)
     assert wider["metrics"] == straight["metrics"]
     assert len(children(straight)) == 18
 
@@ -98,13 +100,13 @@ def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None
     assert swept(*GRID[:1], "gamma=1", GRID[2])["run_id"] == typed["run_id"]
     found, measured = swept("d=2,3,4", "gamma=1", "l=10,20,5"), swept("d=4", "gamma=1", "l=5,10,20")
     assert found["settings"][-3:] == measured["settings"]  # found ones are those measured
-    again = swept("d=2,3,4", "gamma=1", "l=5,10,20", force=True)
+    again = swept("d=2,3,4", "gamma=1", "l=5,10,20", habits=AGAIN)
     assert again["metrics"] == found["metrics"]
 
 
 def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
     swept("d=2", "gamma=1", "l=5")
-    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", force=True))}
+    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", habits=AGAIN))}
     wider = swept("d=2,3", "gamma=1", "l=5")
     assert newest <= {row["run_id"] for row in wider["settings"]}
 
@@ -193,7 +195,7 @@ def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) 
     assert len(interrupted) == 48
     assert {status for status, _, _ in interrupted.values()} == {"FINISHED"}
     specs = [words[i + 1] for i, word in enumerate(words) if word == "--grid"]
-    straight = sweep.sweep(NAME, "smoke", specs, seeds=6, workers=1, force=True)
+    straight = sweep.sweep(NAME, "smoke", specs, seeds=6, workers=1, habits=AGAIN)
     assert content(straight) == interrupted
     assert {k: v for k, v in parent.metrics.items() if k != "wall_s"} == {
         k: v for k, v in history.row(straight["run_id"]).metrics.items() if k != "wall_s"

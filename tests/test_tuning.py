@@ -6,7 +6,7 @@ import pytest
 
 from pipelines import history
 from pipelines.errors import UserError
-from pipelines.recipes import named
+from pipelines.published import named
 from tuning import spaces
 from tuning.study import Plan, search, show
 

@@ -11,11 +11,13 @@ from typing import Any
 
 from pipelines import data, history, live, samples, store, tracking
 from pipelines.errors import Diverged, UserError, check_counts, unknown
-from pipelines.recipes import Recipe, digest, named
-from pipelines.run import run
+from pipelines.published import named
+from pipelines.recipes import Recipe, digest
+from pipelines.run import Habits, run
 from tuning import spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
+EVERY = Habits(force=True)  # trials are counted: each is trained
 LOST = 100.0  # the error of a trial whose loss diverged
 
 
@@ -144,7 +146,7 @@ def _attempt(trial: Any, plan: Plan, parent: tracking.Run) -> float:
     recipe = spaces.SPACES[plan.space](trial, plan.base)
     title = f"trial {trial.number} {recipe.schedule} {recipe.learning_rate:.3g}"
     try:
-        result = run(recipe, parent=parent, kind="trial", force=True, test=False, title=title)
+        result = run(recipe, EVERY, parent=parent, kind="trial", test=False, title=title)
         value = result.metrics[OBJECTIVE]
     except Diverged:
         value = LOST

@@ -25,7 +25,8 @@ import tyro
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe, named
+from pipelines.published import named
+from pipelines.recipes import Recipe
 from pipelines.verdict import Bound
 
 ARMS = {"identity": "allconv-digits", "plain": "plain-digits"}

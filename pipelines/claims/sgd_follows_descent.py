@@ -31,7 +31,8 @@ from pipelines import samples
 from pipelines.claim import Bench, Experiment
 from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe, named
+from pipelines.published import named
+from pipelines.recipes import Recipe
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]

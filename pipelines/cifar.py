@@ -1,0 +1,106 @@
+"""Recipes for CIFAR-10 as published; on CIFAR-100 they differ in nothing but the classes.
+
+HM Table 2 and LY Table 1, with the network, length, rates and decay of the paper that each network
+is from: HM, Hardt & Ma 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al.
+2014 (1412.6806); Huang et al. 2016 (1608.06993); LY, Li & Yuan 2017 (1705.09886). Pictures are
+padded by 4 pixels, cropped and flipped; 10 % of the training pictures are kept for validation.
+"""
+
+import dataclasses
+
+from pipelines.recipes import Recipe
+
+ALLCONV = Recipe(
+    name="allconv-cifar10",
+    source="HM Table 1, section 4.1",
+    reported={"test_error_pct": 6.38},
+    cost="paper: 2 GPU hours; cpu: 1 minute on 2 cores",
+    model="allconv_resnet",
+    model_args={
+        "blocks_per_stage": 9,
+        "widths": (64, 128, 256),
+        "stem_width": 16,
+        "shortcut": "identity",
+        "use_bias": False,
+        "fixed_projection": True,
+        "init": "small",
+    },
+    data="cifar10",
+    augment=True,
+    batch_size=128,
+    steps=64_000,
+    learning_rate=0.05,
+    schedule="steps",
+    schedule_args={"boundaries": (30_000 / 64_000, 50_000 / 64_000), "factor": 0.1},
+    weight_decay=1e-4,
+)
+# The published start at rate 0.01 until the training error is below 80 %, which took 400 steps, is
+# a linear warm-up of 400 steps in our reading.
+RESNET = Recipe(
+    name="resnet-cifar10",
+    source="HM Table 2: ResNet-110 of He et al. section 4.2",
+    reported={"test_error_pct": 6.43},
+    cost="paper: 2 GPU hours; cpu: 1 minute on 2 cores",
+    model="resnet",
+    model_args={"blocks_per_stage": 18, "widths": (16, 32, 64), "shortcut": "pad"},
+    data="cifar10",
+    augment=True,
+    batch_size=128,
+    steps=64_000,
+    learning_rate=0.1,
+    schedule="steps",
+    schedule_args={"boundaries": (32_000 / 64_000, 48_000 / 64_000), "factor": 0.1},
+    warmup=400 / 64_000,
+    weight_decay=1e-4,
+)
+# Rate 0.05 is one of the four they searched, batch 128 our reading. They shift by 5 pixels, we by
+# 4, and whiten. They report 33.71 % on CIFAR-100, without augmentation; HM Table 2 has 32.39.
+ALLCNN = Recipe(
+    name="allcnn-cifar10",
+    source="HM Table 2: All-CNN-C of Springenberg et al. section 3.1",
+    reported={"test_error_pct": 7.25},
+    cost="paper: 1 GPU hour; cpu: 1 minute on 2 cores",
+    model="allcnn",
+    model_args={"form": "cifar", "width": 1.0, "dropout": True},
+    data="cifar10",
+    augment=True,
+    batch_size=128,
+    epochs=350,
+    learning_rate=0.05,
+    schedule="steps",
+    schedule_args={"boundaries": (200 / 350, 250 / 350, 300 / 350), "factor": 0.1},
+    weight_decay=1e-3,
+)
+# The errors in HM Table 2 are those of the plain network, L=100 k=24; the -BC of L=190 k=40 in the
+# later editions of the paper errs 3.46 and 17.18 %.
+DENSENET = Recipe(
+    name="densenet-cifar10",
+    source="HM Table 2: DenseNet (L=100, k=24) of Huang et al. Table 2, section 4.2",
+    reported={"test_error_pct": 3.74},
+    cost="paper: 15 GPU hours; cpu: 2 minutes on 2 cores",
+    model="densenet",
+    model_args={"depth": 100, "growth": 24, "bottleneck": False, "compression": 1.0},
+    data="cifar10",
+    augment=True,
+    batch_size=64,
+    epochs=300,
+    learning_rate=0.1,
+    schedule="steps",
+    schedule_args={"boundaries": (0.5, 0.75), "factor": 0.1},
+    nesterov=True,
+    weight_decay=1e-4,
+)
+# LY state no setting of the training: our reading is that of He et al. for these depths.
+SKIP56 = [
+    dataclasses.replace(
+        RESNET,
+        name=f"skip56-{variant}",
+        source="LY Table 1, trained as He et al. section 4.2",
+        reported={"test_error_pct": error_pct},
+        cost="paper: 1 GPU hour; cpu: 2 minutes on 2 cores",
+        model="skip56",
+        model_args={"variant": variant, "blocks_per_stage": 9, "widths": (16, 32, 64)},
+        warmup=0.0,
+    )
+    for variant, error_pct in (("two-layer", 6.97), ("single", 9.01), ("vanilla", 12.04))
+]

@@ -1,0 +1,96 @@
+"""The recipes that have a name, each at its scales.
+
+Those of HM Table 2 and LY Table 1 are in cifar.py and imagenet.py, as published; small.py has our
+own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured time of a step.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines import cifar, imagenet, small
+from pipelines.errors import unknown
+from pipelines.recipes import Recipe
+
+SCALES = ("smoke", "cpu", "paper")
+
+Args = Mapping[str, Any]
+Scales = dict[str, Recipe]
+
+
+def named(name: str, scale: str = "cpu") -> Recipe:
+    """The recipe of that name at that scale; UserError lists the choices."""
+    if name not in RECIPES:
+        raise unknown("A recipe", name, RECIPES)
+    if scale not in RECIPES[name]:
+        raise unknown(f"The scale of {name}", scale, RECIPES[name])
+    return RECIPES[name][scale]
+
+
+def _own(cpu: Recipe, tiny: Args) -> Scales:
+    """A recipe, and a few steps of it on few examples, which show that the path works."""
+    smoke = cpu.override(model_args=tiny, steps=8, train_examples=256, batch_size=32)
+    return {"smoke": smoke, "cpu": cpu}
+
+
+def _on_cifar10(paper: Recipe, steps: int, narrow: Args, tiny: Args) -> Scales:
+    """As published; at cpu scale a smaller network for fewer steps, the schedule in proportion.
+
+    At smoke scale on pictures of the same shape that need no download.
+    """
+    scales = _own(paper.override(model_args=narrow, steps=steps), tiny)
+    return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
+
+
+def _on_imagenet(paper: Recipe, tiny: Args) -> Scales:
+    """As published; at cpu scale a tiny network for 20 steps, for which a sample is enough."""
+    cpu = paper.override(model_args=tiny, steps=20, batch_size=32)
+    return {**_own(cpu, {}), "paper": paper}
+
+
+def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
+    """The same recipe with 100 classes and the error of HM Table 2."""
+    changed: dict[str, Any] = {"reported": {"test_error_pct": error_pct}}
+    data = {"cifar10": "cifar100"}
+    return {
+        scale: dataclasses.replace(
+            recipe, name=recipe.name + "0", data=data.get(recipe.data, recipe.data), **changed
+        )
+        for scale, recipe in scales.items()
+    }
+
+
+_FEW: Args = {"blocks_per_stage": 1}
+_ALLCONV = _on_cifar10(
+    cifar.ALLCONV, 400, {"blocks_per_stage": 2, "widths": (16, 32, 64)}, tiny=_FEW
+)
+_RESNET = _on_cifar10(cifar.RESNET, 400, _FEW, tiny={"widths": (4, 8, 16)})
+_ALLCNN = _on_cifar10(cifar.ALLCNN, 400, {"width": 0.25}, tiny={"width": 0.1})
+_DENSENET = _on_cifar10(
+    cifar.DENSENET, 400, {"depth": 22, "growth": 8}, tiny={"depth": 10, "growth": 4}
+)
+_NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
+
+RECIPES: dict[str, Scales] = {
+    scales["cpu"].name: scales
+    for scales in (
+        _own(small.ALLCONV, _FEW),
+        _own(small.PLAIN, _FEW),
+        _own(small.MLP, {}),
+        _own(small.TEACHER, {}),
+        _ALLCONV,
+        _RESNET,
+        _ALLCNN,
+        _DENSENET,
+        *(_on_cifar10(recipe, 400, {"blocks_per_stage": 2}, _FEW) for recipe in cifar.SKIP56),
+        _on_cifar100(_ALLCONV, 24.64),
+        _on_cifar100(_RESNET, 25.16),
+        _on_cifar100(_ALLCNN, 32.39),
+        _on_cifar100(_DENSENET, 19.25),
+        _on_imagenet(imagenet.ALLCONV, {**_NARROW, "stem_width": 4}),
+        _on_imagenet(imagenet.RESNET152, _NARROW),
+        _on_imagenet(imagenet.RESNET34, _NARROW),
+        _on_imagenet(imagenet.ALLCNN, {"width": 0.1}),
+        _on_imagenet(imagenet.ALEXNET, {"width": 0.1, "init": "he"}),
+    )
+}

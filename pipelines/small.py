@@ -1,0 +1,54 @@
+"""Small recipes of our own: a minute on a laptop, on data that needs no download."""
+
+from pipelines import data
+from pipelines.recipes import Recipe
+
+ALLCONV = Recipe(
+    name="allconv-digits",
+    source="the network of HM Table 1, narrower, on 8x8 digits",
+    cost="cpu: 10 seconds on 2 cores",
+    model="allconv_resnet",
+    model_args={
+        "blocks_per_stage": 5,
+        "widths": (8, 16, 32),
+        "stem_width": 8,
+        "shortcut": "identity",
+        "use_bias": False,
+        "fixed_projection": True,
+        "init": "small",
+    },
+    data="digits",
+    batch_size=32,
+    steps=400,
+    learning_rate=0.05,
+    schedule="steps",
+    schedule_args={"boundaries": (30_000 / 64_000, 50_000 / 64_000), "factor": 0.1},
+    warmup=0.1,
+    weight_decay=1e-4,
+)
+PLAIN = ALLCONV.override(
+    name="plain-digits",
+    source="allconv-digits without its identity shortcuts",
+    model_args={"shortcut": "none", "init": "he"},
+)
+MLP = ALLCONV.override(
+    name="mlp-digits",
+    source="HM section 3: blocks x + V relu(U x), on 8x8 digits",
+    cost="cpu: 5 seconds on 2 cores",
+    model="mlp",
+    model_args={"depth": 4, "width": 64, "identity": True, "init": "small"},
+    weight_decay=0.0,
+)
+TEACHER = Recipe(
+    name="linear-teacher",
+    source="HM section 2: (I+A_l)...(I+A_1) on samples y = Rx + noise",
+    cost="cpu: 5 seconds on 2 cores",
+    model="linear_resnet",
+    model_args={"depth": 8, "init": "zeros"},
+    data="linear-teacher",
+    data_args=data.defaults("linear-teacher"),
+    batch_size=256,
+    steps=400,
+    learning_rate=0.01,
+    momentum=0.0,
+)

@@ -1,0 +1,66 @@
+"""Claims that are one cell of a table: a published network, and the test error reported of it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipelines import published
+from pipelines.claim import Bench, Experiment, means, numbers
+from pipelines.grid import Curves, Measured
+from pipelines.recipes import Recipe
+from pipelines.verdict import Bound
+
+NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
+NUMBERS = ("test_error_pct", "train_error_pct", "test_top5_error_pct")
+
+
+def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
+    """The claim that the recipe of that name errs no more than reported, within 5 % of it.
+
+    Its settings at each scale are the recipe itself. One seed decides nothing: a mean over seeds
+    does, by its confidence interval.
+    """
+    scales = published.RECIPES[name]
+    paper = scales["paper"]
+    error_pct = paper.reported["test_error_pct"]
+    return Experiment(
+        source=paper.source,
+        says=says,
+        family="trained networks",
+        scales=scales,
+        decided_by=(Bound("test_error_pct", at_most=NEAR * error_pct),),
+        measure=measure,
+        also=also,
+        figure=lambda measured: figure(measured, error_pct),
+        reported=paper.reported,
+        seeds=seeds,
+    )
+
+
+def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
+    """Errors of the trained network in percent of its splits; `seed` is added to the recipe's."""
+    found = bench.train(recipe.override(seed=recipe.seed + seed)).metrics
+    return numbers({key: found[key] for key in NUMBERS if key in found})
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The errors that decide nothing."""
+    return means(*(key for key in NUMBERS[1:] if key in measured[0].curves))(measured)
+
+
+def figure(measured: Sequence[Measured], reported: float) -> Any:
+    """Training and test error of every seed, and the reported test error as a dashed line."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(6, 4), layout="constrained")
+    axes = picture.add_subplot(xlabel="seed", ylabel="error (%)")
+    seeds = [m.cell.seed for m in measured]
+    for key, mark in (("test_error_pct", "o"), ("train_error_pct", "^")):
+        errors = [float(m.curves[key][0]) for m in measured]
+        axes.plot(seeds, errors, mark, label=key.removesuffix("_error_pct"))
+    axes.axhline(reported, ls="--", color="C3", label=f"test, reported: {reported:g} %")
+    axes.axhspan(0, NEAR * reported, color="C3", alpha=0.1, label="as good as reported")
+    axes.set_xticks(seeds)
+    axes.margins(x=0.2, y=0.2)
+    axes.set_ylim(bottom=0)
+    axes.legend(fontsize=8)
+    return picture

@@ -1,0 +1,250 @@
+"""The recipes that have a name: as published, and at every scale."""
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import keras_models
+from pipelines import data, lr
+from pipelines.data import DATASETS, Dataset
+from pipelines.errors import UserError
+from pipelines.published import RECIPES, SCALES, named
+from pipelines.recipes import Recipe
+from pipelines.run_command import Options
+from tests.conftest import PREPARED, needs
+
+PUBLISHED = [name for name in RECIPES if "paper" in RECIPES[name]]
+HM_TABLE_2 = {  # and section 4.2
+    "allconv-cifar10": 6.38,
+    "allconv-cifar100": 24.64,
+    "allconv-imagenet": 35.29,
+    "allcnn-cifar10": 7.25,
+    "allcnn-cifar100": 32.39,
+    "allcnn-imagenet": 41.2,
+    "resnet-cifar10": 6.43,
+    "resnet-cifar100": 25.16,
+    "resnet-imagenet": 19.38,
+    "densenet-cifar10": 3.74,
+    "densenet-cifar100": 19.25,
+    "alexnet-imagenet": 40.7,
+}
+LY_TABLE_1 = {"skip56-two-layer": 6.97, "skip56-single": 9.01, "skip56-vanilla": 12.04}
+every_named = pytest.mark.parametrize(
+    ("name", "scale"), [(name, scale) for name in RECIPES for scale in RECIPES[name]]
+)
+every_published = pytest.mark.parametrize("name", PUBLISHED)
+
+
+def examples(recipe: Recipe) -> int:
+    """Training pictures of the full data set, without those kept for validation."""
+    return {"cifar10": 45_000, "cifar100": 45_000, "imagenet2012": 1_268_355}[recipe.data]
+
+
+def length(recipe: Recipe) -> int:
+    """Steps of a run on the full data set."""
+    return recipe.steps or round(recipe.epochs * (examples(recipe) // recipe.batch_size))
+
+
+def rates(recipe: Recipe) -> Any:
+    """The learning rate of every step of a run on the full data set."""
+    return lr.table(
+        recipe.schedule,
+        recipe.learning_rate,
+        length(recipe),
+        recipe.warmup,
+        **recipe.schedule_args,
+    )
+
+
+def network(recipe: Recipe) -> Any:
+    row = DATASETS[recipe.data]
+    if isinstance(row, Dataset):
+        shape, classes = row.shape, row.classes
+    else:
+        drawn = data.load(recipe.data, 1, recipe.data_args)
+        shape, classes = drawn.input_shape, drawn.classes
+    return keras_models.build(recipe.model, shape, classes, **recipe.model_args)
+
+
+@every_named
+def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
+    recipe = named(name, scale)
+    assert recipe.name == name
+    assert scale in SCALES
+    assert recipe.model in keras_models.names()
+    assert recipe.data in DATASETS
+    assert recipe.source
+    assert f"{scale}: " in recipe.cost or scale == "smoke"
+
+
+@every_named
+def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None:
+    recipe = named(name, scale)
+    options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
+    options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
+    assert len(options) == len(set(options))
+
+
+def test_recipes_of_different_names_and_scales_have_different_fingerprints() -> None:
+    fingerprints = [recipe.fingerprint for scales in RECIPES.values() for recipe in scales.values()]
+    same = sum("cifar100" in name for name in RECIPES)  # at smoke scale both read one data set
+    assert len(set(fingerprints)) == len(fingerprints) - same
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_smoke_recipes_build_their_network(name: str) -> None:
+    model = network(named(name, "smoke"))
+    assert len(model.output_shape) == 2
+    assert sum(math.prod(v.shape) for v in model.trainable_variables) < 1_000_000
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_smoke_differs_in_size_only(name: str) -> None:
+    smoke, cpu = named(name, "smoke"), named(name)
+    assert smoke.steps <= 10
+    assert smoke.train_examples <= 256
+    kept = {field.name for field in dataclasses.fields(Recipe)}
+    kept -= {"model_args", "steps", "train_examples", "batch_size", "data"}
+    assert smoke.data == ("synthetic" if "cifar" in cpu.data else cpu.data)  # no download
+    assert [getattr(smoke, key) for key in kept] == [getattr(cpu, key) for key in kept]
+
+
+@every_published
+def test_cpu_differs_from_paper_in_size_only(name: str) -> None:
+    cpu, paper = named(name), named(name, "paper")
+    kept = {field.name for field in dataclasses.fields(Recipe)}
+    kept -= {"model_args", "steps", "epochs", "batch_size"}
+    assert [getattr(cpu, key) for key in kept] == [getattr(paper, key) for key in kept]
+    assert cpu.model_args.keys() == paper.model_args.keys()
+    assert cpu.steps < length(paper) / 30
+
+
+@every_published
+def test_a_batch_of_the_sample_of_imagenet_is_enough(name: str) -> None:
+    for scale in ("smoke", "cpu"):
+        recipe = named(name, scale)
+        assert recipe.data != "imagenet2012" or recipe.batch_size <= 32
+
+
+def test_the_tables_are_reported() -> None:
+    table = {**HM_TABLE_2, **LY_TABLE_1, "resnet34-imagenet": 25.03}
+    reported = {name: named(name, "paper").reported["test_error_pct"] for name in PUBLISHED}
+    assert reported == table
+    assert named("allconv-imagenet").reported["test_top5_error_pct"] == 14.17
+
+
+# Batch, first rate, decay, steps on our cut of the data, (step, rate) after every drop.
+AS_PUBLISHED = {
+    "allconv-cifar10": (128, 0.05, 1e-4, 64_000, [(30_000, 0.005), (50_000, 0.0005)]),
+    "resnet-cifar10": (128, 0.1 / 400, 1e-4, 64_000, [(399, 0.1), (32_000, 0.01), (48_000, 0.001)]),
+    "skip56-single": (128, 0.1, 1e-4, 64_000, [(32_000, 0.01), (48_000, 0.001)]),
+    "allcnn-cifar10": (128, 0.05, 1e-3, 350 * 351, [(200 * 351, 5e-3), (300 * 351, 5e-5)]),
+    "densenet-cifar10": (64, 0.1, 1e-4, 300 * 703, [(150 * 703, 0.01), (225 * 703, 0.001)]),
+    "allcnn-imagenet": (64, 0.01, 5e-4, 450_000, [(200_000, 1e-3), (400_000, 1e-4)]),
+    "resnet-imagenet": (256, 0.1, 1e-4, 600_000, [(150_000, 0.01), (450_000, 1e-4)]),
+    "alexnet-imagenet": (128, 0.01, 5e-4, 90 * 9_909, [(445_905, 1e-4)]),
+    "allconv-imagenet": (256, 0.1, 1e-4, 700_000, [(10_010, 0.094), (20_019, 0.08836)]),
+}
+
+
+@pytest.mark.parametrize("name", AS_PUBLISHED)
+def test_settings_are_the_papers(name: str) -> None:
+    batch, first, decay, steps, drops = AS_PUBLISHED[name]
+    recipe = named(name, "paper")
+    assert (recipe.batch_size, recipe.weight_decay, recipe.momentum) == (batch, decay, 0.9)
+    found = rates(recipe)
+    assert (len(found), recipe.augment) == (steps, True)
+    assert found[0] == pytest.approx(first, rel=1e-12)
+    for step, rate in drops:
+        assert found[step] == pytest.approx(rate, rel=1e-12)
+        assert found[step - 1] != pytest.approx(rate, rel=1e-4)
+
+
+def test_imagenet_drops_every_two_epochs() -> None:
+    # An epoch of 1,281,167 pictures is 5004.56 steps of 256: stairs at 10009.1, 20018.2, ...
+    found = rates(named("allconv-imagenet", "paper"))
+    stairs = np.flatnonzero(np.diff(found)) + 1
+    assert stairs[:3].tolist() == [10_010, 20_019, 30_028]
+    assert len(stairs) == 69  # of 139.87 epochs
+    assert found[-1] == pytest.approx(0.1 * 0.94**69)
+
+
+def test_only_densenet_has_nesterov_and_nobody_starts_asynchronous() -> None:
+    papers = [named(name, "paper") for name in PUBLISHED]
+    assert {r.name for r in papers if r.nesterov} == {"densenet-cifar10", "densenet-cifar100"}
+    assert not any(recipe.asynchronous or recipe.accumulate > 1 for recipe in papers)
+
+
+def test_cifar100_differs_in_its_classes_and_error() -> None:
+    for name in ("allconv", "allcnn", "resnet", "densenet"):
+        for scale in SCALES:
+            ten, hundred = named(f"{name}-cifar10", scale), named(f"{name}-cifar100", scale)
+            assert hundred.data == ten.data.replace("cifar10", "cifar100")
+            assert hundred.override(data=ten.data).fingerprint == ten.fingerprint
+
+
+def test_the_plain_twin_differs_in_its_shortcuts_only() -> None:
+    plain, residual = named("plain-digits"), named("allconv-digits")
+    changed = plain.override(model_args={"shortcut": "identity", "init": "small"})
+    assert changed.fingerprint == residual.fingerprint
+
+
+def test_the_three_networks_of_ly_differ_in_their_skips_only() -> None:
+    papers = [named(name, "paper") for name in LY_TABLE_1]
+    assert len({r.override(model_args={"variant": "single"}).fingerprint for r in papers}) == 1
+
+
+MILLIONS = {  # trainable parameters, as their papers give them
+    "allconv-cifar10": 13.54,
+    "allconv-imagenet": 35.69,
+    "resnet-cifar10": 1.73,
+    "resnet-imagenet": 60.2,
+    "resnet34-imagenet": 21.8,
+    "skip56-vanilla": 0.85,
+    "allcnn-cifar10": 1.37,
+    "allcnn-imagenet": 9.4,
+    "densenet-cifar10": 27.2,
+    "alexnet-imagenet": 61.0,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MILLIONS)
+def test_networks_have_their_published_size(name: str) -> None:
+    found = sum(math.prod(v.shape) for v in network(named(name, "paper")).trainable_variables)
+    assert found / 1e6 == pytest.approx(MILLIONS[name], rel=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=needs(named(name).data)) for name in PUBLISHED],
+)
+def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.run import run
+
+    monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
+    metrics = run(named(name, "smoke")).metrics
+    assert 0 <= metrics["test_error_pct"] <= 100
+    assert math.isfinite(metrics["train_loss"])
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "expected"),
+    [
+        ("allconv-digit", "cpu", "A recipe must be a known name. Received: 'allconv-digit'. "),
+        ("allconv-digit", "cpu", "Did you mean allconv-digits"),
+        ("x", "cpu", "Choices: alexnet-imagenet, allcnn-cifar10, allcnn-cifar100, "),
+        ("allconv-digits", "paper", "The scale of allconv-digits must be a known name. "),
+        ("allconv-digits", "paper", "Received: 'paper'. Choices: cpu, smoke."),
+        ("allconv-cifar10", "papr", "Did you mean paper? Choices: cpu, paper, smoke."),
+    ],
+)
+def test_unknown_recipes_and_scales_list_the_choices(name: str, scale: str, expected: str) -> None:
+    with pytest.raises(UserError) as caught:
+        named(name, scale)
+    assert expected in str(caught.value)

@@ -1,0 +1,60 @@
+"""The cells of HM Table 2 as claims: what is decided, measured and drawn."""
+
+import numpy as np
+import pytest
+
+from pipelines import claim, table_cell
+from pipelines.grid import Cell, Measured
+from pipelines.published import RECIPES, named
+from pipelines.recipes import Recipe
+from pipelines.run import Result
+from tests.test_published import HM_TABLE_2
+
+
+@pytest.mark.parametrize("name", HM_TABLE_2)
+def test_a_cell_is_a_claim_about_its_recipe(name: str) -> None:
+    cell = claim.load(name)
+    assert cell.scales == RECIPES[name]
+    assert cell.reported == named(name).reported
+    (bound,) = cell.decided_by
+    assert bound.at_most == pytest.approx(1.05 * HM_TABLE_2[name])
+    assert f"run {name} --scale paper" in claim.card(name)
+    assert named(name).cost in " ".join(claim.card(name).split())
+    assert f"{HM_TABLE_2[name]:g} %" in claim.card(name)
+    assert cell.seeds == (1 if name.endswith("imagenet") else 5)
+    assert cell.verdict({"test_error_pct": [0.0, 0.0]}, "cpu") == "smaller scale"
+
+
+class Bench:
+    """Stands in for a run in MLflow: every training errs by ten times its seed."""
+
+    def train(self, recipe: Recipe) -> Result:
+        errors = {"test_error_pct": 10.0 * recipe.seed, "train_error_pct": 1.0, "wall_s": 3.0}
+        return Result("run", errors)
+
+
+def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
+    recipe = named("mlp-digits", "smoke").override(seed=2)
+    steps, curves = table_cell.measure(recipe, 1, Bench())  # type: ignore[arg-type]
+    assert steps == [0]
+    assert {key: float(value[0]) for key, value in curves.items()} == {
+        "test_error_pct": 30.0,
+        "train_error_pct": 1.0,
+    }
+
+
+def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
+    measured = [
+        Measured(
+            Cell({}, seed),
+            np.zeros(1, np.int64),
+            {"test_error_pct": np.array([7.0 + seed]), "train_error_pct": np.array([0.5])},
+            "run",
+        )
+        for seed in range(3)
+    ]
+    test, train, dashed = table_cell.figure(measured, 6.38).axes[0].lines
+    assert test.get_ydata().tolist() == [7.0, 8.0, 9.0]
+    assert train.get_ydata().tolist() == [0.5, 0.5, 0.5]
+    assert list(dashed.get_ydata()) == [6.38, 6.38]
+    assert table_cell.also(measured) == {"train_error_pct": 0.5}
