@@ -1,9 +1,9 @@
 """What does our training cost over bare Keras `fit`, and does XLA pay on a CPU?
 
-Three ways to train the same network for the same steps take turns, so that a busy machine slows
-them alike; a ratio is the median over rounds of images/s, the first, tracing step left out.
+Ways to train the same network for the same steps take turns, so that a busy machine slows them
+alike; a ratio is the median over rounds of images/s, the first, tracing step left out.
 
-    python -m benchmarks.train_step      about 3 minutes on 2 cores
+    python -m benchmarks.train_step      about 5 minutes on 2 cores
 """
 
 import time
@@ -14,7 +14,8 @@ from typing import Any
 from pipelines import data, provenance, quiet, tracking
 from pipelines.batches import Splits
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe, named
+from pipelines.published import named
+from pipelines.recipes import Recipe
 
 STEPS = {"allconv-digits": 132, "allconv-cifar10": 10}
 ROUNDS = 5
@@ -24,7 +25,7 @@ def main() -> None:
     """Measure the recipes whose data is prepared; print the ratios and record them."""
     quiet.tensorflow()
     tags = provenance.tags()
-    print(f"{tags['cpu']}, {tags['cores']} cores; images/s over bare fit: median (least-most)")
+    print(f"{tags['cpu']}, {tags['cores']} cores; ratios of images/s: median (least-most)")
     for name, steps in STEPS.items():
         recipe = named(name).override(steps=steps, learning_rate=1e-6, weight_decay=0)
         try:
@@ -38,54 +39,84 @@ def main() -> None:
             for row, ratios in compare(recipe, splits, run).items():
                 spread = f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
                 print(f"{name:>16}  {row:<10} {spread}")
-                run.log({f"{row}_over_bare": median(ratios)})
+                run.log({f"{row}_ratio": median(ratios)})
 
 
 def compare(recipe: Recipe, splits: Splits, run: tracking.Run) -> dict[str, list[float]]:
-    """images/s of our training, and of bare fit under XLA, over bare fit; one ratio a round."""
+    """Ratios of images/s, one a round.
+
+    `feed`, `callbacks`, `journal`: with our feed over arrays in memory, then with our callbacks and
+    then with tracking, each over the one before; `train` all of it over bare fit; `xla` XLA.
+    """
+    job = _job(recipe, splits)
     ways: dict[str, Callable[[], float]] = {
-        "bare": lambda: bare(recipe, splits, xla=False),
-        "train": lambda: ours(recipe, splits, run),
-        "xla": lambda: bare(recipe, splits, xla=True),
+        "bare": lambda: bare(job, xla=False),
+        "fed": lambda: fed(job),
+        "silent": lambda: ours(job, lambda metrics, step: None),
+        "tracked": lambda: ours(job, run.log),
+        "xla": lambda: bare(job, xla=True),
     }
     rounds = [{way: measure() for way, measure in ways.items()} for _ in range(ROUNDS)]
-    return {way: [r[way] / r["bare"] for r in rounds] for way in ways if way != "bare"}
+    pairs = {
+        "feed": ("fed", "bare"),
+        "callbacks": ("silent", "fed"),
+        "journal": ("tracked", "silent"),
+        "train": ("tracked", "bare"),
+        "xla": ("xla", "bare"),
+    }
+    return {row: [r[a] / r[b] for r in rounds] for row, (a, b) in pairs.items()}
 
 
-def ours(recipe: Recipe, splits: Splits, run: tracking.Run) -> float:
-    """images/s of `train`, with its stream, curves and journal; validation is not counted."""
-    import tensorflow as tf
+def _job(recipe: Recipe, splits: Splits) -> Any:
+    from pipelines import devices
+    from pipelines.train import Job, plan
 
-    from pipelines.train import plan, train
-
-    rates = plan(recipe, len(splits.train))
-    strategy = tf.distribute.get_strategy()
-    return train(recipe, splits, rates, strategy, run.log, test=False).metrics["images_per_s"]
+    return Job(recipe, splits, plan(recipe, len(splits.train)), devices.place(recipe))
 
 
-def bare(recipe: Recipe, splits: Splits, xla: bool) -> float:
+def ours(job: Any, log: Callable[..., None]) -> float:
+    """images/s of `train`, with its feed and curves; validation is not counted."""
+    from pipelines.train import train
+
+    return train(job, log, test=False).metrics["images_per_s"]
+
+
+def fed(job: Any) -> float:
+    """images/s of Keras's own fit on our feed, without our callbacks."""
+    from pipelines import feed
+
+    return timed(job, job.model(), lambda steps: feed.train(job.recipe, job.splits.train, 0, steps))
+
+
+def bare(job: Any, xla: bool) -> float:
     """images/s of Keras's own fit, SGD and arrays in memory."""
     import keras
 
-    from pipelines.train import compiled, plan
-
-    keras.utils.set_random_seed(recipe.seed)
-    model = compiled(recipe, splits, plan(recipe, len(splits.train)))
+    recipe, model = job.recipe, job.network()
     sgd = keras.optimizers.SGD(recipe.learning_rate, recipe.momentum)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(sgd, loss, jit_compile=xla)
-    steps = recipe.steps or 1
-    epoch = min(steps, len(splits.train) // recipe.batch_size)
-    x, y = splits.train.take(slice(epoch * recipe.batch_size))
+    x, y = job.splits.train.take(slice(job.epoch * recipe.batch_size))
+
+    def batches(steps: int) -> Any:
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(recipe.batch_size)
+
+    return timed(job, model, batches)
+
+
+def timed(job: Any, model: Any, batches: Callable[[int], Any]) -> float:
+    """images/s of `fit` over the run's steps, by the clock at their ends."""
+    import keras
+
     ends: list[float] = []
-
-    def note(batch: int, logs: Any) -> None:
-        ends.append(time.perf_counter())
-
-    callback = keras.callbacks.LambdaCallback(on_train_batch_end=note)
-    epochs = steps // epoch
-    model.fit(x, y, recipe.batch_size, epochs=epochs, callbacks=[callback], verbose=0)
-    return recipe.batch_size * (len(ends) - 1) / (ends[-1] - ends[0])
+    steps = len(job.rates)
+    callback = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: ends.append(time.perf_counter())
+    )
+    model.fit(batches(steps), steps_per_epoch=steps, callbacks=[callback], verbose=0)
+    return float(job.recipe.batch_size * (len(ends) - 1) / (ends[-1] - ends[0]))
 
 
 if __name__ == "__main__":
