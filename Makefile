@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 
-.PHONY: help run setup test test-all check bench ui pins
+.PHONY: help run setup setup-jax backends test test-all check bench ui pins
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -11,11 +11,16 @@ run: setup  ## Install what is missing, then the quickstart: claims, a study, a 
 
 setup: .venv/requirements.installed  ## Create or update .venv from requirements.txt
 
+setup-jax: .venv/requirements-jax.installed  ## The same with JAX and without TensorFlow
+
 test: .venv/requirements-dev.installed  ## Install the test tools, then the fast tests
 	$(BIN)/python -m pytest
 
 test-all: test  ## All tests, the slow ones too
 	$(BIN)/python -m pytest -m slow -n 0
+
+backends: .venv/requirements-dev.installed  ## Install PyTorch too: the slow tests compare backends
+	$(BIN)/pip install --quiet -c requirements-dev.txt -r requirements-torch.txt
 
 check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI runs
 	$(BIN)/ruff check .
@@ -24,14 +29,15 @@ check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI 
 	$(BIN)/python -m pytest
 
 bench: setup  ## Speed, as ratios measured side by side
-	for name in train_step gradient factorization recursion recording; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in train_step frameworks devices photographs gradient factorization recursion recording; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 ui: setup  ## Serve the MLflow UI on the recorded runs
 	$(BIN)/python -m pipelines ui
 
 pins: .venv/requirements-dev.installed  ## Compile the requirement files anew from pyproject.toml
-	$(BIN)/uv pip compile $(PIN) pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile $(PIN) --extra tensorflow pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements-dev.txt --extra jax pyproject.toml -o requirements-jax.txt
 PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11
 
 # uv installs in a tenth of pip's time; where it cannot be had, pip does the same.
