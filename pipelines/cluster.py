@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from pipelines.recipes import Recipe
     from pipelines.train import Job
 
-NOTHING = "nothing to do"  # what a chief sends when it has found the run finished
-
-
 def serve(recipe: Recipe) -> bool:
     """Be a worker of asynchronous training to its end; False where this machine is none."""
     own = machines.role()
@@ -35,20 +32,23 @@ def serve(recipe: Recipe) -> bool:
     return True
 
 
-def agreed(found: Checkpoint | None, strategy: Any) -> Checkpoint | None:
-    """The chief's checkpoint on every machine; ends the process where there is nothing to do."""
-    received = synchronous.broadcast(found, strategy)
-    if received == NOTHING:
+def begin(place: devices.Place, work: bool) -> None:
+    """Let every machine know, before it builds anything, whether the chief has found work.
+
+    Ends this process with success where there is none, unless it is the chief. Asynchronous
+    workers take no part: they see the chief go.
+    """
+    if not place.role or place.role.asynchronous or synchronous.broadcast(work, place.strategy):
+        return
+    if not place.role.chief:
         print("The chief has found this run finished.", file=sys.stderr)
         raise SystemExit(0)
-    checkpoint: Checkpoint | None = received
+
+
+def agreed(found: Checkpoint | None, strategy: Any) -> Checkpoint | None:
+    """The chief's checkpoint, on every machine."""
+    checkpoint: Checkpoint | None = synchronous.broadcast(found, strategy)
     return checkpoint
-
-
-def dismiss(place: devices.Place) -> None:
-    """Tell the other machines that there is nothing to do; asynchronous ones see the chief go."""
-    if place.role and not place.role.asynchronous:
-        synchronous.broadcast(NOTHING, place.strategy)
 
 
 def fit(

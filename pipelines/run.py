@@ -94,6 +94,8 @@ def _job(recipe: Recipe) -> Any:
     from pipelines import devices, train
 
     place = devices.place(recipe)  # before data, which start TensorFlow
+    if place.role:
+        train.cluster().begin(place, work=True)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
     return train.Job(recipe, splits, train.plan(recipe, len(splits.train)), place)
 
@@ -114,7 +116,7 @@ def _dismiss_others(recipe: Recipe) -> None:
         quiet.keras()
         from pipelines import cluster, devices
 
-        cluster.dismiss(devices.place(recipe))
+        cluster.begin(devices.place(recipe), work=False)
 
 
 def _recorded(job: Any, tracked: tracking.Run, habits: Habits, test: bool) -> dict[str, float]:

@@ -76,6 +76,7 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
     assert curve("val_loss").keys() == {8, 16, 20}
 
 
+INTERRUPTED = 240
 LEAVING = [  # who leaves, how, and the exit codes of worker 0 and 1
     ("worker1", signal.SIGKILL, (2, -9)),
     ("worker0", signal.SIGKILL, (-9, 2)),
@@ -88,11 +89,11 @@ LEAVING = [  # who leaves, how, and the exit codes of worker 0 and 1
 def test_a_machine_that_leaves_ends_the_other_and_the_same_command_goes_on(
     cluster: Start, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--steps", "1000", "--checkpoint-every", "7", *HE)
+    options = ("--steps", str(INTERRUPTED), "--checkpoint-every", "7", *HE)
     pair = cluster(*options, worker=2)
     for number, (victim, how, codes) in enumerate(LEAVING):
         other = "worker1" if victim == "worker0" else "worker0"
-        pair.reach(100 * (number + 1))
+        pair.reach(40 * (number + 1))
         pair.send(victim, how)
         pair.processes[other].wait(NOTICED_S)
         if how == signal.SIGSTOP:
@@ -109,8 +110,8 @@ def test_a_machine_that_leaves_ends_the_other_and_the_same_command_goes_on(
             assert row.status in ("FAILED", "KILLED")
         pair.start()
     assert pair.codes() == {"worker0": 0, "worker1": 0}, pair.everything()
-    assert list(curve("batch_loss")) == list(range(1, 1001))
-    assert list(curve("val_loss")) == list(range(8, 1001, 8))
+    assert list(curve("batch_loss")) == list(range(1, INTERRUPTED + 1))
+    assert list(curve("val_loss")) == list(range(8, INTERRUPTED + 1, 8))
     interrupted = weights(home)
 
     pair.start()
