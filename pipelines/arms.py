@@ -10,7 +10,7 @@ import tyro
 from pipelines.claim import Bench
 from pipelines.errors import Diverged, check_counts
 from pipelines.grid import Measured
-from pipelines.published import named
+from pipelines.published import RECIPES
 from pipelines.recipes import Recipe
 
 LEAST_PCT = 0.01  # one of 10,000 test pictures: what two equal arms, or two diverged, do not gain
@@ -39,9 +39,9 @@ class Arms:
         self.base(0)  # refuses what it must
 
     def base(self, seed: int) -> Recipe:
-        """The recipe at this size, before the arms part."""
-        published = named(self.recipe, "paper")
-        return at_width(published, self.width).override(
+        """The recipe of the largest scale at this size, before the arms part."""
+        *_, largest = RECIPES[self.recipe].values()
+        return at_width(largest, self.width).override(
             data=self.data,
             steps=self.steps,
             batch_size=self.batch_size,

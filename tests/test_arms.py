@@ -12,6 +12,8 @@ from pipelines.arms import Arms
 from pipelines.claims import (
     batchnorm_overfits,
     fixed_projection_helps,
+    identity_beats_plain,
+    identity_beats_plain_cifar10,
     imagenet_underfits,
     skip_length,
     small_init_helps,
@@ -24,6 +26,7 @@ from pipelines.run import Result
 
 MODULES = {  # with the settings in which the arms may differ
     fixed_projection_helps: {"model_args.fixed_projection"},
+    identity_beats_plain_cifar10: {"model_args.shortcut", "model_args.init", "learning_rate"},
     small_init_helps: {"model_args.init", "learning_rate"},
     batchnorm_overfits: {"model_args.batch_norm"},
     imagenet_underfits: {"model_args.widths", "model_args.stem_width"},
@@ -58,6 +61,7 @@ def test_arms_differ_in_what_the_claim_is_about_only(module: Any, scale: str) ->
 def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
     published = {
         fixed_projection_helps: "allconv-cifar10",
+        identity_beats_plain_cifar10: "allconv-cifar10",
         small_init_helps: "allconv-cifar10",
         batchnorm_overfits: "allconv-cifar10",
         imagenet_underfits: "allconv-imagenet",
@@ -66,6 +70,12 @@ def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
     for module, name in published.items():
         first, *_ = module.recipes(module.CLAIM.scales["paper"], seed=0).values()
         assert first.fingerprint == named(name, "paper").fingerprint
+
+
+def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
+    residual, plain = identity_beats_plain.recipes(identity_beats_plain.DIGITS, seed=0).values()
+    assert residual.fingerprint == named("allconv-digits").fingerprint
+    assert plain.fingerprint == named("plain-digits").fingerprint
 
 
 def test_a_diverged_arm_errs_everywhere() -> None:

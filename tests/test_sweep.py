@@ -157,12 +157,12 @@ def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_trained_claim_can_be_swept(home: Path, digits: Path) -> None:
-    grid = ["identity_rate=0.02,0.05"]
+    grid = ["learning_rate=0.02,0.05"]
     document = sweep.sweep("identity-beats-plain", "smoke", grid, seeds=1)
     pictures = {a.path for a in store.client().list_artifacts(document["run_id"])}
-    assert {"figure identity_rate=0.02.png", "figure identity_rate=0.05.png"} <= pictures
+    assert {"figure learning_rate=0.02.png", "figure learning_rate=0.05.png"} <= pictures
     rows = children(document)
-    assert {row.params["identity_rate"] for row in rows} == {"0.02", "0.05"}
+    assert {row.params["learning_rate"] for row in rows} == {"0.02", "0.05"}
     trainings = [history.rows(**{"mlflow.parentRunId": row.id}) for row in rows]
     assert sorted(map(len, trainings)) == [1, 2]  # the plain network is trained once
 

@@ -15,87 +15,75 @@ Run: python -m pipelines run identity-beats-plain        (2 minutes on 2 cores)
 Expect: about 5 % against 89 %, advantage_pct about 84.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import tyro
-
+from pipelines import arms
+from pipelines.arms import Arms
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
-from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.verdict import Bound
 
-ARMS = {"identity": "allconv-digits", "plain": "plain-digits"}
+LABELS = {"identity": "with identity shortcuts", "plain": "without"}
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What may differ between the arms."""
+@dataclass(frozen=True, kw_only=True)
+class Setting(Arms):
+    """The network, and the learning rate of its plain twin."""
 
-    recipe_scale: tyro.conf.Suppress[str] = "cpu"
-    """Scale of the two recipes."""
-    identity_rate: float = 0.05
-    """Peak learning rate with shortcuts."""
     plain_rate: float = 0.05
-    """Peak learning rate without."""
+    """Peak learning rate without shortcuts."""
 
     def __post_init__(self) -> None:
-        for name in ARMS.values():
-            for rate in (self.identity_rate, self.plain_rate):
-                named(name, self.recipe_scale).override(learning_rate=rate)  # refuses what it must
+        super().__post_init__()
+        recipes(self, 0)  # refuses what it must
+
+
+def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
+    """The residual network, and the same convolutions without shortcuts, at their rates."""
+    identity = setting.base(seed)
+    return {
+        "identity": identity,
+        "plain": identity.override(
+            learning_rate=setting.plain_rate, model_args={"shortcut": "none", "init": "he"}
+        ),
+    }
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Test error of both arms and their difference, in percent of the test set."""
-    rates = {"identity": setting.identity_rate, "plain": setting.plain_rate}
-    errors = {}
-    for arm, name in ARMS.items():
-        base = named(name, setting.recipe_scale)
-        recipe = base.override(seed=seed, learning_rate=rates[arm])
-        errors[f"{arm}_test_error_pct"] = _error(bench, recipe)
-    advantage = errors["plain_test_error_pct"] - errors["identity_test_error_pct"]
-    return numbers(errors | {"advantage_pct": advantage})
-
-
-def _error(bench: Bench, recipe: Recipe) -> float:
-    """Test error in percent; a run whose loss diverges has learned nothing: 100."""
-    try:
-        return bench.train(recipe).metrics["test_error_pct"]
-    except Diverged:
-        return 100.0
+    errors = arms.errors(bench, recipes(setting, seed))
+    identity, plain = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
+    return numbers(errors | {"advantage_pct": plain - identity})
 
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Test error of both arms, one line a seed."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(6, 4), layout="constrained")
-    axes = picture.add_subplot(ylabel="test error (%)")
-    for m in measured:
-        errors = [m.curves[f"{arm}_test_error_pct"][0] for arm in ARMS]
-        axes.plot(list(ARMS), errors, "o-", color="C0", alpha=0.6)
-    for position, arm in enumerate(ARMS):
-        mean = float(np.mean([m.curves[f"{arm}_test_error_pct"] for m in measured]))
-        axes.hlines(mean, position - 0.1, position + 0.1, color="C3", lw=3)
-        axes.annotate(f"{mean:.1f} %", (position, mean), (12, 6), textcoords="offset points")
-    axes.set_title(f"equal depth and parameters, {len(measured)} runs; bars are means", fontsize=10)
-    axes.margins(x=0.3, y=0.15)
-    axes.set_ylim(bottom=0)
-    return picture
+    return arms.figure(measured, LABELS)
 
 
+DIGITS = Setting(
+    recipe="allconv-digits",
+    data="digits",
+    steps=400,
+    batch_size=32,
+    blocks_per_stage=5,
+    width=8,
+)
 CLAIM = Experiment(
     source="after LY Table 1",
     says="At equal depth and parameters a network with identity shortcuts errs less than its "
     "plain twin",
     family="trained networks",
-    scales={"smoke": Setting("smoke"), "cpu": Setting()},
-    decided_by=(Bound("advantage_pct", at_least=0),),
+    scales={
+        "smoke": dataclasses.replace(DIGITS, steps=8, blocks_per_stage=1, width=4),
+        "cpu": DIGITS,
+    },
+    decided_by=(Bound("advantage_pct", at_least=arms.LEAST_PCT),),
     measure=measure,
-    also=means(*(f"{arm}_test_error_pct" for arm in ARMS)),
+    also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
     figure=figure,
 )

@@ -83,4 +83,5 @@ CLAIM = Experiment(
     also=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
+    seeds=12,
 )
