@@ -5,9 +5,9 @@ of HM Table 1, of 55 convolutions without normalization, against the same convol
 `x +`, as in `identity-beats-plain`, at HM's settings and on the data of the papers.
 
 Measured: test error of both, with the same seeds, pictures, order, steps, schedule and parameter
-count; `advantage_pct` is plain minus identity. The plain network starts as He et al. have it. Both peak at
-HM's 0.05: of six rates from 0.0005 to 0.05 none let the plain network learn anything in a search
-beside this claim (LOG.md); with normalization it does (`skip-length`).
+count; `advantage_pct` is plain minus identity. The plain network starts as He et al. have
+it. Both peak at HM's 0.05: of six rates from 0.0005 to 0.05 none let the plain network learn
+anything in a search beside this claim (LOG.md); with normalization it does (`skip-length`).
 
 At cpu scale all 55 convolutions, with 4 to 16 channels for 64 to 256, and 200 steps of 64 pictures.
 
@@ -18,7 +18,7 @@ Expect: about 75 % against 90 %, which is a guess.
 import dataclasses
 
 from pipelines.claims import identity_beats_plain
-from pipelines.claims.identity_beats_plain import LABELS, Setting, figure, measure, recipes
+from pipelines.claims.identity_beats_plain import LABELS, Setting, figure, recipes
 
 __all__ = ["CLAIM", "LABELS", "figure", "recipes"]
 
