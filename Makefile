@@ -46,6 +46,6 @@ PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/pip install --quiet uv==0.13.8 || true
 	if $(BIN)/uv --version >/dev/null 2>&1; \
-	then $(BIN)/uv pip install --quiet --python $(BIN)/python -r $<; \
+	then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $<; \
 	else $(BIN)/pip install --quiet -r $<; fi
 	touch $@

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipelines.recipes import Recipe
     from pipelines.train import Job
 
+
 def serve(recipe: Recipe) -> bool:
     """Be a worker of asynchronous training to its end; False where this machine is none."""
     own = machines.role()

@@ -15,7 +15,7 @@ from tests.conftest import PREPARED, needs
 SCALES = {"smoke", "cpu"}
 
 
-QUICK = ("allconv-cifar10", "sgd-follows-descent")  # of experiments
+QUICK = ("sgd-follows-descent",)  # of experiments
 
 
 def marked(name: str) -> Any:

@@ -86,7 +86,7 @@ def test_saved_model_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     assert len(loaded.trainable_variables) == len(model.trainable_variables)
 
 
-DEEP = ("alexnet", "densenet", "resnet")  # these take long to trace
+DEEP = ("alexnet", "allcnn", "densenet", "resnet", "skip56")  # these take long to trace
 
 
 @pytest.mark.parametrize(

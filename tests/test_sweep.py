@@ -173,6 +173,7 @@ def settings_in(database: Path) -> int:
         return int(connection.execute(query).fetchone()[0])
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) -> None:
     words = ["pipelines", "sweep", NAME, "--scale", "smoke", "--seeds", "6", "--workers", "2"]
     words += ["--grid", "d=2,3", "--grid", "gamma=0.2:0.8:0.2", "--grid", "l=8:512:2x", "--json"]

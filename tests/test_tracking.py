@@ -102,13 +102,9 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
     assert settle.settle_dead() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sent", "code"),
-    [
-        (signal.SIGTERM, 143),
-        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-    ],
+    ("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
 def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, code: int) -> None:
     process = subprocess.Popen(
