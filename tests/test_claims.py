@@ -158,6 +158,7 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     assert document["metrics"]["plain_test_error_pct"]["mean"] == 100
 
 
+@pytest.mark.slow
 def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     name, scale = "allconv-cifar10", "smoke"
     recipe = claim.setting(claim.load(name), name, scale)

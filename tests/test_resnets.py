@@ -87,7 +87,10 @@ def test_cifar_resnets_have_the_published_size(n: int, depth: int, millions: str
 # The numbers of weights of torchvision's resnet34 and resnet152.
 @pytest.mark.parametrize(
     ("arguments", "depth", "parameters", "channels"),
-    [(RESNET_34, 34, 21_797_672, 1), (RESNET_152, 152, 60_192_808, 4)],
+    [
+        (RESNET_34, 34, 21_797_672, 1),
+        pytest.param(RESNET_152, 152, 60_192_808, 4, marks=pytest.mark.slow),
+    ],
 )
 def test_imagenet_resnets_have_the_published_size_and_shapes(
     arguments: dict[str, Any], depth: int, parameters: int, channels: int

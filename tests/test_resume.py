@@ -145,6 +145,7 @@ def steps_of(run_id: str, metric: str = "batch_loss") -> list[int]:
     return [point.step for point in store.client().get_metric_history(run_id, metric)]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_as_the_same_run(
     home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

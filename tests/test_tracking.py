@@ -216,6 +216,7 @@ def test_a_resumed_run_is_the_same_run(home: Path) -> None:
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5)]
 
 
+@pytest.mark.slow
 def test_processes_may_start_on_a_fresh_database_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

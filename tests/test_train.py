@@ -186,7 +186,7 @@ def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> No
     assert math.isclose(log.curve("batch_loss")[1], np.sum((x - y) ** 2) / 300, rel_tol=1e-5)
 
 
-@pytest.mark.parametrize("condition", [1.0, 4.0])
+@pytest.mark.parametrize("condition", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
 def test_training_follows_the_theorys_gradient_descent(condition: float) -> None:
     from keras_models.linear_resnet import layers_of
     from pipelines.samples import covariance, linear_target

@@ -66,6 +66,7 @@ def test_a_study_goes_on_where_it_was_killed(
     assert len(search("s", PLAN, trials=4)["trials"]) == 4
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_can_be_shown_and_its_summary_made_later(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +88,7 @@ def test_an_interrupted_study_can_be_shown_and_its_summary_made_later(
     assert len(document["trials"]) == 2
 
 
+@pytest.mark.slow
 def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: Path) -> None:
     first = search("s", PLAN, trials=1)
     second = search("s", PLAN, trials=1, force=True)
