@@ -75,6 +75,12 @@ def errors(
     return found
 
 
+def decisive(errors: Mapping[str, float], differences: Mapping[str, float]) -> dict[str, float]:
+    """Differences of arms, all of them 0 where an arm diverged: that shows none."""
+    diverged = DIVERGED_PCT in errors.values()
+    return {key: 0.0 if diverged else value for key, value in differences.items()}
+
+
 def figure(
     measured: Sequence[Measured],
     labels: Mapping[str, str],

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pipelines import published
+from pipelines.arms import DIVERGED_PCT
 from pipelines.claim import Bench, Experiment, means, numbers
+from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
 from pipelines.verdict import Bound
@@ -37,8 +39,14 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
 
 
 def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
-    """Errors of the trained network in percent of its splits; `seed` is added to the recipe's."""
-    found = bench.train(recipe.override(seed=recipe.seed + seed)).metrics
+    """Errors of the trained network in percent of its splits; `seed` is added to the recipe's.
+
+    A network whose loss diverges answers nothing: it errs everywhere.
+    """
+    try:
+        found = bench.train(recipe.override(seed=recipe.seed + seed)).metrics
+    except Diverged:
+        found = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
     return numbers({key: found[key] for key in NUMBERS if key in found})
 
 

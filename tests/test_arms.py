@@ -115,6 +115,19 @@ def test_bounds_follow_from_the_errors() -> None:
     assert (curves["better_fit_pct"][0], curves["wider_gap_pct"][0]) == (50, 50)
 
 
+def test_an_arm_that_diverged_shows_no_overfitting() -> None:
+    setting = batchnorm_overfits.CLAIM.scales["smoke"]
+
+    class Bench(Scripted):
+        def train(self, recipe: Recipe) -> Result:
+            if not recipe.model_args.get("batch_norm"):
+                raise Diverged("The training loss must stay finite.", step=1)
+            return Result("run", {"train_error_pct": 20.0, "test_error_pct": 60.0})
+
+    _, curves = batchnorm_overfits.measure(setting, 0, Bench())  # type: ignore[arg-type]
+    assert (curves["better_fit_pct"][0], curves["wider_gap_pct"][0]) == (0, 0)
+
+
 def test_reported_errors_are_judged_at_paper_scale_only() -> None:
     ordered = {name: [value, value] for name, value in skip_length.REPORTED.items()}
     gaps = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}

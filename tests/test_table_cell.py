@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines import claim, table_cell
+from pipelines.errors import Diverged
 from pipelines.grid import Cell, Measured
 from pipelines.published import RECIPES, named
 from pipelines.recipes import Recipe
@@ -41,6 +42,15 @@ def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
         "test_error_pct": 30.0,
         "train_error_pct": 1.0,
     }
+
+
+def test_a_diverged_cell_errs_everywhere() -> None:
+    class Wild(Bench):
+        def train(self, recipe: Recipe) -> Result:
+            raise Diverged("The training loss must stay finite.", step=1)
+
+    _, curves = table_cell.measure(named("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
+    assert {float(value[0]) for value in curves.values()} == {100.0}
 
 
 def test_the_figure_shows_every_seed_and_what_was_reported() -> None:

@@ -81,7 +81,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
         - errors[f"wide_{split}_error_pct"]
         for split in SPLITS
     }
-    return numbers(errors | gains | {"underfit_share": train / test})
+    return numbers(errors | arms.decisive(errors, gains | {"underfit_share": train / test}))
 
 
 def figure(measured: Sequence[Measured]) -> Any:
