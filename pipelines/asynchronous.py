@@ -6,6 +6,7 @@ Imports Keras and TensorFlow at the top: import this module inside the functions
 """
 
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -33,21 +34,18 @@ def serve(role: Role, patience_s: float = PATIENCE_S) -> None:
 
     MachineLost when it does not come within `patience_s`; UserError when the own port is taken.
     """
-    machines.listening(role).close()
+    machines.bound(role).close()
     gpus = {"GPU": 0} if role.task == "ps" else {}
     options = tf.compat.v1.ConfigProto(device_count=gpus, gpu_options={"allow_growth": True})
-    server = tf.distribute.Server(
-        tf.train.ClusterSpec(role.cluster),
-        job_name=role.task,
-        task_index=role.index,
-        config=options,
-    )
+    cluster = tf.train.ClusterSpec(role.cluster)
+    server = tf.distribute.Server(cluster, role.task, role.index, config=options)
     (coordinator,) = role.cluster["chief"]
     machines.wait_for([coordinator], patience_s)
     silent = 0
     while silent < 3:  # 1.5 s: gone before a new coordinator can come to the same address
         time.sleep(0.5)
         silent = 0 if machines.answers(coordinator) else silent + 1
+    print("The chief has left: this machine ends.", file=sys.stderr)
     del server  # it had to live
 
 
@@ -56,7 +54,7 @@ def strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
 
     Call it before anything else starts TensorFlow. Errors as of `serve`.
     """
-    machines.listening(role).close()
+    machines.bound(role).close()
     tf.get_logger().addFilter(machines.repeated())
     machines.wait_for([*role.cluster["ps"], *role.cluster["worker"]], patience_s)
     with lost_machines("the start"):

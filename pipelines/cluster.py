@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from pipelines.train import Job
 
 
+UNSHARED = (keras.layers.BatchNormalization, keras.layers.Dropout)  # they keep states a device
+
+
 def serve(recipe: Recipe) -> bool:
     """Be a worker of asynchronous training to its end; False where this machine is none."""
     own = machines.role()
@@ -97,11 +100,16 @@ def _fit_asynchronously(
     wishes: Callable[[], Mapping[str, float]],
 ) -> None:
     recipe, strategy = job.recipe, job.place.strategy
-    if recipe.accumulate > 1 or recipe.nesterov or recipe.precision == "mixed_float16":
+    if recipe.accumulate > 1 or recipe.nesterov:
         raise UserError(
-            "Asynchronous training has plain momentum, whole batches and no loss scaling. Received:"
-            f" accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, precision="
-            f"{recipe.precision}. Set --accumulate 1, --no-nesterov and another --precision."
+            "Asynchronous training has plain momentum and whole batches. Received: accumulate="
+            f"{recipe.accumulate}, nesterov={recipe.nesterov}. Set --accumulate 1 --no-nesterov."
+        )
+    if job.place.replicas > 1 and any(isinstance(layer, UNSHARED) for layer in model.layers):
+        raise UserError(
+            "Asynchronous workers of several GPUs share no normalization and no dropout. Received: "
+            f"{recipe.model} on {job.place.replicas} GPUs a worker. Show each worker one GPU "
+            "with CUDA_VISIBLE_DEVICES, or train synchronously."
         )
     asynchronous.fit(
         model,

@@ -141,21 +141,29 @@ def meet(role: Role, seconds: float = PATIENCE_S) -> None:
     MachineLost names those that do not come in time. UserError when the own port is taken.
     """
     everyone = [address for addresses in role.cluster.values() for address in addresses]
-    with listening(role):
+    with bound(role) as ours:
+        ours.listen()
         own = role.cluster[role.task][role.index]
         wait_for([address for address in everyone if address != own], seconds)
 
 
-def listening(role: Role) -> socket.socket:
-    """A socket at this machine's own address. UserError when its port is taken."""
+def bound(role: Role) -> socket.socket:
+    """A socket at this machine's own port, which answers nobody yet. UserError when it is taken."""
     own = role.cluster[role.task][role.index]
     dual = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if dual else socket.AF_INET
+    ours = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if dual:
+        ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
-        port = int(own.rpartition(":")[2])
-        return socket.create_server(("", port), family=family, dualstack_ipv6=dual)
+        ours.bind(("", int(own.rpartition(":")[2])))
     except OSError as error:
-        raise _malformed("this machine a port that is free", f"{own} ({error})") from error
+        ours.close()
+        raise UserError(
+            f"TF_CONFIG must give this machine a port that is free. Received: {own} ({error}). "
+            "End the process that holds it, or name another port on every machine."
+        ) from error
+    return ours
 
 
 def wait_for(addresses: Sequence[str], seconds: float = PATIENCE_S) -> None:

@@ -85,8 +85,10 @@ def test_a_machine_that_never_comes_is_named() -> None:
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     (here,) = free_addresses(1)
     role = Role("worker", 0, {"worker": (here, "10.0.0.2:2222")})
-    with machines.listening(role), pytest.raises(UserError, match=f"a port that is free.*{here}"):
-        machines.meet(role, 0.2)
+    with machines.bound(role) as taken:
+        taken.listen()
+        with pytest.raises(UserError, match=f"a port that is free.*{here}"):
+            machines.meet(role, 0.2)
 
 
 SERVED = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}
