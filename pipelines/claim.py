@@ -6,6 +6,7 @@ edited to add one. How a claim is measured over its grid and recorded is in swee
 
 import importlib
 import pkgutil
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -148,9 +149,13 @@ def card(name: str) -> str:
     return (_module(name).__doc__ or "").strip()
 
 
-def path(name: str) -> Path:
-    """The file of the claim."""
-    return Path(_module(name).__file__)
+def files(name: str) -> list[Path]:
+    """The files that make a claim's numbers: its own, those of its measure and of its settings."""
+    found = load(name)
+    settings = type(next(iter(found.scales.values())))
+    modules = {_module(name).__name__, found.measure.__module__}
+    modules |= {each.__module__ for each in settings.__mro__ if each is not object}
+    return sorted(Path(str(sys.modules[module].__file__)) for module in modules)
 
 
 def _module(name: str) -> Any:

@@ -54,13 +54,13 @@ class Order:
     @cached_property
     def code(self) -> str:
         """Digest of what the numbers of a cell depend on."""
-        return provenance.code(claim.path(self.name))
+        return provenance.code(*claim.files(self.name))
 
     @property
     def judged_by(self) -> str:
         """Digest of what a verdict depends on: that, and how it is made of the numbers."""
         here = Path(__file__).parent
-        return provenance.code(claim.path(self.name), here / "claim.py", here / "verdict.py")
+        return provenance.code(*claim.files(self.name), here / "claim.py", here / "verdict.py")
 
     @property
     def differing(self) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURING = (  # not the recipes that have a name: a run's settings tell them apart
+    "asynchronous",
     "batches",
+    "cluster",
     "curves",
     "data",
     "devices",
@@ -29,8 +31,11 @@ MEASURING = (  # not the recipes that have a name: a run's settings tell them ap
     "photographs",
     "recipes",
     "records",
+    "resuming",
     "samples",
+    "shuffled",
     "stored",
+    "synchronous",
     "tasks",
     "train",
 )

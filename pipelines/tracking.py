@@ -169,7 +169,9 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     if found.info.status == "RUNNING":  # it has only been created so far
         return
     client.update_run(run.id, status="RUNNING")
-    now = {**provenance.tags(), **tags}
+    now, before = {**provenance.tags(), **tags}, found.data.tags.get("code")
+    if before != now.get("code"):
+        now["begun_with_code"] = str(before)
     client.log_batch(run.id, tags=[RunTag(key, value) for key, value in now.items()])
     if "failure" in found.data.tags:
         client.delete_tag(run.id, "failure")

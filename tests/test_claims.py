@@ -44,6 +44,16 @@ def test_claim_at_smoke_scale(
     assert history.rows(**{"mlflow.parentRunId": row.id})
 
 
+def test_numbers_depend_on_every_file_that_makes_them() -> None:
+    def files(name: str) -> set[str]:
+        return {path.stem for path in claim.files(name)}
+
+    assert files("gradient-formula") == {"gradient_formula"}
+    arms = {"arms", "identity_beats_plain", "identity_beats_plain_cifar10"}
+    assert files("identity-beats-plain-cifar10") == arms
+    assert {"table_cell", "allconv_cifar10"} <= files("allconv-cifar10")
+
+
 THEOREMS = [name for name in claim.names() if isinstance(claim.load(name), claim.Theorem)]
 
 

@@ -205,14 +205,17 @@ def test_a_locked_database_loses_nothing(
 def test_a_resumed_run_is_the_same_run(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracking.tracked("r", experiment="test", kind="study") as first,
+        tracking.tracked("r", experiment="test", kind="study", tags={"code": "old"}) as first,
     ):
         first.log({"loss": 1.0}, 1)
         raise KeyboardInterrupt
-    with tracking.tracked("r", experiment="test", kind="study", resume=first.id) as second:
+    with tracking.tracked(
+        "r", experiment="test", kind="study", tags={"code": "new"}, resume=first.id
+    ) as second:
         second.log({"loss": 0.5}, 2)
     assert second.id == first.id
-    assert history.row(first.id).status == "FINISHED"
+    row = history.row(first.id)
+    assert (row.status, row.tags["code"], row.tags["begun_with_code"]) == ("FINISHED", "new", "old")
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5)]
 
 
