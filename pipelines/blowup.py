@@ -28,9 +28,9 @@ def norms(job: Job, step: int, saving: Saving | None) -> dict[str, float]:
     if step == 0:
         return {}
     model = job.model()
-    found = saving.latest() if saving else None
-    start = found.step if found and found.step < step else 0
-    if found and start:
+    found = saving.latest(before=step) if saving else None
+    start = found.step if found else 0
+    if found:
         with job.place.scope():
             resuming.restore(model, found.arrays, *resuming.LASTING)
     if start < step - 1:

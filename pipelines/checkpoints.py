@@ -48,18 +48,24 @@ class Saving:
         }
         path = self.folder / f"step-{checkpoint.step:09}.npz"
         aside = path.with_suffix(".half")
-        with aside.open("wb") as file:
-            np.savez(file, allow_pickle=False, **{NOTE: json.dumps(checkpoint.note)}, **flat)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        try:
+            with aside.open("wb") as file:
+                np.savez(file, allow_pickle=False, **{NOTE: json.dumps(checkpoint.note)}, **flat)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(path)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            raise
         for old in self._files()[:-KEPT]:
             old.unlink()
         return path
 
-    def latest(self) -> Checkpoint | None:
-        """The newest checkpoint that can be read whole, or None."""
+    def latest(self, before: int | None = None) -> Checkpoint | None:
+        """The newest checkpoint that can be read whole, of a step `before` that one; or None."""
         for path in reversed(self._files()):
+            if before is not None and _step(path) >= before:
+                continue
             try:
                 return _read(path)
             except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
@@ -81,4 +87,8 @@ def _read(path: Path) -> Checkpoint:
         note = json.loads(str(stored[NOTE]))
         for name in sorted(set(stored.files) - {NOTE}):
             arrays.setdefault(name.partition("/")[0], []).append(stored[name])
-    return Checkpoint(int(path.stem.removeprefix("step-")), note, arrays)
+    return Checkpoint(_step(path), note, arrays)
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.removeprefix("step-"))

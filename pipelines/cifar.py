@@ -4,6 +4,7 @@ HM Table 2 and LY Table 1, with the network, length, rates and decay of the pape
 is from: HM, Hardt & Ma 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al.
 2014 (1412.6806); Huang et al. 2016 (1608.06993); LY, Li & Yuan 2017 (1705.09886). Pictures are
 padded by 4 pixels, cropped and flipped; 10 % of the training pictures are kept for validation.
+HM do not say how long they trained: 64,000 steps, as He et al., are our reading.
 """
 
 import dataclasses

@@ -22,7 +22,6 @@ class Place:
 
     replicas: int
     kind: str  # CPU, NVIDIA H100
-    accelerated: bool
     strategy: Any = None  # TensorFlow's, or Keras's distribution on JAX
     role: Role | None = None  # this machine's among several
 
@@ -84,7 +83,7 @@ def _machines(recipe: Recipe, role: Role) -> Place:
     strategy = (asynchronous if role.asynchronous else synchronous).strategy(role)
     replicas = strategy.num_replicas_in_sync
     _check_even(recipe, replicas)
-    return Place(replicas, *_gpu_kind(), strategy, role)
+    return Place(replicas, _gpu_kind(), strategy, role)
 
 
 def _count(recipe: Recipe, gpus: int) -> int:
@@ -114,18 +113,18 @@ def _tensorflow(recipe: Recipe) -> Place:
     gpus = tf.config.list_physical_devices("GPU")
     count = _count(recipe, len(gpus))
     if count == 1:
-        return Place(1, *_gpu_kind(), tf.distribute.get_strategy())
+        return Place(1, _gpu_kind(), tf.distribute.get_strategy())
     names = [gpu.name.removeprefix("/physical_device:") for gpu in gpus] or _logical_cpus(count)
-    return Place(count, *_gpu_kind(), tf.distribute.MirroredStrategy(names[:count]))
+    return Place(count, _gpu_kind(), tf.distribute.MirroredStrategy(names[:count]))
 
 
-def _gpu_kind() -> tuple[str, bool]:
-    """The name of the GPUs, or CPU, and whether there are any; of TensorFlow."""
+def _gpu_kind() -> str:
+    """What TensorFlow calls the GPUs here; CPU without any."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
     details = tf.config.experimental.get_device_details(gpus[0]) if gpus else {}
-    return details.get("device_name", "CPU"), bool(gpus)
+    return str(details.get("device_name", "CPU"))
 
 
 def _logical_cpus(count: int) -> list[str]:
@@ -156,7 +155,7 @@ def _jax(recipe: Recipe) -> Place:
         raise _too_late(count)
     names = [f"{device.platform}:{device.id}" for device in found[:count]]
     several = keras.distribution.DataParallel(devices=names) if count > 1 else None
-    return Place(count, found[0].device_kind if accelerated else "CPU", accelerated, several)
+    return Place(count, found[0].device_kind if accelerated else "CPU", several)
 
 
 def _torch(recipe: Recipe) -> Place:
@@ -168,8 +167,7 @@ def _torch(recipe: Recipe) -> Place:
             "KERAS_BACKEND=torch. Set --devices 1, or take the backend tensorflow or jax."
         )
     _count(recipe, 0)
-    accelerated = torch.cuda.is_available()
-    return Place(1, torch.cuda.get_device_name(0) if accelerated else "CPU", accelerated)
+    return Place(1, torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")
 
 
 def _too_late(count: int) -> UserError:

@@ -5,8 +5,10 @@ batch from its step alone, so that a feed may start at any step.
 Imports Keras at the top: import this module inside the functions that train.
 """
 
+import contextlib
 import itertools
 import math
+import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -60,10 +62,10 @@ def train(
 def evaluation(
     recipe: Recipe, split: Split | Photographs, replicas: int, part: Part = WHOLE
 ) -> Any:
-    """All examples (x, y, weight) once, in batches of one size, about EVAL_BATCH.
+    """All examples (x, y, weight) once, in batches of one size: about EVAL_BATCH.
 
-    The size is a multiple of `replicas`; the last batch is filled up by examples of weight 0.
-    `part` is this machine's share of every batch.
+    Of photographs, about the recipe's batch_size. The size is a multiple of `replicas`; the last
+    batch is filled up by examples of weight 0. `part` is this machine's share of every batch.
     """
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
@@ -102,6 +104,18 @@ class Evaluation(keras.utils.PyDataset):
 
     def __getitem__(self, number: int) -> Batch:
         return self.split.eval_batch(number, self.size)
+
+
+@contextlib.contextmanager
+def sentences() -> Iterator[None]:
+    """Give back as UserError what TensorFlow makes of one that was raised while a feed was read."""
+    try:
+        yield
+    except Exception as error:
+        found = re.search(r"UserError: (.*)", str(error))
+        if found and type(error).__module__.startswith("tensorflow."):
+            raise UserError(found[1]) from error
+        raise
 
 
 def _tensorflow() -> bool:

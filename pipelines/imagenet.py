@@ -3,7 +3,8 @@
 With the network, length, rates and decay of the paper that each network is from: HM, Hardt & Ma
 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al. 2014 (1412.6806);
 Krizhevsky et al. 2012. All train on random resized crops of 224 pixels, flipped, and test on the
-centre crop, whichever crops their papers took; 1 % of the training pictures is for validation.
+centre crop, whichever crops their papers took, without the shifts of colour of He et al. and
+Krizhevsky et al.; 1 % of the training pictures is for validation.
 """
 
 import dataclasses

@@ -18,9 +18,10 @@ class Interrupts:
         self.handlers: dict[int, Any] = {}
 
     def deliver(self) -> None:
-        """Do what the signal that came would have done; nothing if none came."""
-        if self.received is not None:
-            self._handle(self.received, None)
+        """Do, once, what the signal that came would have done; nothing if none came."""
+        received, self.received = self.received, None
+        if received is not None:
+            self._handle(received, None)
 
     def _hold(self, number: int, frame: FrameType | None) -> None:
         if self.received is not None:
@@ -50,4 +51,4 @@ def held() -> Iterator[Interrupts]:
     finally:
         for held_back, handler in found.handlers.items():
             signal.signal(held_back, handler)
-    found.deliver()
+        found.deliver()  # whatever else has ended the block

@@ -27,7 +27,7 @@ def constant(t: ArrayLike) -> Array:
 def steps(
     t: ArrayLike, boundaries: Sequence[float] = (0.46875, 0.78125), factor: float = 0.1
 ) -> Array:
-    """Times `factor` from each boundary on; HM's drops at 30k and 50k of 64k steps (section 4.1).
+    """Times `factor` from each boundary on; HM's drops at 30k and 50k steps (section 4.1).
 
     The step at a boundary has the new rate already (Keras's PiecewiseConstantDecay: still the old).
     """

@@ -69,7 +69,7 @@ class Recipe:
     """Decay w: adds w/2 |kernel|^2 of every trained convolution and dense layer to the loss."""
     seed: int = 0
     """Seed of the weights, the batch order and the augmentation."""
-    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    precision: Literal["float32", "mixed_bfloat16"] = "float32"
     """Precision of the computation; weights stay float32."""
     devices: int | None = None
     """Devices that share a batch (None: every GPU, else one CPU device)."""

@@ -175,7 +175,8 @@ def _lengths(path: Path, count: int) -> NDArray[np.int64]:
     try:
         with path.open("rb", buffering=0) as file:
             descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # no reading ahead
+            if hasattr(os, "posix_fadvise"):  # Linux: no reading ahead
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             while offset < size and len(heads) < count:
                 heads.append(os.pread(descriptor, HEAD, offset).ljust(HEAD, b"\0"))
                 offset += int.from_bytes(heads[-1][:8], "little") + HEAD + TAIL

@@ -6,6 +6,7 @@ need nothing: they are functions of the seed and the step.
 Imports Keras at the top: import this module inside the functions that train.
 """
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -100,15 +101,27 @@ class Saver(keras.callbacks.Callback):
             with self.place.scope():
                 arrays = captured(self.model)
             if self.saving:
-                self.saving.write(Checkpoint(self.curves.step, self.curves.note, arrays))
+                self._write(self.saving, arrays)
             self.saved = time.monotonic()
         if asked.get("stop"):
             self.interrupts.deliver()
             raise SystemExit(143)  # another machine was told to stop
+
+    def _write(self, saving: Saving, arrays: Arrays) -> None:
+        """A checkpoint on disk; without space or right, a warning, and training goes on."""
+        try:
+            saving.write(Checkpoint(self.curves.step, self.curves.note, arrays))
+        except OSError as error:
+            print(
+                f"Checkpoints must fit on the disk. Received at step {self.curves.step}: {error}. "
+                "Make room: training goes on, and the last checkpoint stays.",
+                file=sys.stderr,
+            )
 
     @property
     def _due(self) -> bool:
         if self.saving is None:
             return False
         every = self.saving.every
-        return self.curves.step % every == 0 if every else time.monotonic() - self.saved > SECONDS
+        step = self.curves.step + bool(self.place.role)  # several machines ask before the step
+        return step % every == 0 if every else time.monotonic() - self.saved > SECONDS

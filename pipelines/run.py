@@ -15,6 +15,7 @@ from pipelines import (
     machines,
     provenance,
     quiet,
+    settle,
     store,
     tracking,
     unfinished,
@@ -70,6 +71,7 @@ def run(
     same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with live.locked(store.home() / "live", f"{kind}-{recipe.fingerprint}", waiting):
+        settle.settle_dead()  # we may have waited for a process that was killed
         done = [] if habits.force else history.rows(kind=kind, **same)
         if done:
             _dismiss_others(recipe)
@@ -85,7 +87,9 @@ def run(
             parent=parent,
             resume=resume,
         ) as tracked:
-            return Result(tracked.id, _recorded(job, tracked, habits, test))
+            result = Result(tracked.id, _recorded(job, tracked, habits, test))
+        Saving(unfinished.folder(result.run_id)).discard()
+        return result
 
 
 def _job(recipe: Recipe) -> Any:
@@ -131,7 +135,6 @@ def _recorded(job: Any, tracked: tracking.Run, habits: Habits, test: bool) -> di
     with tracking.system_metrics(tracked), unfinished.explained(tracked):
         trained = train(job, tracked.log_new, saving, test=test)
     tracked.model(serving_model(trained.model, splits.train))
-    saving.discard()
     return trained.metrics
 
 

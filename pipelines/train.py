@@ -5,6 +5,7 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +103,7 @@ class Job:
                     keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
                     for name, number in numbers.items()
                 ],
-                jit_compile=self.place.accelerated or "auto",
+                jit_compile="auto",  # XLA on one GPU and on JAX
             )
             model.optimizer.build(model.trainable_variables)  # restoring needs its variables
         return model
@@ -140,7 +141,7 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
             _run(job, model, curves, saving)
         except Diverged as error:
             if not job.place.role:
-                log(blowup.norms(job, error.step - 1, saving), error.step - 1)
+                _log_norms(job, error.step - 1, log, saving)
             raise
     final = {
         f"best_val_{watched}": curves.best_val,
@@ -154,6 +155,15 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
     return Trained(model, curves.last | final, str(job.place))
 
 
+def _log_norms(job: Job, step: int, log: Log, saving: Saving | None) -> None:
+    """Log the norms of every block after the last finite step; trouble hides no blow-up."""
+    try:
+        log(blowup.norms(job, step, saving), step)
+    except Exception as error:
+        print(f"Norms of the blocks are not known: {error}", file=sys.stderr)
+
+
+@feed.sentences()
 def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
     several = job.place.role
@@ -203,6 +213,7 @@ def _fit(
             )
 
 
+@feed.sentences()
 def _evaluate(
     job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
 ) -> dict[str, float]:

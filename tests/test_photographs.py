@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data, photographs, records
+from pipelines import data, feed, photographs, records
 from pipelines.errors import UserError
 from pipelines.photographs import MEAN, STD, Photographs
 from tests.conftest import needs
@@ -159,6 +159,16 @@ def test_files_that_vanish_or_shrink_are_one_sentence(files: list[Path], tmp_pat
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match="bytes of a record"):
         found.read(11)
+
+
+def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(files[0].read_bytes())
+    found = records.index([file], [12], tmp_path / "index.npz")
+    split = Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"must be whole.*bytes of a record"), feed.sentences():
+        arrays(photographs.train_dataset(split, 0, 1, 4, 5, augment=True))
 
 
 def test_another_format_is_one_sentence(tmp_path: Path) -> None:

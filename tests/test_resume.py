@@ -1,5 +1,6 @@
 """Exact resume: a training interrupted at any step ends as if it had not been."""
 
+import errno
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data, history, store, unfinished
+from pipelines import data, history, interrupts, store, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, UserError
 from pipelines.published import named
@@ -116,8 +117,32 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
         assert np.array_equal(found.arrays["network"][0], np.arange(20))
     newest.write_bytes(content)
     assert saving.latest().note["best_val"] == float("inf")  # type: ignore[union-attr]
+    assert saving.latest(before=30).step == 20  # type: ignore[union-attr]
     saving.discard()
     assert saving.latest() is None
+
+
+def test_a_full_disk_costs_a_checkpoint_and_no_training(
+    digits: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pipelines.checkpoints.os.fsync", full)
+    log = Recorder()
+    trained(small(steps=3), log, Saving(tmp_path, 2))
+    assert ("test_loss", 3) in log.points
+    assert "Received at step 2: [Errno 28]" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_held_signal_is_delivered_though_the_block_fails() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupts.held():
+        os.kill(os.getpid(), signal.SIGINT)
+        raise Diverged("The training loss must stay finite.", step=1)
 
 
 def test_a_checkpoint_of_another_network_is_one_sentence(digits: Path, tmp_path: Path) -> None:
