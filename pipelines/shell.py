@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
             signal.signal(number, _terminate)
+    sys.unraisablehook = _sent_again
     try:
         for run_id in settle.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
@@ -46,6 +48,19 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
 
 def _terminate(number: int, _: Any) -> None:
     raise SystemExit(128 + number)
+
+
+def _sent_again(dropped: Any) -> None:
+    """Send a signal once more that came in a finalizer, where Python drops what is raised."""
+    error = dropped.exc_value
+    if isinstance(error, KeyboardInterrupt):
+        number = int(signal.SIGINT)
+    elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
+        number = error.code - 128
+    else:
+        sys.__unraisablehook__(dropped)
+        return
+    threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
 
 def use_data_dir(folder: Path | None) -> None:

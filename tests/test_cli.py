@@ -1,6 +1,7 @@
 """The commands as a person types them: fast to answer, one sentence for a mistake."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,28 @@ def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits:
     mean = sum(error["mean"] for error in errors) / 2
     assert both["metrics"]["test_error_pct"]["mean"] == pytest.approx(mean)
     assert repeat(recipe, seeds=2)["run_id"] == both["run_id"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_in_a_finalizer_is_not_lost(home: Path, number: signal.Signals, code: int) -> None:
+    source = (
+        "import os, sys, time\n"
+        "from pipelines import shell\n"
+        "class Last:\n"
+        "    def __del__(self):\n"
+        f"        os.kill(os.getpid(), {int(number)})\n"
+        "        time.sleep(0.1)\n"
+        "def command(_):\n"
+        "    Last()\n"
+        "    time.sleep(20)\n"
+        "    print('went on')\n"
+        "sys.exit(shell.guarded(command, []))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (code, "")
+    assert "Traceback" not in done.stderr
 
 
 def test_list_is_one_json_document(home: Path) -> None:
