@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import math
 import re
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -50,10 +51,12 @@ def train(
         )
         return whole.rebatch(size) if pieces > 1 else whole
 
+    lent = weakref.proxy(split) if _tensorflow() else split
+
     def batch(number: int) -> Batch:
         step, piece = divmod(start * pieces + int(number), pieces)
         mine = (i * pieces + piece, pieces * machines)
-        return split.train_batch(step, recipe.batch_size, recipe.seed, recipe.augment, mine)
+        return lent.train_batch(step, recipe.batch_size, recipe.seed, recipe.augment, mine)
 
     count = (stop - start) * pieces
     return _mapped(batch, count, split, size) if _tensorflow() else _ahead(batch, count)
@@ -77,13 +80,16 @@ def evaluation(
         return Evaluation(split, count, size)
     import tensorflow as tf
 
-    signature = (*_specs(split, size), tf.TensorSpec((size,), tf.float32))
+    signature, lent = (
+        (*_specs(split, size), tf.TensorSpec((size,), tf.float32)),
+        weakref.proxy(split),
+    )
     ds = tf.data.Dataset.from_generator(
-        lambda: (split.eval_batch(number, size) for number in range(count)),
+        lambda: (lent.eval_batch(number, size) for number in range(count)),
         output_signature=signature,
     )
     ds = ds.apply(tf.data.experimental.assert_cardinality(count))
-    return _cut(ds, size, part).prefetch(tf.data.AUTOTUNE)
+    return _owning(split, _cut(ds, size, part).prefetch(tf.data.AUTOTUNE))
 
 
 def _cut(batches: Any, size: int, part: Part) -> Any:
@@ -141,7 +147,17 @@ def _mapped(batch: Callable[[int], Batch], count: int, split: Split, size: int) 
         return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
 
     ds = tf.data.Dataset.range(count).map(mapped, num_parallel_calls=2, deterministic=True)
-    return ds.prefetch(tf.data.AUTOTUNE)
+    return _owning(split, ds.prefetch(tf.data.AUTOTUNE))
+
+
+def _owning(split: Split, ds: Any) -> Any:
+    """The data set, with which the split lives and dies.
+
+    TensorFlow never lets go of a Python function that a data set has called: those here only borrow
+    the split, or every training of a process would leave its data in memory.
+    """
+    ds.split = split
+    return ds
 
 
 def _specs(split: Split, size: int) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 Curves, determinism, devices, divergence, the stored model, and agreement with theory.
 """
 
+import gc
 import math
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines import data, history, store
+from pipelines.batches import Pictures
 from pipelines.errors import Diverged, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -87,6 +89,16 @@ def test_the_same_recipe_gives_the_same_weights(digits: Path) -> None:
 
 def test_the_test_set_is_not_read_where_it_must_not_be(digits: Path) -> None:
     assert "test_error_pct" not in trained(small(), test=False).metrics
+
+
+def test_a_training_leaves_its_data_to_be_collected(digits: Path) -> None:
+    def held() -> int:
+        gc.collect()
+        return sum(type(each) is Pictures for each in gc.get_objects())
+
+    before = held()
+    trained(small())
+    assert held() == before
 
 
 def test_divergence_names_step_and_rate_and_fails_the_run(home: Path, digits: Path) -> None:
