@@ -51,14 +51,19 @@ def _terminate(number: int, _: Any) -> None:
 
 
 def _sent_again(dropped: Any) -> None:
-    """Send a signal once more that came in a finalizer, where Python drops what is raised."""
+    """Send a signal once more that came in a finalizer, where Python drops what is raised.
+
+    Says nothing of a pool of threads that is collected after its pipes, as TensorFlow's may be at
+    the exit. Everything else is printed as usual.
+    """
     error = dropped.exc_value
     if isinstance(error, KeyboardInterrupt):
         number = int(signal.SIGINT)
     elif isinstance(error, SystemExit) and isinstance(error.code, int) and error.code > 128:
         number = error.code - 128
     else:
-        sys.__unraisablehook__(dropped)
+        if getattr(dropped.object, "__qualname__", "") != "Pool.__del__":
+            sys.__unraisablehook__(dropped)
         return
     threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
