@@ -1,5 +1,6 @@
 """Shared fixtures: a tracking home of its own for every test, and prepared data."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -58,6 +59,15 @@ def digits(prepared_digits: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The data folder with digits, in force for this process and those it starts."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(prepared_digits))
     return prepared_digits
+
+
+def journals(home: Path) -> str:
+    """All that running trainings have written down; one may be delivered, and go, meanwhile."""
+    texts = []
+    for path in home.glob("live/*.jsonl"):
+        with contextlib.suppress(FileNotFoundError):
+            texts.append(path.read_text())
+    return "".join(texts)
 
 
 def command(*arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, journals
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # as the command sets it where nobody has
 COMMAND = (sys.executable, "-m", "pipelines", "run", "allconv-digits", "--scale", "smoke")
@@ -66,7 +66,7 @@ class Cluster:
         """Until the chief has logged that step; fails where a process ends before."""
         wanted = re.compile(rf'\["batch_loss", [^,]+, {step},')
         deadline = time.monotonic() + seconds
-        while not any(wanted.search(path.read_text()) for path in self.home.glob("live/*.jsonl")):
+        while not wanted.search(journals(self.home)):
             ended = [name for name, each in self.processes.items() if each.poll() is not None]
             assert not ended, f"{ended[0]}: {self.said(ended[0])}"
             assert time.monotonic() < deadline, f"no step {step}"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pipelines import history, store
-from tests.conftest import ROOT, needs
+from tests.conftest import ROOT, journals, needs
 
 STEPS, EVERY, KILLS = 150, 10, 5
 COMMAND = [
@@ -31,8 +31,7 @@ def start() -> subprocess.Popen[bytes]:
 
 def written(home: Path) -> int:
     """The last step of a training that its journal holds; 0 where there is none."""
-    texts = [path.read_text() for path in home.glob("live/*.jsonl")]
-    steps = re.findall(r'\["batch_loss", [^,]+, (\d+),', "".join(texts))
+    steps = re.findall(r'\["batch_loss", [^,]+, (\d+),', journals(home))
     return max(map(int, steps), default=0)
 
 

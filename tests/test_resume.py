@@ -19,6 +19,7 @@ from pipelines.errors import Diverged, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import Habits, run
+from tests.conftest import journals
 
 STEPS = 20  # epochs of 8
 
@@ -157,7 +158,7 @@ def kill_at(home: Path, step: int, number: int, pid: int) -> threading.Thread:
 
     def watch() -> None:
         wanted = re.compile(rf'\["batch_loss", [^,]+, {step},')
-        while not any(wanted.search(path.read_text()) for path in home.glob("live/*.jsonl")):
+        while not wanted.search(journals(home)):
             time.sleep(0.002)
         os.kill(pid, number)
 
