@@ -96,6 +96,11 @@ def figure(
         keys = [f"{arm}_{split}_error_pct" for arm in labels]
         errors = np.array([[m.curves[key][0] for key in keys] for m in measured])  # [seeds, arms]
         axes.plot(list(labels.values()), errors.T, "o-", color=colour, alpha=0.4)
+        if len(errors) > 1:
+            sd = errors.std(axis=0, ddof=1)
+            axes.bar(
+                list(labels.values()), 2 * sd, 0.2, errors.mean(axis=0) - sd, fc=colour, alpha=0.2
+            )
         for position, (key, mean) in enumerate(zip(keys, errors.mean(axis=0), strict=True)):
             axes.hlines(mean, position - 0.1, position + 0.1, color=colour, lw=3)
             where = (position, float(mean))
@@ -103,7 +108,7 @@ def figure(
             if reported:
                 axes.hlines(reported[key], position - 0.3, position + 0.3, color="k", ls="--")
     dashes = "; dashes: as reported" if reported else ""
-    axes.set_title(f"{len(measured)} runs; bars are means{dashes}", fontsize=10)
+    axes.set_title(f"{len(measured)} runs; bars are means, bands ± sd{dashes}", fontsize=10)
     axes.margins(x=0.3)
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     return picture

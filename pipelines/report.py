@@ -50,7 +50,7 @@ class Entry:
         found, document = claim.load(self.name), self.document()
         reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
         decisive = [b.metric for b in found.decided_by if b.metric in document["metrics"]]
-        measured = "; ".join(f"{m} {spread(document['metrics'][m])}" for m in decisive)
+        measured = "; ".join(f"{m} {tables.spread(document['metrics'][m])}" for m in decisive)
         cost = f"{document['wall_s']:.0f} s" if self.run else ""
         commit = self.run.tags["commit"] if self.run else ""
         scale = document.get("scale", "")
@@ -79,12 +79,6 @@ def studies() -> list[history.Row]:
     """The newest run of every tuning study, by name."""
     newest = {row.tags["study"]: row for row in reversed(history.rows(kind="study"))}
     return [newest[name] for name in sorted(newest)]
-
-
-def spread(metric: Mapping[str, Any]) -> str:
-    """`mean ± sd (n)`, rounded to what a reader can use."""
-    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
-    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
 
 
 def place() -> Path:
@@ -144,7 +138,11 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
 def _metric_list(entry: Entry) -> list[str]:
     """Everything the claim measured, one bullet a metric."""
     metrics = entry.document()["metrics"]
-    return ["Measured:", "", *(f"- `{key}` {spread(value)}" for key, value in metrics.items())]
+    return [
+        "Measured:",
+        "",
+        *(f"- `{key}` {tables.spread(value)}" for key, value in metrics.items()),
+    ]
 
 
 def _study_table(tuned: list[history.Row]) -> list[str]:
@@ -174,7 +172,7 @@ def show(found: list[Entry]) -> None:
         measured = cost = ""
         if entry.run:
             found_metric = document["metrics"].get(bound.metric)
-            shown = spread(found_metric) if found_metric else "not judged"
+            shown = tables.spread(found_metric) if found_metric else "not judged"
             measured = f"{bound.metric} {shown}\n{bound.rule}"
             cost = f"{document['wall_s']:.0f} s"
         verdict = f"[{colours.get(entry.verdict, 'yellow')}]{entry.verdict}"

@@ -107,14 +107,13 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         values = _log_seeds(order, measured, run)
         verdict = found.verdict(values, order.scale)
         table = tables.rows(order, measured)
-        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, table))
+        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, values, table))
         run.text(tables.text(table), tables.CSV)
         for point, part in grid.parts(measured, order.varied):
             run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
         run.tag("verdict", verdict)
         run.log(
             summary(values)
-            | {f"n/{key}": len(v) for key, v in values.items() if len(v) < order.seeds}
             | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
             | {"wall_s": time.perf_counter() - started}
         )

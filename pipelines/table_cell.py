@@ -1,6 +1,7 @@
 """Claims that are one cell of a table: a published network, and the test error reported of it."""
 
 from collections.abc import Sequence
+from statistics import mean
 from typing import Any
 
 from pipelines import published
@@ -9,7 +10,7 @@ from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.verdict import Bound
+from pipelines.verdict import Bound, deviation
 
 NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
 NUMBERS = ("test_error_pct", "train_error_pct", "test_top5_error_pct")
@@ -56,15 +57,19 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured], reported: float) -> Any:
-    """Training and test error of every seed, and the reported test error as a dashed line."""
+    """Test and training error of every seed, mean ± sd, and the reported test error, dashed."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6, 4), layout="constrained")
     axes = picture.add_subplot(xlabel="seed", ylabel="error (%)")
     seeds = [m.cell.seed for m in measured]
-    for key, mark in (("test_error_pct", "o"), ("train_error_pct", "^")):
+    for key, mark, colour in (("test_error_pct", "o", "C0"), ("train_error_pct", "^", "C1")):
         errors = [float(m.curves[key][0]) for m in measured]
-        axes.plot(seeds, errors, mark, label=key.removesuffix("_error_pct"))
+        axes.plot(seeds, errors, mark, color=colour, label=key.removesuffix("_error_pct"))
+        axes.axhline(mean(errors), color=colour, lw=1)
+        if len(errors) > 1:
+            sd = deviation(errors)
+            axes.axhspan(mean(errors) - sd, mean(errors) + sd, color=colour, alpha=0.15)
     axes.axhline(reported, ls="--", color="C3", label=f"test, reported: {reported:g} %")
     axes.axhspan(0, NEAR * reported, color="C3", alpha=0.1, label="as good as reported")
     axes.set_xticks(seeds)

@@ -16,6 +16,7 @@ from pipelines import claim, history, store
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
 from pipelines.verdict import Bound, deviation, spreads
+from pipelines.verdict import summary as over_seeds
 
 CSV = "settings.csv"  # one row a cell
 WORST = "worst_"  # begins the columns of the bounded metrics
@@ -32,15 +33,27 @@ def run_name(order: Order) -> str:
     return " ".join([*axes, order.name])[:NAME]
 
 
-def note(order: Order, run_id: str, verdict: str, cells: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown for the top of the run's page, with the rows of its table."""
+def note(
+    order: Order,
+    run_id: str,
+    verdict: str,
+    values: Mapping[str, Sequence[float]],
+    cells: Sequence[Mapping[str, Any]],
+) -> str:
+    """Markdown for the top of the run's page: verdict, numbers, how to repeat it, its table."""
     found, command = order.claim, repeat(order)
     decided = "; ".join(map(str, found.decided_by))
+    reported = "; ".join(f"`{key}` {value:g}" for key, value in found.reported.items())
+    metrics = spreads(over_seeds(values), order.seeds)
+    decisive = [b.metric for b in found.decided_by if b.metric in metrics]
+    measured = "; ".join(f"`{key}` {spread(metrics[key])}" for key in decisive)
     above = [
         f"**{found.says}** ({found.source})",
         "",
         f"Verdict: **{verdict}**, decided by {decided}.",
         "",
+        *([f"Reported: {reported}", ""] if reported else []),
+        *([f"Measured: {measured}", ""] if measured else []),
         f"Repeat: `{command}`" if len(command) < NOTE // 4 else f"Settings: {CSV}.",
         "",
     ]
@@ -135,6 +148,12 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         holds = f"{mean(float(cell[ASSUMPTION]) for cell in same):.0%}"
         table.append([*point, holds, *(_spread([float(c[key]) for c in same]) for key in worst)])
     return table
+
+
+def spread(metric: Mapping[str, Any]) -> str:
+    """`mean ± sd (n)`, rounded to what a reader can use."""
+    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
+    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
 
 
 def _spread(values: Sequence[float]) -> str:

@@ -75,19 +75,33 @@ def deviation(values: Sequence[float]) -> float:
 
 
 def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Mean of each column under its own name, and its deviation under sd/ where there are two."""
-    means = {key: mean(column) for key, column in values.items()}
-    sds = {f"sd/{key}": deviation(column) for key, column in values.items() if len(column) > 1}
-    return means | sds
+    """Mean of each column under its own name, the number of its values under n/.
+
+    Of two values or more the deviation under sd/, the ends of `interval` under ci_low/, ci_high/.
+    """
+    found: dict[str, float] = {}
+    for key, column in values.items():
+        found |= {key: mean(column), f"n/{key}": len(column)}
+        if len(column) > 1:
+            low, high = interval(column)
+            found |= {f"sd/{key}": deviation(column)}
+            found |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
+    return found
 
 
 def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
-    """{metric: {"mean", "sd", "n"}} from the numbers that `summary` made of n seeds.
+    """{metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from the numbers that `summary` made.
 
-    n/ holds the number of seeds of a metric that not every seed has.
+    `n` seeds, where the numbers are those of a single run and hold none.
     """
-    own = {key: value for key, value in sorted(stored.items()) if "/" not in key}
     return {
-        k: {"mean": v, "sd": stored.get(f"sd/{k}"), "n": int(stored.get(f"n/{k}", n))}
-        for k, v in own.items()
+        key: {
+            "mean": value,
+            "sd": stored.get(f"sd/{key}"),
+            "n": int(stored.get(f"n/{key}", n)),
+            "ci_low": stored.get(f"ci_low/{key}"),
+            "ci_high": stored.get(f"ci_high/{key}"),
+        }
+        for key, value in sorted(stored.items())
+        if "/" not in key
     }

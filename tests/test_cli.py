@@ -156,7 +156,7 @@ def test_run_claim_prints_the_documented_json(home: Path) -> None:
     keys = {"claim", "source", "scale", "verdict", "seeds", "metrics", "reported", "run_id"}
     assert keys | {"wall_s"} <= document.keys()
     assert (document["verdict"], document["seeds"]) == ("reproduced", 2)
-    assert document["metrics"]["ratio"].keys() == {"mean", "sd", "n"}
+    assert document["metrics"]["ratio"].keys() >= {"mean", "sd", "n"}
 
 
 def test_overrides_reach_the_run_and_a_finished_one_is_found(

@@ -63,8 +63,11 @@ def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
         )
         for seed in range(3)
     ]
-    test, train, dashed = table_cell.figure(measured, 6.38).axes[0].lines
-    assert test.get_ydata().tolist() == [7.0, 8.0, 9.0]
-    assert train.get_ydata().tolist() == [0.5, 0.5, 0.5]
-    assert list(dashed.get_ydata()) == [6.38, 6.38]
+    axes = table_cell.figure(measured, 6.38).axes[0]
+    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert drawn["test"] == [7.0, 8.0, 9.0]
+    assert drawn["train"] == [0.5, 0.5, 0.5]
+    assert drawn["test, reported: 6.38 %"] == [6.38, 6.38]
+    assert [8.0, 8.0] in drawn.values()  # the mean, which runs from edge to edge
+    assert (7.0, 9.0) in {(band.get_y(), band.get_y() + band.get_height()) for band in axes.patches}
     assert table_cell.also(measured) == {"train_error_pct": 0.5}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pipelines.verdict import VERDICTS, Bound, deviation, interval, summary
+from pipelines.verdict import VERDICTS, Bound, deviation, interval, spreads, summary
 
 NAN, INF = math.nan, math.inf
 
@@ -136,10 +136,29 @@ def test_verdicts_are_ordered_from_the_weakest() -> None:
     assert VERDICTS == ("refuted", "inconclusive", "reproduced")
 
 
-def test_summary_has_means_and_deviations() -> None:
+def test_summary_has_mean_deviation_number_and_interval() -> None:
     found = summary({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
-    assert found == {"loss": 3.0, "sd/loss": pytest.approx(math.sqrt(7)), "error": 0.5}
+    half = 2.919985580 * math.sqrt(7) / math.sqrt(3)  # Student's 95 % quantile, 2 degrees
+    assert found == {
+        "loss": 3.0,
+        "n/loss": 3,
+        "sd/loss": pytest.approx(math.sqrt(7)),
+        "ci_low/loss": pytest.approx(3 - half),
+        "ci_high/loss": pytest.approx(3 + half),
+        "error": 0.5,
+        "n/error": 1,
+    }
     assert summary({}) == {}
+
+
+def test_spreads_read_back_what_summary_made() -> None:
+    columns = {"loss": [1.0, 2.0, 6.0], "error": [0.5]}
+    found = spreads(summary(columns), 9)
+    assert found.keys() == columns.keys()
+    assert (found["loss"]["mean"], found["loss"]["n"], found["error"]["n"]) == (3.0, 3, 1)
+    assert (found["loss"]["ci_low"], found["loss"]["ci_high"]) == interval(columns["loss"])
+    assert found["error"]["sd"] is found["error"]["ci_low"] is None
+    assert spreads({"error": 0.5}, 1)["error"]["n"] == 1
 
 
 def test_summary_of_a_diverged_seed_is_not_a_number() -> None:
