@@ -2,11 +2,15 @@
 
 import math
 import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines import bulk
 from pipelines.store import client, unavailable
 
+ORIGIN = "origin_run_id"  # tag of an imported run
 LARGEST = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
 
@@ -23,26 +27,94 @@ class Row:
     metrics: dict[str, float]
     tags: dict[str, str]
 
+    @property
+    def origin(self) -> str:
+        """Its id where it was measured: an imported run may have another one here."""
+        return self.tags.get(ORIGIN, self.id)
+
 
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
-    """All runs, not deleted ones, with that status (None: any) and these tags, newest first."""
+    """All runs, not deleted ones, with that status (None: any) and these tags, newest first.
+
+    From a database whose tables bulk.py knows in one query a table, else through MLflow's client.
+    """
+    database = bulk.sql_store()
+    if database is None:
+        return list(_searched(status, tags))
+    with database.ManagedSessionMaker() as session:
+        return _selected(session, status, tags)
+
+
+def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
     experiments = [e.experiment_id for e in client().search_experiments()]
     conditions = [f"attributes.status = '{status}'"] if status else []
     conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
-    found: list[Row] = []
-    token = None
-    while True:
+    token, order = None, ["attributes.start_time DESC"]
+    while token != "":
         page = client().search_runs(
             experiments,
             " and ".join(conditions),
             max_results=1_000,
-            order_by=["attributes.start_time DESC"],
+            order_by=order,
             page_token=token,
         )
-        found += [_row(run) for run in page]
-        token = page.token
-        if not token:
-            return found
+        yield from map(_row, page)
+        token = page.token or ""
+
+
+def _selected(session: Any, status: str | None, tags: Mapping[str, str]) -> list[Row]:
+    from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
+    from sqlalchemy import select
+
+    run, chosen = SqlRun.__table__.c, _chosen(status, tags)
+    ids = select(run.run_uuid).where(*chosen)
+    found = select(run.run_uuid, run.name, run.status, run.start_time).where(*chosen)
+    params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
+    own = _texts(session, SqlTag, ids)
+    newest_first = found.order_by(run.start_time.desc(), run.run_uuid)
+    return [
+        Row(i, name, state, start, params[i], metrics[i], own[i])
+        for i, name, state, start in session.execute(newest_first)
+    ]
+
+
+def _chosen(status: str | None, tags: Mapping[str, str]) -> list[Any]:
+    """The conditions on the table of runs."""
+    from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
+    from sqlalchemy import select
+
+    run, tag, experiment = (m.__table__.c for m in (SqlRun, SqlTag, SqlExperiment))
+    there = select(experiment.experiment_id).where(experiment.lifecycle_stage == "active")
+    found = [run.lifecycle_stage == "active", run.experiment_id.in_(there)]
+    found += [run.status == status] if status else []
+    for key, value in tags.items():
+        same = select(tag.run_uuid).where(tag.key == key, tag.value == value)
+        found.append(run.run_uuid.in_(same))
+    return found
+
+
+def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
+    """Params or tags of these runs, by run."""
+    from sqlalchemy import select
+
+    t, found = model.__table__.c, defaultdict[str, dict[str, str]](dict)
+    for i, key, text in session.execute(
+        select(t.run_uuid, t.key, t.value).where(t.run_uuid.in_(ids))
+    ):
+        found[i][key] = text
+    return found
+
+
+def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
+    """The latest value of every metric of these runs, by run."""
+    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric
+    from sqlalchemy import select
+
+    t, found = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
+    query = select(t.run_uuid, t.key, t.value, t.is_nan).where(t.run_uuid.in_(ids))
+    for i, key, value, is_nan in session.execute(query):
+        found[i][key] = math.nan if is_nan else INFINITIES.get(value, value)
+    return found
 
 
 def row(run_id: str) -> Row:

@@ -71,7 +71,7 @@ def run(
     same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with live.locked(store.home() / "live", f"{kind}-{recipe.fingerprint}", waiting):
-        settle.settle_dead()  # we may have waited for a process that was killed
+        settle.reap()  # we may have waited for a process that was killed
         done = [] if habits.force else history.rows(kind=kind, **same)
         if done:
             _dismiss_others(recipe)

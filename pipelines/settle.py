@@ -2,13 +2,13 @@
 
 import sys
 
-from pipelines import live, store
+from pipelines import alive, history, live, store
 from pipelines.errors import UserError
-from pipelines.tracking import BATCH, GONE, send
+from pipelines.outbox import BATCH, GONE, send, send_files, send_tags
 
 
 def settle_dead() -> list[str]:
-    """Deliver and close the runs of processes that were killed; returns the run ids.
+    """Deliver and close the runs whose journals dead processes left; returns the run ids.
 
     A run the store does not take now is left for the next command, and said so.
     """
@@ -20,7 +20,7 @@ def settle_dead() -> list[str]:
         for left in live.leftovers(folder, store.uri()):
             try:
                 _deliver(left)
-            except (UserError, store.unavailable()) as error:
+            except (UserError, OSError, store.unavailable()) as error:
                 print(f"{left.path} cannot be delivered: {error}", file=sys.stderr)
                 if getattr(error, "error_code", "") in GONE:
                     left.path.rename(left.path.with_suffix(".orphan"))
@@ -29,8 +29,25 @@ def settle_dead() -> list[str]:
     return settled
 
 
+def reap() -> dict[str, str]:
+    """Settle every run that says RUNNING though its process is dead; by run id, why it is.
+
+    Journals first, for they hold numbers. A run of another machine is taken for dead after a long
+    silence alone, and says RUNNING again if it was not.
+    """
+    settled = dict.fromkeys(settle_dead(), "delivered from its journal")
+    with live.locked(store.home() / "live", "settle"):
+        for row in history.rows("RUNNING"):
+            why = alive.why_dead(row.tags)
+            if why:
+                store.client().set_tag(row.id, alive.SETTLED, why)
+                store.client().set_terminated(row.id, "KILLED")
+                settled[row.id] = why
+    return settled
+
+
 def _deliver(left: live.Leftover) -> None:
-    """Send the numbers of a journal that MLflow lacks, then close its run."""
+    """Send the numbers of a journal that MLflow lacks, its tags and files, then close its run."""
     there = {
         (key, point.value, point.step, point.timestamp)
         for key in {number[0] for number in left.numbers}
@@ -38,6 +55,8 @@ def _deliver(left: live.Leftover) -> None:
     }
     missing = [number for number in left.numbers if number not in there]
     for start in range(0, len(missing), BATCH):
-        send(store.client(), left.run_id, missing[start : start + BATCH])
+        send(left.run_id, missing[start : start + BATCH])
+    send_tags(left.run_id, left.tags)
+    send_files(left.run_id, left.spool)
     store.client().set_terminated(left.run_id, left.status)
-    left.path.unlink()
+    live.discard(left.path)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipelines import settle
+from pipelines import settle, store
 from pipelines.errors import Diverged, UserError
 
 
@@ -39,6 +39,16 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         return 141
     except MemoryError as error:
         print(f"error: The memory is full: {error} Choose smaller sizes.", file=sys.stderr)
+        return 1
+    except Exception as error:
+        if not store.is_away(error):
+            raise
+        said = str(error).splitlines()[0][:300]
+        print(
+            f"error: The tracking store must answer. Received: {store.uri()}: {said} What was "
+            "measured is kept: repeat the command when the store is back.",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)

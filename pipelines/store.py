@@ -9,6 +9,7 @@ import functools
 import logging
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 from pathlib import Path
@@ -19,20 +20,26 @@ from pipelines import live, provenance
 from pipelines.errors import UserError
 
 SQLITE = "sqlite:///"
+RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
 LIST = "?workflowType=machine_learning"  # past the page on which the UI opens
 
 
 def uri() -> str:
     """MLFLOW_TRACKING_URI, else the project's own database, whatever the current folder."""
-    default = f"{SQLITE}{provenance.ROOT / 'mlruns' / 'mlflow.db'}"
-    return os.environ.get("MLFLOW_TRACKING_URI") or default
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{_own_home() / 'mlflow.db'}"
 
 
 def home() -> Path:
-    """The folder of an SQLite database, else mlruns/: journals, locks and artifacts live there."""
+    """The folder of an SQLite database, else our own: journals, locks and artifacts live there."""
     if uri().startswith(SQLITE):
         return Path(uri().removeprefix(SQLITE)).resolve().parent
-    return provenance.ROOT / "mlruns"
+    return _own_home()
+
+
+def _own_home() -> Path:
+    """MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
+    return Path(os.environ.get("MLRUNS_HOME") or provenance.ROOT / "mlruns").resolve()
 
 
 def client(where: str | None = None) -> Any:
@@ -45,7 +52,9 @@ def _client(where: str) -> Any:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # stdout is for our documents
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    retries = os.environ.get(RETRIES)
+    os.environ[RETRIES] = retries or "2"  # a wrong address is soon said to be one
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     with live.locked(home() / "live", "database"):
         import mlflow
 
@@ -62,26 +71,57 @@ def _client(where: str) -> Any:
                 f"The tracking store must be reachable. Received: {where}: "
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
+    os.environ[RETRIES] = retries or "5"  # one that has answered will again: wait a minute
     return found
 
 
 def _create(where: str) -> None:
     """Make a new SQLite database beside its place, then move it there: none is half made."""
     path = Path(where.removeprefix(SQLITE))
-    if not where.startswith(SQLITE) or path.exists():
+    if not where.startswith(SQLITE):
         return
     import mlflow
 
-    half = path.with_suffix(".new")
-    half.unlink(missing_ok=True)
-    mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
-    half.replace(path)
+    if not path.exists():
+        half = path.with_suffix(".new")
+        half.unlink(missing_ok=True)
+        mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
+        half.replace(path)
+    _many_writers(path)
+
+
+def _many_writers(path: Path) -> None:
+    """Let readers and a writer of an SQLite database not wait for one another, and commits be fast.
+
+    A write-ahead log, which stays in force; a commit then need not wait for the disk, for a crash
+    of the machine alone could undo the last ones.
+    """
+    from sqlalchemy import Engine, event
+
+    with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(
+        sqlite3.connect(path, timeout=1)
+    ) as database:  # where it cannot be, as on a network's disk, all works, slower
+        database.execute("PRAGMA journal_mode = WAL")
+
+    if not event.contains(Engine, "connect", _relax):
+        event.listen(Engine, "connect", _relax)
+
+
+def _relax(connection: Any, _: Any) -> None:
+    """On every new connection to an SQLite database with a write-ahead log."""
+    if isinstance(connection, sqlite3.Connection):
+        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        if mode == "wal":
+            connection.execute("PRAGMA synchronous = NORMAL")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
 
 
 def _quiet() -> None:
     """MLflow tells of its migrations and monitors at level INFO; a newcomer need not read them."""
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # a locked or full database: raised as well, and said by us in a sentence
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 @functools.cache
@@ -114,6 +154,14 @@ def copy_artifact(run_id: str, path: str, target: Path) -> bool:
             return False
         shutil.copyfile(found, target)
     return True
+
+
+def is_away(error: Exception) -> bool:
+    """Whether an error says that the store is locked, full or away, and not what we did wrong."""
+    if "mlflow" not in sys.modules or not isinstance(error, unavailable()):
+        return False
+    unanswered = str(error).startswith("API request to ")
+    return unanswered or getattr(error, "error_code", "") == "TEMPORARILY_UNAVAILABLE"
 
 
 def unavailable() -> type[Exception]:

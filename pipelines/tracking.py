@@ -1,28 +1,26 @@
 """Tracked runs: `tracked` makes a run in MLflow, writes to it and settles it.
 
-Every number goes to a journal (live.py) before it is sent: a process that is killed loses nothing,
-and the next command delivers what is missing and settles the run (settle.py).
+What is written goes to a journal first and to MLflow within seconds (outbox.py): a process that is
+killed loses nothing, and the next command delivers what is missing and settles the run (settle.py).
 """
 
-import contextlib
 import json
-import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from pipelines import live, provenance, quiet, store
+from pipelines import alive, live, provenance, quiet, store
+from pipelines.outbox import FLUSH_S, Outbox
 
-BATCH = 1_000  # metrics a request; MLflow's limit
-GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
 PARENT = "mlflow.parentRunId"
-FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
+FAILURE = "failure"  # tag: what ended a run early
+NOTE = "mlflow.note.content"  # Markdown at the top of a run's page
 
 
 @dataclass
@@ -32,20 +30,14 @@ class Run:
     id: str
     name: str
     experiment: str
-    journal: live.Journal
-    pending: list[live.Number] = field(default_factory=list)
-    flushed: float = field(default_factory=time.monotonic)
+    outbox: Outbox
     logged: dict[str, int] = field(default_factory=dict)
     """Of a resumed run, by metric the last step that an earlier process wrote."""
 
     def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """Write down numbers of one step: in the journal at once, in MLflow within seconds."""
         now = int(time.time() * 1000)
-        numbers = [(key, float(value), step, now) for key, value in metrics.items()]
-        self.journal.write(numbers)
-        self.pending += numbers
-        if len(self.pending) >= BATCH or time.monotonic() - self.flushed > FLUSH_S:
-            self.flush()
+        self.outbox.add([(key, float(value), step, now) for key, value in metrics.items()])
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """The same for a training that is repeated from a checkpoint: no step is written twice."""
@@ -54,22 +46,20 @@ class Run:
             self.log(new, step)
 
     def flush(self) -> None:
-        """Send what is pending; what a store cannot take now is tried again later."""
-        self.flushed = time.monotonic()
-        try:
-            while self.pending:
-                send(store.client(), self.id, self.pending[:BATCH])
-                del self.pending[:BATCH]
-        except store.unavailable() as error:
-            if getattr(error, "error_code", "") in GONE:  # a name MLflow refuses, a deleted run
-                self.pending.clear()
-                raise
+        """Send what waits now; what a store cannot take is tried again later."""
+        self.outbox.flush()
 
     def tag(self, key: str, value: str) -> None:
-        store.client().set_tag(self.id, key, value)
+        self.outbox.tag({key: value})
 
     def text(self, text: str, path: str) -> None:
-        store.client().log_text(self.id, text, path)
+        with self.outbox.file(path) as file:
+            file.write_text(text)
+
+    def figure(self, figure: Any, path: str) -> None:
+        """A matplotlib figure; equal figures are equal files."""
+        with self.outbox.file(path) as file:
+            figure.savefig(file, dpi=120, metadata={"Software": None})
 
     def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
         """Name the data this run trains on and their source, for the data set column of the UI."""
@@ -98,16 +88,6 @@ class Run:
                 pip_requirements=[f"{name}=={metadata.version(name)}" for name in needed],
             )
 
-    def figure(self, figure: Any, path: str) -> None:
-        store.client().log_figure(self.id, figure, path, save_kwargs={"dpi": 120})
-
-
-def send(to: Any, run_id: str, numbers: list[live.Number]) -> None:
-    """Write numbers into a run; at most BATCH of them."""
-    from mlflow.entities import Metric
-
-    to.log_batch(run_id, metrics=[Metric(k, v, when, step) for k, v, step, when in numbers])
-
 
 @contextmanager
 def tracked(
@@ -128,14 +108,15 @@ def tracked(
     """
     where = store.uri()
     links = {PARENT: parent.id} if parent else {}
-    own = {**links, "kind": kind, **(tags or {})}
+    own = {**alive.tags(), **links, "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
-    run = Run(run_id, name, experiment, live.Journal(store.home() / "live", run_id, where))
-    if resume:
-        _reopen(run, own)
+    journal = live.Journal(store.home() / "live", run_id, where)
+    run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
     status = "FAILED"
     try:
-        if not resume:
+        if resume:
+            _reopen(run, own)
+        else:
             _params(run, params or {})
             if parent is None:  # children share their parent's process, packages and patch
                 _provenance(run)
@@ -145,12 +126,12 @@ def tracked(
         status = "KILLED"
         raise
     except Exception as error:
-        with contextlib.suppress(store.unavailable()):  # the error itself is what the caller needs
-            run.tag("failure", f"{type(error).__name__}: {error}"[:1000])
+        with suppress(OSError, store.unavailable()):  # the error itself is what the caller needs
+            run.tag(FAILURE, f"{type(error).__name__}: {error}"[:1000])
             run.text(traceback.format_exc(), "traceback.txt")
         raise
     finally:
-        _settle(run, status)
+        run.outbox.close(status)
 
 
 def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> str:
@@ -173,8 +154,8 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     if before != now.get("code"):
         now["begun_with_code"] = str(before)
     client.log_batch(run.id, tags=[RunTag(key, value) for key, value in now.items()])
-    if "failure" in found.data.tags:
-        client.delete_tag(run.id, "failure")
+    for key in {FAILURE, alive.SETTLED} & found.data.tags.keys():
+        client.delete_tag(run.id, key)
     for key in found.data.metrics:
         run.logged[key] = max(point.step for point in client.get_metric_history(run.id, key))
 
@@ -210,26 +191,6 @@ def system_metrics(run: Run) -> Iterator[None]:
         yield
     finally:
         if any(m.metrics for m in monitor.monitors):
-            with contextlib.suppress(store.unavailable()):  # a short run keeps one sample
+            with suppress(store.unavailable()):  # a short run keeps one sample
                 monitor.publish_metrics(monitor.aggregate_metrics())
         monitor.finish()
-
-
-def _settle(run: Run, status: str) -> None:
-    """Deliver the rest and close the run; if the store is away, the next command will."""
-    refused = None
-    try:
-        run.flush()
-    except store.unavailable() as error:
-        refused, status = error, "FAILED"
-    delivered = not run.pending
-    if delivered:
-        try:
-            store.client().set_terminated(run.id, status)
-        except store.unavailable():
-            delivered = False
-    run.journal.close(status, delivered)
-    if not delivered:
-        print(f"{run.name}: kept in {run.journal.path} until the next command", file=sys.stderr)
-    if refused:
-        raise refused

@@ -2,15 +2,24 @@
 
 import contextlib
 import os
+import secrets
 import shutil
+import signal
+import socket
+import sqlite3
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PREPARED = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
+POSTGRESQL = "postgresql+psycopg2://postgres@127.0.0.1:5432"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 
@@ -29,6 +38,8 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         store.client()
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # what is copied is all of it
     return folder / "mlflow.db"
 
 
@@ -40,6 +51,58 @@ def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copy(empty_database, folder / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The address of a database of its own, on a server that is there; dropped afterwards."""
+    pytest.importorskip("psycopg2", reason="psycopg2 is not installed: no test on PostgreSQL")
+    import sqlalchemy
+
+    name = f"near_identity_{secrets.token_hex(4)}"
+    engine = sqlalchemy.create_engine(f"{POSTGRESQL}/test", isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql(f"CREATE DATABASE {name}")
+    except sqlalchemy.exc.OperationalError as error:
+        pytest.skip(f"no PostgreSQL: {str(error).splitlines()[0]}")
+    yield f"{POSTGRESQL}/{name}"
+    with engine.connect() as connection:
+        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+    engine.dispose()
+
+
+@contextmanager
+def mlflow_server(folder: Path, port: int) -> Iterator[str]:
+    """A real MLflow server on loopback with its database in `folder`; killed at the end."""
+    words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--port", str(port)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlflow", *words, "--artifacts-destination", str(folder / "files")]
+        + ["--workers", "1"],
+        cwd=folder,
+        env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        answered = False
+        while not answered:
+            assert process.poll() is None
+            with contextlib.suppress(OSError):
+                answered = urllib.request.urlopen(f"{address}/health").status == 200
+            time.sleep(0.2)
+        yield address
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

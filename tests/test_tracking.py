@@ -1,18 +1,69 @@
-"""Tracked runs on a real SQLite database: how they end, and what survives a kill."""
+"""Tracked runs on SQLite, PostgreSQL and an MLflow server: how they end, what survives a kill."""
 
+import contextlib
+import errno
 import json
+import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from pipelines import history, live, settle, store, tracking
+from pipelines import alive, history, live, settle, shell, store, tracking
 from pipelines.errors import UserError
-from tests.conftest import ROOT, command
+from tests.conftest import ROOT, command, free_port, mlflow_server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with mlflow_server(tmp_path_factory.mktemp("server"), free_port()) as address:
+        yield address
+
+
+@pytest.fixture(params=["sqlite", "postgresql", pytest.param("server", marks=pytest.mark.slow)])
+def home(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    empty_database: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Path]:
+    """The tracking home of a store in force; each test holds in all three."""
+    folder = tmp_path / "mlruns"
+    (folder / "live").mkdir(parents=True)
+    monkeypatch.setenv("MLRUNS_HOME", str(folder))
+    where = f"sqlite:///{folder}/mlflow.db"
+    if request.param == "sqlite":
+        shutil.copy(empty_database, folder / "mlflow.db")
+    else:
+        where = request.getfixturevalue(request.param)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", where)
+    yield folder
+    for row in history.rows(None):  # a store that several tests share
+        store.client().delete_run(row.id)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tracking home where there is nothing yet, on SQLite."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    return tmp_path / "mlruns"
+
+
+@pytest.fixture
+def on_sqlite(fresh: Path, empty_database: Path) -> Path:
+    """The tracking home of an SQLite database."""
+    fresh.mkdir()
+    shutil.copy(empty_database, fresh / "mlflow.db")
+    return fresh
+
 
 WRITER = """
 import sys, time
@@ -106,7 +157,9 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
 @pytest.mark.parametrize(
     ("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )
-def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, code: int) -> None:
+def test_a_signal_marks_killed(
+    on_sqlite: Path, digits: Path, sent: signal.Signals, code: int
+) -> None:
     if signal.getsignal(sent) is signal.SIG_IGN:
         pytest.skip("nohup: the command goes on")
     process = subprocess.Popen(
@@ -115,10 +168,10 @@ def test_a_signal_marks_killed(home: Path, digits: Path, sent: signal.Signals, c
         stderr=subprocess.PIPE,
         text=True,
     )
-    while not list((home / "live").glob("*.jsonl")):
+    while not list((on_sqlite / "live").glob("*.jsonl")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.1)
-    journal = next((home / "live").glob("*.jsonl"))
+    journal = next((on_sqlite / "live").glob("*.jsonl"))
     while '"batch_loss"' not in journal.read_text():
         assert process.poll() is None
         time.sleep(0.1)
@@ -187,13 +240,12 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 
 @pytest.mark.slow
 def test_a_locked_database_loses_nothing(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    on_sqlite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import sqlite3
 
     with tracking.tracked("r", experiment="test", kind="training") as run:
         run.log({"loss": 1.0}, 1)
-        other = sqlite3.connect(home / "mlflow.db", isolation_level=None)
+        other = sqlite3.connect(on_sqlite / "mlflow.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")  # for longer than MLflow waits
     assert "kept in" in capsys.readouterr().err
     other.execute("ROLLBACK")
@@ -221,31 +273,207 @@ def test_a_resumed_run_is_the_same_run(home: Path) -> None:
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5)]
 
 
+MANY = """
+import sys
+from pipelines import tracking
+for n in range(5):
+    with tracking.tracked(f"{sys.argv[1]} {n}", experiment="test", kind="training") as run:
+        for step in range(1_500):
+            run.log({"loss": step / 2}, step)
+        run.tag("whose", sys.argv[1])
+        run.text(sys.argv[1], "whose.txt")
+"""
+
+
 @pytest.mark.slow
-def test_processes_may_start_on_a_fresh_database_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = (
-        "from pipelines import tracking\n"
-        "with tracking.tracked('r', experiment='test', kind='training') as run:\n"
-        "    run.log({'loss': 1.0}, 1)\n"
-    )
+def test_eight_processes_write_one_fresh_database(fresh: Path) -> None:
 
-    def start(_: int) -> None:
-        environment = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db", "PATH": ""}
-        subprocess.run([sys.executable, "-c", source], cwd=ROOT, env=environment, check=True)
+    def start(number: int) -> str:
+        words = [sys.executable, "-c", MANY, str(number)]
+        done = subprocess.run(words, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=True)
+        return done.stderr
 
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(start, range(3)))
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    runs = history.rows(kind="training")
-    assert [history_of(run.id, "loss") for run in runs] == [[(1, 1.0)]] * 3
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(start, range(8))) == [""] * 8
+    rows = history.rows(kind="training")
+    assert sorted(row.name for row in rows) == [f"{p} {n}" for p in range(8) for n in range(5)]
+    for row in rows:
+        assert history_of(row.id, "loss") == [(step, step / 2) for step in range(1_500)]
+        assert row.tags["whose"] == row.name.split()[0]
+        artifact = fresh / "artifacts" / row.id / "artifacts" / "whose.txt"
+        assert artifact.read_text() == row.tags["whose"]
 
 
-def test_a_home_that_cannot_be_written_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/file/mlflow.db")
+def test_a_home_that_cannot_be_written_is_one_sentence(fresh: Path) -> None:
+    fresh.write_text("")
     with pytest.raises(UserError, match="must be writable"):
         store.client()
+
+
+@contextlib.contextmanager
+def full_disk(home: Path) -> Iterator[Path]:
+    """A disk of two megabytes at `home`; inside, a file that can fill it to the last byte."""
+    words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(home)]
+    if shutil.which("mount") is None or subprocess.run(words, check=False).returncode:
+        pytest.skip("a small disk cannot be mounted here")
+    try:
+        yield home / "filler"
+    finally:
+        subprocess.run(["umount", "--lazy", str(home)], check=True)
+
+
+def fill(filler: Path) -> None:
+    """Take all room that is left."""
+    with contextlib.suppress(OSError), filler.open("ab", buffering=0) as file:
+        for size in (2**16, 2**10, 1):
+            while file.write(bytes(size)) == size:
+                pass
+
+
+def test_a_full_disk_loses_nothing_once_there_is_room(
+    fresh: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh.mkdir()
+    with full_disk(fresh) as filler:
+        shutil.copy(empty_database, fresh / "mlflow.db")
+        with tracking.tracked("r", experiment="test", kind="training") as run:
+            run.log({"loss": 1.0}, 1)
+            run.flush()
+            fill(filler)
+            for step in range(2, 3_000):
+                run.log({"loss": 1.0 / step}, step)
+            run.tag("late", "too")
+            threading.Timer(2.0, filler.unlink).start()
+        assert history.row(run.id).status == "FINISHED"
+        assert history.row(run.id).tags["late"] == "too"
+        assert history_of(run.id, "loss") == [(step, 1.0 / step) for step in range(1, 3_000)]
+        said = capsys.readouterr().err
+        assert "No space left on device" in said
+        assert "Traceback" not in said
+
+
+def test_a_disk_that_stays_full_is_one_sentence(
+    on_sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.outbox.PATIENCE_S", 0)
+    with (
+        Path("/dev/full").open("ab", buffering=0) as full,
+        pytest.raises(UserError, match=r"A run needs room to end\. Received: .*2 numbers of r"),
+        tracking.tracked("r", experiment="test", kind="training") as run,
+    ):
+        run.outbox.journal._file.close()
+        run.outbox.journal._file = full
+        monkeypatch.setattr("pipelines.outbox.send", refusing)
+        run.log({"loss": 1.0}, 1)
+        run.log({"loss": 0.5}, 2)
+
+
+def refusing(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_and_comes_back_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "mlruns"))
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    folder, port = tmp_path / "server", free_port()
+    folder.mkdir()
+    with mlflow_server(folder, port) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        first = tracking.tracked("back in time", experiment="test", kind="training")
+        second = tracking.tracked("back too late", experiment="test", kind="training")
+        runs = [first.__enter__(), second.__enter__()]
+        for run in runs:
+            run.log({"loss": 1.0}, 1)
+            run.flush()
+    for run in runs:  # nobody answers now
+        run.log({"loss": 0.5}, 2)
+        run.tag("verdict", "kept")
+        run.text("kept", "folder/kept.txt")
+    second.__exit__(None, None, None)
+    assert "back too late: kept in" in capsys.readouterr().err
+    with mlflow_server(folder, port):
+        first.__exit__(None, None, None)
+        assert history.row(runs[0].id).status == "FINISHED"
+        assert settle.settle_dead() == [runs[1].id]
+        for run in runs:
+            row = history.row(run.id)
+            assert (row.status, row.tags["verdict"]) == ("FINISHED", "kept")
+            assert history_of(run.id, "loss") == [(1, 1.0), (2, 0.5)]
+            assert store.copy_artifact(run.id, "folder/kept.txt", tmp_path / "copy")
+            assert (tmp_path / "copy").read_text() == "kept"
+        assert not list((tmp_path / "mlruns" / "live").glob("*.jsonl"))
+
+
+def test_a_store_that_stops_answering_is_one_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import mlflow
+
+    def ask(_: list[str]) -> None:
+        raise mlflow.MlflowException("API request to http://h failed\nlong story")
+
+    store.client()
+    assert shell.guarded(ask, []) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: The tracking store must answer. Received: ")
+    assert len(said.splitlines()) == 1
+
+
+def running(name: str, **tags: str) -> str:
+    """The id of a run that says RUNNING and has no journal here."""
+    experiment = store.experiment(store.uri(), "test")
+    own = {"kind": "training", **alive.tags(), **tags}
+    return str(store.client().create_run(experiment, tags=own, run_name=name).info.run_id)
+
+
+def test_the_reaper_settles_the_dead_and_no_other(home: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
+        gone.wait()
+    silent = str(time.time() - 2 * alive.LOST_S)
+    other = {"machine": "elsewhere 8c2f pid:[1]"}
+    dead = {
+        running("its process is gone", process=f"{gone.pid} 1.00"),
+        running("its number was given again", process=f"{os.getpid()} 1.00"),
+        running("its machine is silent", heartbeat=silent, **other),
+    }
+    living = {
+        running("this process"),
+        running("long silent, but here and alive", heartbeat=silent),
+        running("of another machine", process="1 1.00", **other),
+    }
+    stranger = store.client().create_run(store.experiment(store.uri(), "test")).info.run_id
+    assert settle.reap().keys() == dead
+    assert {row.id for row in history.rows("KILLED")} == dead
+    assert {row.id for row in history.rows("RUNNING")} == living | {stranger}
+    assert all("settled" in history.row(run_id).tags for run_id in dead)
+    assert settle.reap() == {}
+
+
+def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> None:
+    run_id = running("elsewhere", machine="elsewhere 8c2f")
+    journal = home / "live" / f"{run_id}.jsonl"
+    lines = [{"uri": store.uri(), "host": "elsewhere"}, {"numbers": [["loss", 1.0, 1, 5]]}]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert settle.reap() == {}
+    before = time.time() - 2 * live.SILENT_S
+    os.utime(journal, (before, before))
+    assert settle.settle_dead() == [run_id]
+    assert history_of(run_id, "loss") == [(1, 1.0)]
+
+
+def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.outbox.FLUSH_S", 0.05)
+    monkeypatch.setattr(alive, "BEAT_S", 0.0)
+    monkeypatch.setattr(alive, "LOST_S", 0.0)
+    with tracking.tracked("r", experiment="test", kind="training") as run:
+        store.client().set_tag(run.id, alive.BEAT, "0")
+        store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
+        ends = time.monotonic() + 20
+        while history.row(run.id).status != "RUNNING":
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        assert float(history.row(run.id).tags[alive.BEAT]) > time.time() - 100
+    assert history.row(run.id).status == "FINISHED"

@@ -1,0 +1,72 @@
+"""Which process writes a run, and whether it still lives: so that no live run is settled.
+
+A process is known by its machine, its number and its start: numbers are given again. A machine is
+one boot of one kernel, and there one space of process numbers, for containers have their own. What
+another machine's process does cannot be seen from here: of that, only its sign of life is known.
+"""
+
+import functools
+import os
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+BEAT_S = 60.0  # between two signs of life
+LOST_S = 3_600.0  # without one: another machine's process is taken for dead
+PROCESS, MACHINE, BEAT = "process", "machine", "heartbeat"  # tags of a run
+SETTLED = "settled"  # and of one whose process was taken for dead: why
+
+
+def tags() -> dict[str, str]:
+    """Of a run that this process writes now."""
+    return {PROCESS: f"{os.getpid()} {_started(os.getpid())}", MACHINE: machine(), BEAT: beat()}
+
+
+def beat() -> str:
+    """A sign of life: the seconds since 1970, by this machine's clock."""
+    return f"{time.time():.0f}"
+
+
+@functools.cache
+def machine() -> str:
+    """Host name, boot and space of process numbers."""
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    space = Path("/proc/self/ns/pid")
+    found = [boot.read_text().strip()[:13] if boot.exists() else ""]
+    found += [str(space.readlink())] if space.is_symlink() else []
+    return " ".join([socket.gethostname(), *filter(None, found)])
+
+
+def why_dead(run: Mapping[str, str]) -> str | None:
+    """Why the process that wrote a run with these tags must have ended; None where it may live.
+
+    A run without the tags is not ours and may always live.
+    """
+    if PROCESS not in run or MACHINE not in run:
+        return None
+    number, _, started = run[PROCESS].partition(" ")
+    if run[MACHINE] == machine():
+        dead = _started(int(number)) != started
+        return f"process {number} of this machine has ended" if dead else None
+    silent_s = time.time() - float(run.get(BEAT, "inf"))
+    host = run[MACHINE].partition(" ")[0]
+    return f"no sign of life from {host} for {silent_s:.0f} s" if silent_s > LOST_S else None
+
+
+def _started(number: int) -> str:
+    """When a process started, in seconds after its machine; empty where there is none.
+
+    Not a time of day: setting the clock would change it.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(number)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return ""
+        return f"{process.create_time() - psutil.boot_time():.2f}"
+    except psutil.NoSuchProcess:
+        return ""
+    except psutil.AccessDenied:
+        return "unknown"
