@@ -78,6 +78,8 @@ class Claim:
     also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
     reported: Mapping[str, float] = field(default_factory=dict)
     seeds: int = 5
+    charts: tuple[tuple[str, ...], ...] = ()
+    """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
     inner: str | None = None
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
 

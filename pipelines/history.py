@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import bulk
-from pipelines.store import client, unavailable
+from pipelines.store import ORIGIN, client, unavailable
 
-ORIGIN = "origin_run_id"  # tag of an imported run
 LARGEST = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
 

@@ -32,6 +32,7 @@ class Journal:
     """An append-only file of one run; a line is in the system's hands when `write` returns."""
 
     def __init__(self, folder: Path, run_id: str, uri: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_id}.jsonl"
         self._file = self.path.open("ab", buffering=0)
         self._torn = self.path.stat().st_size > 0  # by a kill, it may be

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, report, sweep
+from pipelines import claim, report, sweep, terminal
 from pipelines.provenance import ROOT
 from pipelines.published import named
 from pipelines.run import Habits
@@ -30,7 +30,7 @@ def quickstart(force: bool) -> None:
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
         begun = time.perf_counter()
         print(f"[{number}/{len(parts)}] {title}: {part()}, {time.perf_counter() - begun:.0f} s")
-    report.show(report.entries())
+    terminal.scoreboard(report.entries())
     print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
 
 

@@ -1,19 +1,20 @@
-"""The scoreboard: what MLflow holds, as RESULTS.md with one figure a claim.
+"""The scoreboard: what MLflow holds, as RESULTS.md and one page of HTML, a figure a claim.
 
 Reads the database, writes files, measures nothing; the same database gives the same files.
 """
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, store, tables
+from pipelines import claim, history, page, store, tables, ui
 from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 from pipelines.published import SCALES
+from pipelines.verdict import spread
 
-ROWS = 20  # of a sweep in the terminal
 COLUMNS = (
     "claim",
     "source",
@@ -24,7 +25,15 @@ COLUMNS = (
     "verdict",
     "cost",
     "commit",
+    "run",
 )
+DOCUMENTS = {  # by the letters that name a source
+    "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
+    "R": "de Benito Delgado 2017, a review of it",
+    "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",
+    "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
+}
+LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +44,21 @@ class Entry:
     run: history.Row | None
 
     @property
+    def source(self) -> str:
+        return str(self.run.tags["source"] if self.run else claim.load(self.name).source)
+
+    @property
+    def document_of(self) -> str:
+        """The letters of the document whose claim it is: the first that its source names."""
+        words = (LETTERS.get(word, word) for word in re.findall(r"[\w']+", self.source))
+        return next((word for word in words if word in DOCUMENTS), "")
+
+    @property
+    def link(self) -> str:
+        """The run's page in the UI."""
+        return ui.run_page(self.run.id) if self.run else ""
+
+    @property
     def verdict(self) -> str:
         return self.run.tags["verdict"] if self.run else "not run"
 
@@ -42,23 +66,27 @@ class Entry:
         """The claim as `run --json` prints it, with verdict "not run" where there is no run."""
         if self.run:
             return tables.document(self.run)
-        source = claim.load(self.name).source
-        return {"claim": self.name, "source": source, "verdict": self.verdict, "metrics": {}}
+        return {"claim": self.name, "source": self.source, "verdict": self.verdict, "metrics": {}}
 
     def cells(self) -> list[str]:
-        """The row of the scoreboard, in the order of COLUMNS."""
+        """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters."""
         found, document = claim.load(self.name), self.document()
         reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
         decisive = [b.metric for b in found.decided_by if b.metric in document["metrics"]]
-        measured = "; ".join(f"{m} {tables.spread(document['metrics'][m])}" for m in decisive)
-        cost = f"{document['wall_s']:.0f} s" if self.run else ""
-        commit = self.run.tags["commit"] if self.run else ""
-        scale = document.get("scale", "")
+        measured = "; ".join(f"{m} {spread(document['metrics'][m])}" for m in decisive)
         bound = "; ".join(map(str, found.decided_by))
-        return [
-            self.name, found.source, found.says, reported or bound, measured, scale, self.verdict,
-            cost, commit,
-        ]  # fmt: skip
+        row = [self.name, self.source, found.says, reported or bound, measured]
+        if self.run is None:
+            return [*row, "", self.verdict, "", "", ""]
+        cost, tags = f"{document['wall_s']:.0f} s", self.run.tags
+        return [*row, tags["scale"], self.verdict, cost, tags["commit"], self.run.origin[:8]]
+
+
+def grouped(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
+    """The entries under the titles of the documents that make the claims; ours at the end."""
+    titles = {letters: f"{letters}: {title}" for letters, title in DOCUMENTS.items()} | {"": "Ours"}
+    groups = {t: [e for e in found if e.document_of == letters] for letters, t in titles.items()}
+    return [(title, some) for title, some in groups.items() if some]
 
 
 def entries() -> list[Entry]:
@@ -88,16 +116,18 @@ def place() -> Path:
 
 
 def write(folder: Path) -> dict[str, Any]:
-    """Write RESULTS.md and figures/ into `folder`; returns the report as one JSON document."""
+    """Write RESULTS.md, figures/ and results.html into `folder`; the report as a JSON document."""
     found, tuned, figures = entries(), studies(), folder / "figures"
     try:
         figures.mkdir(parents=True, exist_ok=True)
         drawn = {
-            e.name
+            e.name: figures / f"{e.name}.png"
             for e in found
             if e.run and store.copy_artifact(e.run.id, "figure.png", figures / f"{e.name}.png")
         }
         (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn))
+        html = page.html(grouped(found), COLUMNS, _study_table(tuned) if tuned else [], drawn)
+        (folder / "results.html").write_text(html)
     except OSError as error:
         raise UserError(
             f"The report needs a folder it can write. Received: {folder}: {error.strerror}. "
@@ -107,6 +137,7 @@ def write(folder: Path) -> dict[str, Any]:
         "claims": [entry.document() for entry in found],
         "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
         "results": str(folder / "RESULTS.md"),
+        "page": str(folder / "results.html"),
     }
 
 
@@ -115,15 +146,14 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
     lines = [
         "# Results",
         "",
-        "Written from the MLflow database by `python -m pipelines report`; do not edit by hand.",
-        "Sources: HM = Hardt & Ma 2016; B = Bartlett's slides of 2018, after BEL = Bartlett, Evans "
-        "& Long and BHL = Bartlett, Helmbold & Long; LY = Li & Yuan 2017. sd: standard deviation "
-        "over n seeds.",
-        "",
-        f"| {' | '.join(COLUMNS)} |",
-        f"|{'---|' * len(COLUMNS)}",
+        "Written from the MLflow database by `python -m pipelines report`; do not edit by hand. "
+        "sd: standard deviation over n seeds. Links of runs open where `python -m pipelines ui` "
+        "runs.",
     ]
-    lines += [f"| {' | '.join(map(_escape, entry.cells()))} |" for entry in found]
+    for title, some in grouped(found):
+        lines += ["", f"## {title}", "", f"| {' | '.join(COLUMNS)} |"]
+        lines += [f"|{'---|' * len(COLUMNS)}"]
+        lines += [f"| {' | '.join(_linked(entry))} |" for entry in some]
     if tuned:
         lines += ["", "## Learning-rate studies", "", *_study_table(tuned)]
     for entry in found:
@@ -135,13 +165,21 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
     return "\n".join(lines) + "\n"
 
 
+def _linked(entry: Entry) -> list[str]:
+    """The cells in Markdown: the claim's name leads to its card, the run's to its page."""
+    name, *cells, run = map(_escape, entry.cells())
+    if entry.run is None:
+        return [name, *cells, run]
+    return [f"[{name}](#{name})", *cells, f"[{run}]({entry.link})"]
+
+
 def _metric_list(entry: Entry) -> list[str]:
     """Everything the claim measured, one bullet a metric."""
     metrics = entry.document()["metrics"]
     return [
         "Measured:",
         "",
-        *(f"- `{key}` {tables.spread(value)}" for key, value in metrics.items()),
+        *(f"- `{key}` {spread(value)}" for key, value in metrics.items()),
     ]
 
 
@@ -158,49 +196,3 @@ def _study_table(tuned: list[history.Row]) -> list[str]:
 
 def _escape(cell: str) -> str:
     return cell.replace("|", "\\|")
-
-
-def show(found: list[Entry]) -> None:
-    """The scoreboard in the terminal: of each claim the first metric that decides it."""
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("claim", "verdict", "measured: mean ± sd (n), and its bound", "cost")
-    colours = {"reproduced": "green", "refuted": "red"}
-    for entry in found:
-        document, bound = entry.document(), claim.load(entry.name).decided_by[0]
-        measured = cost = ""
-        if entry.run:
-            found_metric = document["metrics"].get(bound.metric)
-            shown = tables.spread(found_metric) if found_metric else "not judged"
-            measured = f"{bound.metric} {shown}\n{bound.rule}"
-            cost = f"{document['wall_s']:.0f} s"
-        verdict = f"[{colours.get(entry.verdict, 'yellow')}]{entry.verdict}"
-        table.add_row(entry.name, verdict, measured, cost)
-    Console().print(table)
-
-
-def show_sweep(document: Mapping[str, Any]) -> None:
-    """A sweep in the terminal: one row a setting."""
-    from rich.console import Console
-    from rich.table import Table
-
-    head, *body = tables.summary(document["settings"])
-    inner = claim.load(document["claim"]).inner
-    over = f"over {inner}" if inner else "of every setting"
-    table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")
-    for row in body[:ROWS]:
-        table.add_row(*row)
-    Console().print(table)
-    if len(body) > ROWS:
-        print(f"{len(body) - ROWS} more settings are in {tables.CSV}.")
-    if document["reused"]:
-        print("Found finished with the same settings; --force repeats it.")
-    print(f"{document['claim']}: {document['verdict']}")
-    show_place(document["run_id"])
-
-
-def show_place(run_id: str) -> None:
-    """Where to see a run."""
-    print(f"Figure and curves: python -m pipelines ui, run {run_id}")
-    print(f"Its settings in one chart: {store.address()}/{store.children_chart(run_id)}")

@@ -18,12 +18,13 @@ from pipelines import (
     settle,
     store,
     tracking,
+    ui,
     unfinished,
 )
 from pipelines.checkpoints import Saving
 from pipelines.errors import check_counts
 from pipelines.recipes import Recipe, digest
-from pipelines.verdict import spreads, summary
+from pipelines.verdict import spread, spreads, summary
 
 EXPERIMENT = "trained networks"
 PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
@@ -177,7 +178,21 @@ def repeat(
         results = [run(each, habits, parent=parent, tags=tags) for each in all_of_them]
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
+        parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))
     return _document(recipe, Result(parent.id, stats), seeds)
+
+
+def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str) -> str:
+    """Markdown for the page of the run over seeds: reported and measured, and how to repeat it."""
+    reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
+    lines = [
+        f"**{recipe.name}** ({recipe.source})",
+        *([f"Reported: {'; '.join(reported)}"] if reported else []),
+        f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",
+        f"[The curves of its seeds in one chart]({ui.children_chart(run_id)})",
+        "\n".join(f"- `{key}` {spread(metric)}" for key, metric in metrics.items()),
+    ]
+    return "\n\n".join(lines)
 
 
 def _document(recipe: Recipe, result: Result, seeds: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, history, machines, published, report, sweep
+from pipelines import claim, history, machines, published, report, sweep, terminal
 from pipelines.errors import UserError, check_counts, unknown
 from pipelines.recipes import Recipe
 from pipelines.run import Habits, follow, repeat
@@ -146,7 +146,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     if parsed.json:
         print_json(document)
     else:
-        report.show_sweep(document)
+        terminal.sweep(document)
 
 
 @contextlib.contextmanager
@@ -197,8 +197,8 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         return
     if document["reused"]:
         print("Found finished with the same settings; --force repeats it.")
-    report.show([report.Entry(name, history.row(document["run_id"]))])
-    report.show_place(document["run_id"])
+    terminal.scoreboard([report.Entry(name, history.row(document["run_id"]))])
+    terminal.place(document)
 
 
 def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:

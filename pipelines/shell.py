@@ -28,12 +28,9 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         for run_id in settle.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
-    except UserError as error:
+    except (UserError, Diverged) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
-    except Diverged as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, UserError) else 1
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -1,7 +1,7 @@
-"""Where the runs are: the tracking store, its client, its experiments, its server.
+"""Where the runs are: the tracking store, its client, its experiments.
 
-With tracking.py and bulk.py, which write runs, and recorded.py, which reads many, the only door to
-MLflow.
+With tracking.py, outbox.py and bulk.py, which write runs, history.py and recorded.py, which read
+many, and the two of an export (bundle_out.py, bundle_in.py), the only door to MLflow.
 """
 
 import contextlib
@@ -14,15 +14,15 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pipelines import live, provenance
 from pipelines.errors import UserError
 
 SQLITE = "sqlite:///"
+PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
+ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
-LIST = "?workflowType=machine_learning"  # past the page on which the UI opens
 
 
 def uri() -> str:
@@ -44,7 +44,12 @@ def _own_home() -> Path:
 
 def client(where: str | None = None) -> Any:
     """The MLflow client of the present store, which is created under a lock where it is new."""
-    return _client(where or uri())
+    found = _client(where or uri())
+    import mlflow  # only now: it reads the environment when it is imported
+
+    if mlflow.get_tracking_uri() != (where or uri()):  # of this process's last store
+        mlflow.set_tracking_uri(where or uri())
+    return found
 
 
 @functools.cache
@@ -98,9 +103,10 @@ def _many_writers(path: Path) -> None:
     """
     from sqlalchemy import Engine, event
 
-    with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(
-        sqlite3.connect(path, timeout=1)
-    ) as database:  # where it cannot be, as on a network's disk, all works, slower
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        contextlib.closing(sqlite3.connect(path, timeout=1)) as database,
+    ):  # where it cannot be, as on a network's disk, all works, slower
         database.execute("PRAGMA journal_mode = WAL")
 
     if not event.contains(Engine, "connect", _relax):
@@ -175,37 +181,3 @@ def unavailable() -> type[Exception]:
 def served() -> bool:
     """Whether the runs are on a tracking server, which has a UI of its own."""
     return uri().startswith("http")
-
-
-def address(host: str = "127.0.0.1", port: int = 5000) -> str:
-    """Where the UI is: at the tracking server, else where `serve` puts it."""
-    return uri() if served() else f"http://{host}:{port}"
-
-
-def links(server: str) -> dict[str, str]:
-    """Addresses in the UI of every experiment's runs, newest first, past its opening page."""
-    own = quote("tags.kind != 'setting'")  # the runs above them: a sweep has thousands below it
-    query = f"{LIST}&orderByKey=attributes.start_time&orderByAsc=false&searchFilter={own}"
-    return {
-        e.name: f"{server}/#/experiments/{e.experiment_id}/runs{query}"
-        for e in client().search_experiments()
-        if e.name != "Default"
-    }
-
-
-def children_chart(run_id: str) -> str:
-    """Address, within the UI, of the curves of a run's children in one chart."""
-    experiment = client().get_run(run_id).info.experiment_id
-    below = quote(f"tags.`mlflow.parentRunId` = '{run_id}'")
-    by_name = quote("tags.`mlflow.runName`")  # in any other order MLflow folds the children
-    query = f"{LIST}&orderByKey={by_name}&searchFilter={below}&compareRunsMode=CHART"
-    return f"#/experiments/{experiment}/runs{query}"
-
-
-def serve(host: str, port: int) -> None:
-    """Become the MLflow server of the present store, which must be a database; does not return."""
-    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
-    arguments = ["server", "--backend-store-uri", uri(), "--host", host, "--port", str(port)]
-    if uri().startswith(SQLITE):
-        arguments += ["--default-artifact-root", (home() / "artifacts").as_uri()]
-    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])

@@ -107,7 +107,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         values = _log_seeds(order, measured, run)
         verdict = found.verdict(values, order.scale)
         table = tables.rows(order, measured)
-        run.tag("mlflow.note.content", tables.note(order, run.id, verdict, values, table))
+        run.tag(store.NOTE, tables.note(order, run.id, verdict, values, table))
         run.text(tables.text(table), tables.CSV)
         for point, part in grid.parts(measured, order.varied):
             run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
@@ -161,6 +161,6 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
 
 def _discard_half_written(run: tracking.Run) -> None:
     """Delete the children that a kill interrupted: they will be measured again."""
-    for child in history.rows(None, **{"mlflow.parentRunId": run.id}):
+    for child in history.rows(None, **{store.PARENT: run.id}):
         if child.status != "FINISHED":
             store.client().delete_run(child.id)

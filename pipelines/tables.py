@@ -12,10 +12,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from pipelines import claim, history, store
+from pipelines import claim, history, store, ui
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
-from pipelines.verdict import Bound, deviation, spreads
+from pipelines.verdict import Bound, deviation, spread, spreads
 from pipelines.verdict import summary as over_seeds
 
 CSV = "settings.csv"  # one row a cell
@@ -57,7 +57,7 @@ def note(
         f"Repeat: `{command}`" if len(command) < NOTE // 4 else f"Settings: {CSV}.",
         "",
     ]
-    chart = store.children_chart(run_id)
+    chart = ui.children_chart(run_id, found.charts)
     below = ["", f"[The curves of all settings in one chart]({chart})", "", claim.card(order.name)]
     head, *body = summary(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
@@ -148,12 +148,6 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         holds = f"{mean(float(cell[ASSUMPTION]) for cell in same):.0%}"
         table.append([*point, holds, *(_spread([float(c[key]) for c in same]) for key in worst)])
     return table
-
-
-def spread(metric: Mapping[str, Any]) -> str:
-    """`mean ± sd (n)`, rounded to what a reader can use."""
-    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
-    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
 
 
 def _spread(values: Sequence[float]) -> str:

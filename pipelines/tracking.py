@@ -18,9 +18,7 @@ import numpy as np
 from pipelines import alive, live, provenance, quiet, store
 from pipelines.outbox import FLUSH_S, Outbox
 
-PARENT = "mlflow.parentRunId"
 FAILURE = "failure"  # tag: what ended a run early
-NOTE = "mlflow.note.content"  # Markdown at the top of a run's page
 
 
 @dataclass
@@ -107,7 +105,7 @@ def tracked(
     traceback as an artifact, after any other exception, which goes on to the caller.
     """
     where = store.uri()
-    links = {PARENT: parent.id} if parent else {}
+    links = {store.PARENT: parent.id} if parent else {}
     own = {**alive.tags(), **links, "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
     journal = live.Journal(store.home() / "live", run_id, where)

@@ -9,7 +9,8 @@ from pipelines import history, provenance, store
 from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, UserError
 from pipelines.recipes import Recipe
-from pipelines.tracking import PARENT, Run
+from pipelines.store import PARENT
+from pipelines.tracking import Run
 
 TRAINING = "training"
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale

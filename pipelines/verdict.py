@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean  # exact: equal values have themselves as their mean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,3 +106,9 @@ def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | 
         for key, value in sorted(stored.items())
         if "/" not in key
     }
+
+
+def spread(metric: Mapping[str, Any]) -> str:
+    """`mean ± sd (n)`, rounded to what a reader can use."""
+    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
+    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"

@@ -14,7 +14,7 @@ import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, store, tracking
+from pipelines import bulk, claim, grid, history, store, tracking, ui
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
@@ -43,7 +43,7 @@ def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Ru
     A child that was interrupted goes on, and so does its training.
     """
     tags = _tags(order, cell)
-    below = history.rows(None, **{tracking.PARENT: run.id, "fingerprint": tags["fingerprint"]})
+    below = history.rows(None, **{store.PARENT: run.id, "fingerprint": tags["fingerprint"]})
     with tracking.tracked(
         grid.title(cell, order.axes),
         experiment=run.experiment,
@@ -57,8 +57,8 @@ def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Ru
         steps, curves = found.measure(order.setting(cell), cell.seed, bench)
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-        chart = store.children_chart(child.id)
-        child.tag("mlflow.note.content", f"[The curves of its runs in one chart]({chart})")
+        chart = ui.children_chart(child.id)
+        child.tag(store.NOTE, f"[The curves of its runs in one chart]({chart})")
     return Measured(cell, np.asarray(steps), curves, child.id)
 
 

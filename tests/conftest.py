@@ -54,7 +54,7 @@ def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
+def postgresql_database() -> Iterator[str]:
     """The address of a database of its own, on a server that is there; dropped afterwards."""
     pytest.importorskip("psycopg2", reason="psycopg2 is not installed: no test on PostgreSQL")
     import sqlalchemy
@@ -72,13 +72,27 @@ def postgresql() -> Iterator[str]:
     engine.dispose()
 
 
+@pytest.fixture
+def postgresql(postgresql_database: str) -> str:
+    """The address of a database on PostgreSQL that holds no run."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(postgresql_database)
+    with engine.begin() as connection, contextlib.suppress(sqlalchemy.exc.ProgrammingError):
+        connection.exec_driver_sql(
+            "TRUNCATE runs, logged_models CASCADE"
+        )  # no such table before its first use
+    engine.dispose()
+    return postgresql_database
+
+
 @contextmanager
 def mlflow_server(folder: Path, port: int) -> Iterator[str]:
     """A real MLflow server on loopback with its database in `folder`; killed at the end."""
     words = ["server", "--backend-store-uri", f"sqlite:///{folder}/server.db", "--port", str(port)]
+    words += ["--artifacts-destination", str(folder / "files")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", *words, "--artifacts-destination", str(folder / "files")]
-        + ["--workers", "1"],
+        [sys.executable, "-m", "mlflow", *words, "--workers", "1"],
         cwd=folder,
         env=os.environ | {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},
         stdout=subprocess.DEVNULL,
@@ -91,7 +105,7 @@ def mlflow_server(folder: Path, port: int) -> Iterator[str]:
         while not answered:
             assert process.poll() is None
             with contextlib.suppress(OSError):
-                answered = urllib.request.urlopen(f"{address}/health").status == 200
+                answered = urllib.request.urlopen(f"{address}/health").status == 200  # noqa: S310
             time.sleep(0.2)
         yield address
     finally:

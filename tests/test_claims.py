@@ -127,32 +127,6 @@ def test_unknown_names_list_the_nearest() -> None:
         claim.setting(claim.load("gradient-formula"), "gradient-formula", "paper")
 
 
-def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
-    name = "small-norm-factorization"
-    sweep.check(name, "smoke", claim.load(name).scales["smoke"])
-    for folder in (tmp_path / "a", tmp_path / "b"):
-        document = report.write(folder)
-    files = [(tmp_path / f / part) for f in "ab" for part in ("RESULTS.md", f"figures/{name}.png")]
-    assert files[0].read_bytes() == files[2].read_bytes()
-    assert files[1].read_bytes() == files[3].read_bytes()
-    verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
-    assert verdicts[name] == "reproduced"
-    assert verdicts["gradient-formula"] == "not run"
-    assert set(verdicts) == set(claim.names())
-
-
-def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
-    name = "small-norm-factorization"
-    setting = claim.load(name).scales["smoke"]
-    sweep.check(name, "smoke", type(setting)((3,), (0.5,), (8,)))
-    document = sweep.check(name, "smoke", setting, seeds=1)
-    assert {entry.verdict for entry in report.entries()} == {"not run"}
-    stated = sweep.check(name, "smoke", setting)
-    shown = {entry.name: entry.run for entry in report.entries()}[name]
-    assert shown is not None
-    assert shown.id == stated["run_id"] != document["run_id"]
-
-
 def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
     name = "small-norm-factorization"
     setting = type(claim.load(name).scales["smoke"])((3, 4), (0.5,), (5, 8, 16))

@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pipelines import claim, history, recorded, report, store, sweep
+from pipelines import claim, history, recorded, report, store, sweep, terminal
 from pipelines.run import Habits
 from tests.conftest import ROOT, command
 
@@ -133,7 +133,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     setting = dataclasses.replace(claim.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
-    report.show([report.Entry(name, history.row(document["run_id"]))])
+    terminal.scoreboard([report.Entry(name, history.row(document["run_id"]))])
     assert "not judged" in capsys.readouterr().out
 
 

@@ -147,5 +147,6 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     inner="l",
+    charts=(("finite_difference_error", "autodiff_error"),),
     batch=10_000,
 )

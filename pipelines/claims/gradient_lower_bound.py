@@ -243,5 +243,6 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     inner="l",
+    charts=(("gradient_squared", "bound"), ("ratio",)),
     apart=("d", "points", "iterations"),
 )

@@ -7,8 +7,8 @@ any step size, and also with a penalty on the distance of the layers from the id
 True, and the floor is the sum of phi^2 / 2 over all negative eigenvalues: equal layers give the
 product eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small,
 rate (1 + lambda) <= 1 and rate penalty <= 1, which keeps lam in [0, 1]. Larger steps can jump
-it: at l = 3, Phi = -1 and rate 1, one step gets there. One layer alone is convex and gets there
-in small steps. The slides were read in a damaged copy.
+it: at l = 3, Phi = -1 and rate 1, one step gets there. One layer alone is convex. The slides were
+read in a damaged copy.
 The obstruction also needs the exact start: from I + delta N(0, 1) the layers drift apart and
 descent escapes, after a time that grows like log(1/delta) for l = 2 and like a power for l >= 3.
 For a lone negative eigenvalue it is delta^-((l-2)/2), for two about delta^-((l-2)/l); it is
@@ -245,6 +245,7 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     inner="l",
+    charts=(("floor_ratio", "penalty_floor_ratio"),),
     apart=("d", "delta", "penalty", "steps"),
     batch=120,
 )

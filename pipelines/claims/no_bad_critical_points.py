@@ -246,5 +246,6 @@ CLAIM = Theorem(
     measure=measure,
     also=also,
     figure=figure,
+    charts=(("excess", "allowed"), ("gradient_norm",)),
     apart=("search", "d", "l", "starts", "iterations"),
 )

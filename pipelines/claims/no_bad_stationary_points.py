@@ -160,4 +160,5 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     apart=("d", "l", "inputs"),
+    charts=(("gradient_norm", "bound", "slide_bound"), ("ratio",)),
 )

@@ -232,4 +232,5 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     apart=("d", "l", "skew", "gamma"),
+    charts=(("loss", "bound", "plain_loss"), ("margin", "plain_margin")),
 )

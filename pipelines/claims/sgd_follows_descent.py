@@ -129,6 +129,7 @@ CLAIM = Experiment(
     says="A linear residual network trained by SGD on samples follows gradient descent on the "
     "population risk",
     family="linear theory",
+    charts=(("trained", "population"), ("deviation_pct",)),
     scales={"smoke": Setting(l=2, steps=32), "cpu": Setting()},
     decided_by=(Bound("deviation_pct", at_most=1),),
     measure=measure,

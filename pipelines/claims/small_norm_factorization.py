@@ -184,5 +184,6 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     inner="l",
+    charts=(("balanced", "lower_bound", "paper_bound"), ("ratio",)),
     apart=("d",),
 )

@@ -211,5 +211,6 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     apart=("d", "l", "iterations"),
+    charts=(("residual", "standard"),),
     batch=64,
 )

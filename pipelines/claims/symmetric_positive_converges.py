@@ -243,5 +243,6 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     inner="l",
+    charts=(("iterations", "bound"), ("ratio",)),
     apart=("d", "gamma", "top", "rate_factor"),
 )

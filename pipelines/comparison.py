@@ -1,0 +1,103 @@
+"""Runs side by side: the parameters and the metrics in which they differ."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines import history, ui
+from pipelines.errors import UserError, unknown
+from pipelines.history import Row
+
+LEAST = 4  # letters of an id that name a run
+MISSING = "-"
+SHOWN = 40  # characters of a value in the terminal
+
+
+def compare(names: Sequence[str]) -> dict[str, Any]:
+    """Where the runs of these names differ, in the order given; `difference` is from the first.
+
+    A name is an id, the beginning of one, or a run's name, of which the newest is taken. Metrics
+    are the latest values; of those over seeds the deviation and number stand beside the mean.
+    """
+    if len(names) < 2:
+        raise UserError(
+            f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
+            "their ids or names."
+        )
+    everything = history.rows(None)
+    rows = [_named(name, everything) for name in names]
+    params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
+    return {
+        "runs": [
+            {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
+            for r in rows
+        ],
+        "page": ui.comparison([row.id for row in rows]),
+        "params": {key: values for key, values in params.items() if len(set(values)) > 1},
+        "equal_params": sum(len(set(values)) == 1 for values in params.values()),
+        "metrics": {
+            key: _metric(key, rows) for key in _keys(r.metrics for r in rows) if "/" not in key
+        },
+    }
+
+
+def _keys(mappings: Any) -> list[str]:
+    return sorted(set[str]().union(*mappings))
+
+
+def _named(name: str, rows: Sequence[Row]) -> Row:
+    """The run of that id or beginning of an id, else the newest of that name."""
+    begins = [r for r in rows if len(name) >= LEAST and name in (r.id[: len(name)], r.origin)]
+    if len(begins) > 1:
+        raise UserError(
+            f"The beginning of an id must be of one run. Received: {name}, of {len(begins)}. Give "
+            "more letters."
+        )
+    found = begins or [row for row in rows if row.name == name]
+    if not found:
+        raise unknown(
+            "A run", name, {row.name for row in rows if row.tags.get("kind") != "setting"}
+        )
+    return found[0]
+
+
+def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """A metric of every run, its deviation and number, and its distance from the first run's."""
+    values = [row.metrics.get(key) for row in rows]
+    first = values[0]
+    return {
+        "values": values,
+        "sd": [row.metrics.get(f"sd/{key}") for row in rows],
+        "n": [row.metrics.get(f"n/{key}") for row in rows],
+        "difference": [None if None in (v, first) else v - first for v in values],  # type: ignore[operator]
+    }
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """The comparison in the terminal: a column a run."""
+    from rich.console import Console
+    from rich.table import Table
+
+    runs = [f"{run['name']}\n{run['run_id'][:8]}" for run in document["runs"]]
+    params = Table("parameter", *runs, caption=f"{document['equal_params']} others are equal")
+    for key, values in document["params"].items():
+        params.add_row(key, *(MISSING if v is None else _short(v) for v in values))
+    metrics = Table("metric", *runs)
+    for key, metric in document["metrics"].items():
+        metrics.add_row(key, *(_cell(metric, i) for i in range(len(runs))))
+    for table in (params, metrics):
+        Console().print(table if table.row_count else f"No {table.columns[0].header}s differ.")
+    print(f"In the UI: {document['page']}")
+
+
+def _cell(metric: Mapping[str, Any], i: int) -> str:
+    """`6.38`, `7.1 ± 0.2 (n = 5)  +0.72`: the value, and its difference from the first run's."""
+    value, sd, n, difference = (metric[k][i] for k in ("values", "sd", "n", "difference"))
+    if value is None:
+        return MISSING
+    number = f" (n = {n:.0f})" if n else ""
+    spread = f" ± {sd:.2g}{number}" if sd else ""
+    return f"{value:.4g}{spread}" + (f"  {difference:+.3g}" if i and difference else "")
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."

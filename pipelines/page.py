@@ -1,0 +1,45 @@
+"""The scoreboard as one page of HTML that needs nothing else: its pictures are in it."""
+
+import base64
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines import claim
+from pipelines.verdict import spread
+
+TEMPLATE = Path(__file__).with_suffix(".html")
+
+
+def html(
+    groups: Sequence[tuple[str, Sequence[Any]]],
+    columns: Sequence[str],
+    studies: Sequence[str],
+    pictures: Mapping[str, Path],
+) -> str:
+    """The page: the entries of report.py, grouped; lines of a Markdown table; PNG files by name."""
+    import jinja2
+    import markdown_it
+    from markupsafe import Markup
+
+    encoded = {key: base64.b64encode(path.read_bytes()).decode() for key, path in pictures.items()}
+    prose = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+    measured = sorted((e for _, some in groups for e in some if e.run), key=lambda e: str(e.name))
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(TEMPLATE.read_text()).render(
+        groups=groups,
+        columns=columns,
+        counts=_counts([entry for _, some in groups for entry in some]),
+        studies=Markup(prose.render("\n".join(studies))),  # noqa: S704 - the renderer escapes
+        measured=measured,
+        cards={e.name: Markup(prose.render(claim.card(e.name))) for e in measured},  # noqa: S704
+        pictures=encoded,
+        spread=spread,
+    )
+
+
+def _counts(entries: Collection[Any]) -> str:
+    """`17 reproduced, 12 not run`."""
+    counted = Counter(str(entry.verdict) for entry in entries)
+    return ", ".join(f"{number} {verdict}" for verdict, number in counted.most_common())

@@ -1,0 +1,161 @@
+"""MLflow's UI on our runs: what its pages show, and their addresses.
+
+Its table of runs opens without a metric and with every run; a view, which is a tag of the
+experiment, says which columns and runs a link opens with.
+"""
+
+import base64
+import json
+import os
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from pipelines import store
+
+MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
+VIEW = "mlflow.sharedViewState."  # begins the tag of a view
+ABOUT = {  # the experiments: one a family of claims, and what serves them
+    "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
+    "or a sweep, and the runs below it are its settings, with the bound beside what was measured.",
+    "trained networks": "Claims about trained networks, the recipes they train, and what the "
+    "papers report (tag `source` is `paper`). Runs over seeds have means, sd/, n/, ci_low/, "
+    "ci_high/.",
+    "two-layer ReLU networks": "What LY report of two-layer networks (tag `source` is `paper`).",
+    "tuning": "Learning-rate studies: the runs below each are its trials.",
+    "benchmarks": "Ratios of times, measured side by side in one process.",
+}
+COLUMNS = {  # of the table of runs, by experiment
+    "linear theory": ("ratio", "sd/ratio", "n/ratio", "wall_s"),
+    "trained networks": ("test_error_pct", "sd/test_error_pct", "n/test_error_pct", "wall_s"),
+    "tuning": ("best_val_error_pct", "baseline_val_error_pct", "gain_pct", "val_error_pct"),
+}
+TAGS = ("verdict", "scale", "source")
+ABOVE = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
+COMPARED = f"{ABOVE} and tags.kind != 'training'"
+
+
+def address(host: str = "127.0.0.1", port: int = 5000) -> str:
+    """Where the UI is: at the tracking server, else where `serve` puts it."""
+    return store.uri() if store.served() else f"http://{host}:{port}"
+
+
+def links(server: str) -> dict[str, str]:
+    """Addresses of every experiment's runs, newest first; of claims, beside what papers report."""
+    found = {}
+    for experiment in store.client().search_experiments():
+        name, number = experiment.name, experiment.experiment_id
+        if name == "Default":
+            continue
+        _describe(experiment)
+        page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
+        found[name] = f"{page}{_view(number, name, ABOVE, 'attributes.start_time')}"
+        if store.client().search_runs([number], "tags.kind = 'reference'", max_results=1):
+            found[f"{name}, by claim"] = f"{page}{_view(number, name, COMPARED, 'tags.`claim`')}"
+    return found
+
+
+def _describe(experiment: Any) -> None:
+    about = ABOUT.get(experiment.name)
+    if about and store.NOTE not in experiment.tags:
+        store.client().set_experiment_tag(experiment.experiment_id, store.NOTE, about)
+
+
+def _view(number: str, name: str, runs: str, order: str) -> str:
+    """The key of a view of an experiment's table."""
+    metrics = [f"metrics.`{key}`" for key in COLUMNS.get(name, ())]
+    columns = [*metrics, *(f"tags.`{tag}`" for tag in TAGS)]
+    key = "newest" if "start_time" in order else "claims"
+    return _write(number, key, _facets(runs, order, key == "claims") | {"selectedColumns": columns})
+
+
+def _facets(runs: str, order: str, ascending: bool) -> dict[str, Any]:
+    """Which runs a view shows, and in which order."""
+    return {
+        "searchFilter": runs,
+        "orderByKey": order,
+        "orderByAsc": ascending,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+    }
+
+
+def _write(number: str, key: str, state: Mapping[str, Any]) -> str:
+    """Keep a view in its experiment, packed as the UI packs it, for tags are short; its key."""
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+    text, tags = f"deflate;{packed}", store.client().get_experiment(number).tags
+    if tags.get(VIEW + key) != text:
+        store.client().set_experiment_tag(number, VIEW + key, text)
+    return key
+
+
+def _line(number: int, curves: Sequence[str]) -> dict[str, Any]:
+    """A chart of curves over steps, the first of every run solid, the others dashed."""
+    return {
+        "type": "LINE",
+        "uuid": f"chart-{number}",
+        "metricSectionId": "claim",
+        "deleted": False,
+        "isGenerated": False,
+        "displayName": ", ".join(curves),
+        "runsCountToCompare": 10,
+        "metricKey": curves[0],
+        "selectedMetricKeys": list(curves),
+        "scaleType": "log",
+        "xAxisScaleType": "linear",
+        "xAxisKey": "step",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "lineSmoothness": 0,
+        "range": {},
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": True,
+        "useGlobalLineSmoothing": True,
+    }
+
+
+def run_page(run_id: str) -> str:
+    """Address of a run's page."""
+    return f"{address()}/#/runs/{run_id}"
+
+
+def comparison(run_ids: Sequence[str]) -> str:
+    """Address of the page that compares runs, of one experiment or of several."""
+    runs = [store.client().get_run(run_id).info for run_id in run_ids]
+    words = {"runs": [run.run_id for run in runs], "experiments": _each(runs)}
+    return f"{address()}/#/compare-runs?{_query(words)}"
+
+
+def _each(runs: Sequence[Any]) -> list[str]:
+    return list(dict.fromkeys(run.experiment_id for run in runs))
+
+
+def _query(words: Mapping[str, Sequence[str]]) -> str:
+    return "&".join(f"{key}={quote(json.dumps(list(value)))}" for key, value in words.items())
+
+
+def children_chart(run_id: str, charts: Sequence[Sequence[str]] = ()) -> str:
+    """Address, within the UI, of the curves of a run's children: in these charts, or each alone."""
+    number = store.client().get_run(run_id).info.experiment_id
+    below, by_name = f"tags.`{store.PARENT}` = '{run_id}'", "tags.`mlflow.runName`"
+    query = f"searchFilter={quote(below)}&orderByKey={quote(by_name)}"  # other orders are folded
+    if charts:
+        section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
+        cards = [_line(i, curves) for i, curves in enumerate(charts)]
+        shown = {"compareRunCharts": cards, "compareRunSections": [section]}
+        query = f"viewStateShareKey={_write(number, run_id, _facets(below, by_name, True) | shown)}"
+    return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
+
+
+def serve(host: str, port: int) -> None:
+    """Become the MLflow server of the present store, which must be a database; does not return."""
+    os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    arguments = ["server", "--backend-store-uri", store.uri(), "--host", host, "--port", str(port)]
+    if store.uri().startswith(store.SQLITE):
+        arguments += ["--default-artifact-root", (store.home() / "artifacts").as_uri()]
+    os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])

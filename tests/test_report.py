@@ -1,0 +1,112 @@
+"""The scoreboard is a function of the database, and says what is there."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from pipelines import claim, report, sweep, ui
+from pipelines.errors import UserError
+from tests.conftest import command
+
+NAME = "small-norm-factorization"
+
+
+class Addresses(HTMLParser):
+    """What a page of HTML refers to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [str(value) for key, value in attrs if key in ("src", "href")]
+
+
+def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
+    sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        document = report.write(folder)
+    for file in ("RESULTS.md", "results.html", f"figures/{NAME}.png"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
+    assert verdicts[NAME] == "reproduced"
+    assert verdicts["gradient-formula"] == "not run"
+    assert set(verdicts) == set(claim.names())
+
+
+def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
+    setting = claim.load(NAME).scales["smoke"]
+    sweep.check(NAME, "smoke", type(setting)((3,), (0.5,), (8,)))
+    document = sweep.check(NAME, "smoke", setting, seeds=1)
+    assert {entry.verdict for entry in report.entries()} == {"not run"}
+    stated = sweep.check(NAME, "smoke", setting)
+    shown = {entry.name: entry.run for entry in report.entries()}[NAME]
+    assert shown is not None
+    assert shown.id == stated["run_id"] != document["run_id"]
+
+
+def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
+    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    report.write(tmp_path)
+    page = Addresses()
+    page.feed((tmp_path / "results.html").read_text())
+    own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
+    run = f"{ui.address()}/#/runs/{document['run_id']}"
+    assert sorted(set(page.found) - set(own)) == [run]
+    assert len([each for each in own if each.startswith("data:")]) == 1
+    assert "<script" not in (tmp_path / "results.html").read_text()
+
+
+def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
+    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    report.write(tmp_path)
+    ratio = document["metrics"]["ratio"]
+    measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
+    for file in ("RESULTS.md", "results.html"):
+        text = (tmp_path / file).read_text()
+        assert measured in text
+        assert document["run_id"][:8] in text
+        assert all(name in text for name in claim.names())
+    rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", (tmp_path / "RESULTS.md").read_text(), re.M)
+    assert len(rows) == len(claim.names()) + rows.count("claim")
+
+
+@pytest.mark.parametrize(
+    ("source", "document"),
+    [
+        ("HM Table 2: ResNet-110 of He et al. section 4.2", "HM"),
+        ("Bartlett's slides, BHL (b)", "B"),
+        ("BEL", "B"),
+        ("after LY Table 1 and HM section 4.1", "LY"),
+        ("ours", ""),
+    ],
+)
+def test_a_source_names_its_document(
+    source: str, document: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report.Entry, "source", source)
+    entry = report.Entry(NAME, None)
+    assert entry.document_of == document
+    [(title, entries)] = report.grouped([entry])
+    assert entries == [entry]
+    assert title.startswith(document or "Ours")
+
+
+def test_every_claim_is_of_one_of_the_documents() -> None:
+    entries = [report.Entry(name, None) for name in claim.names()]
+    assert [entry.name for entry in entries if not entry.document_of] == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="The report needs a folder it can write"):
+        report.write(tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_report_prints_one_document(home: Path, tmp_path: Path) -> None:
+    done = command("pipelines", "report", "--json", "--out", str(tmp_path))
+    assert done.stdout.lstrip().startswith("{")
+    assert (tmp_path / "results.html").exists()
