@@ -1,0 +1,216 @@
+"""The model registry: the best training of a recipe, by validation, is its champion.
+
+A registered model has the recipe's name. Its versions are the champions there have been; the alias
+`champion` is on the present one. The test set is never looked at for the choice.
+"""
+
+import math
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from pipelines import claim, data, history, live, published, quiet, report, store
+from pipelines.errors import UserError
+from pipelines.recipes import Recipe
+from pipelines.store import PARENT
+from pipelines.stored import Dataset
+from pipelines.unfinished import RUN_AS, TRAINING
+
+ALIAS = "champion"
+PORT = 5001  # not that of the UI
+BEST = "best_val_"  # begins the name of the number that chooses
+TEST = "test_"
+NOT_RUN = "not run"
+
+
+def register(name: str, scale: str) -> dict[str, Any]:
+    """Make the best run of a recipe at a scale the champion, unless it is; the JSON document.
+
+    UserError where there is no such recipe, no finished run of it, or no model in the best one.
+    """
+    recipe = published.named(name, scale)
+    with live.locked(store.home() / "live", f"register-{name}"):
+        runs = candidates(recipe, scale)
+        best, version = min(runs, key=chosen_by), _champion(name)
+        held = [row for row in runs if version and row.id == version.run_id]
+        new = not held or chosen_by(best) < chosen_by(held[0])
+        row = best if new else held[0]
+        if new:
+            version = _promote(row, scale)
+    found = claim_of(row)
+    return {
+        "model": name,
+        "version": str(version.version),
+        "alias": ALIAS,
+        "run_id": row.id,
+        "metrics": _shown(row.metrics),
+        "claim": found,
+        "verdict": _verdict(found),
+        "new": new,
+        "serve": serve(name),
+        "ask": ask(recipe),
+    }
+
+
+def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
+    """The finished runs of a recipe at a scale, newest first; UserError where there is none.
+
+    Those started under its name and scale, overrides included, and those with its very settings.
+    All have its data: validation errors on other data are not comparable.
+    """
+    own = _settings(recipe.flat())
+    runs = [
+        row
+        for row in history.rows(kind=TRAINING, recipe=recipe.name)
+        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
+        if _data(row.params) == _data(own) and math.isfinite(chosen_by(row))
+    ]
+    if not runs:
+        raise UserError(
+            f"A champion is chosen among finished runs. Received: {recipe.name} at scale {scale}, "
+            f"which has none. Run python -m pipelines run {recipe.name} --scale {scale} first."
+        )
+    return runs
+
+
+def _settings(params: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in params.items() if key != "seed"}
+
+
+def _data(params: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in params.items() if k == "data" or k.startswith("data_args.")}
+
+
+def chosen_by(row: history.Row) -> float:
+    """The least validation number of a run, of its task; infinite where it has none."""
+    found = [value for key, value in row.metrics.items() if key.startswith(BEST)]
+    return found[0] if found and not math.isnan(found[0]) else math.inf
+
+
+def _champion(name: str) -> Any:
+    """The version with the alias, or None."""
+    models = store.client().search_registered_models(f"name = '{name}'")
+    if not models or ALIAS not in models[0].aliases:
+        return None
+    return store.client().get_model_version(name, str(models[0].aliases[ALIAS]))
+
+
+def _promote(row: history.Row, scale: str) -> Any:
+    """A new version of the recipe's model, from that run, with the alias."""
+    client, name, model = store.client(), row.tags["recipe"], _logged_model(row)
+    if not client.search_registered_models(f"name = '{name}'"):
+        client.create_registered_model(name, description=row.tags["source"])
+    version = client.create_model_version(
+        name,
+        f"models:/{model}",
+        run_id=row.id,
+        tags=_tags(row, scale),
+        description=describe(row, scale),
+        model_id=model,
+    )
+    client.set_registered_model_alias(name, ALIAS, str(version.version))
+    return version
+
+
+def _logged_model(row: history.Row) -> str:
+    """The id of the model that a run stored last."""
+    outputs = store.client().get_run(row.id).outputs
+    if outputs is None or not outputs.model_outputs:
+        recipe = row.tags["recipe"]
+        raise UserError(
+            f"A champion needs a stored model. Received: run {row.id}, the best of {recipe}, which "
+            f"has none. Run python -m pipelines run {recipe} with its settings and --force first."
+        )
+    return str(outputs.model_outputs[-1].model_id)
+
+
+def _tags(row: history.Row, scale: str) -> dict[str, str]:
+    """What a version says of itself; nothing of what does not exist."""
+    found = claim_of(row)
+    of_claim = {"claim": found, "verdict": str(_verdict(found))} if found else {}
+    numbers = {key: f"{value:.10g}" for key, value in _shown(row.metrics).items()}
+    reported = {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
+    commit = row.tags.get("commit", "unknown")
+    return {"run_id": row.id, "scale": scale, "commit": commit, **numbers, **reported, **of_claim}
+
+
+def describe(row: history.Row, scale: str) -> str:
+    """Markdown for the page of a version: its numbers beside the reported ones, its claim."""
+    found, reported = claim_of(row), _reported(row)
+    table = [
+        f"| `{key}` | {value:.4g} | {f'{reported[key]:g}' if key in reported else ''} |"
+        for key, value in _shown(row.metrics).items()
+    ]
+    lines = [
+        f"**{row.tags['recipe']}** at {scale} scale: {row.tags['source']}.",
+        "",
+        "| number | measured | reported |",
+        "|---|---|---|",
+        *table,
+        "",
+        f"Chosen among the runs of this recipe and scale by `{BEST}*`, not by the test set.",
+        f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
+    ]
+    return "\n".join([*lines, *([f"Claim `{found}`: {_verdict(found)}."] if found else [])])
+
+
+def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    return {k: v for k, v in sorted(metrics.items()) if k.startswith((BEST, TEST))}
+
+
+def _reported(row: history.Row) -> Mapping[str, float]:
+    """What the source reports of the recipe of a run."""
+    scales = published.RECIPES[row.tags["recipe"]]
+    return next(iter(scales.values())).reported
+
+
+def claim_of(row: history.Row) -> str | None:
+    """The claim of the recipe's name, or that for which the run was made, or None."""
+    if row.tags["recipe"] in claim.names():
+        return row.tags["recipe"]
+    above: history.Row | None = row
+    while above and "claim" not in above.tags:
+        above = history.find(above.tags[PARENT]) if PARENT in above.tags else None
+    return above.tags["claim"] if above else None
+
+
+def _verdict(name: str | None) -> str | None:
+    """The claim's verdict on the scoreboard; None without a claim."""
+    if name is None:
+        return None
+    return next((entry.verdict for entry in report.entries() if entry.name == name), NOT_RUN)
+
+
+def serve(name: str) -> str:
+    """The command that serves the champion, in the project's environment, from any folder."""
+    settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
+    if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
+        path = store.uri().removeprefix(store.SQLITE)
+        settings["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{store.home() / path.rpartition('/')[2]}"
+    if quiet.backend() != "tensorflow":
+        settings["KERAS_BACKEND"] = quiet.backend()
+    words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())
+    model = shlex.quote(f"models:/{name}@{ALIAS}")
+    return f"{words} mlflow models serve -m {model} --env-manager local --port {PORT}"
+
+
+def ask(recipe: Recipe) -> str:
+    """The command that asks the served model about two examples of zeros."""
+    row = data.DATASETS[recipe.data]
+    shape = row.shape if isinstance(row, Dataset) else (recipe.data_args["dimension"],)
+    zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"
+    batch = f"{zeros}; print(json.dumps({{'inputs': x.tolist()}}))"
+    post = "curl -s -H 'Content-Type: application/json' -d @-"
+    return f'python -c "{batch}" | {post} http://127.0.0.1:{PORT}/invocations'
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """The champion in the terminal, and how to get an answer from it."""
+    verb = "is" if document["new"] else "is already"
+    name = f"{document['model']} version {document['version']}"
+    print(f"{name} {verb} the {document['alias']}: run {document['run_id']}")
+    for key, value in document["metrics"].items():
+        print(f"  {key} {value:.4g}")
+    if document["claim"]:
+        print(f"  claim {document['claim']}: {document['verdict']}")
+    print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")

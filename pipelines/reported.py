@@ -1,0 +1,241 @@
+"""What the sources report: every number of HM, R, B and LY, where it is printed, of what it is.
+
+Numbers that a claim or a recipe states of itself are read there; this table adds its citation and
+what it does not state. Pages are given where they were looked up. R and B print none of their own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HM = "M. Hardt, T. Ma: Identity Matters in Deep Learning. arXiv 1611.04231, 2016"
+LY = (
+    "Y. Li, Y. Yuan: Convergence Analysis of Two-layer Neural Networks with ReLU Activation. "
+    "arXiv 1705.09886, 2017"
+)
+HE = (
+    "K. He, X. Zhang, S. Ren, J. Sun: Deep Residual Learning for Image Recognition. "
+    "arXiv 1512.03385, 2015"
+)
+SPRINGENBERG = (
+    "J. T. Springenberg, A. Dosovitskiy, T. Brox, M. Riedmiller: Striving for Simplicity: The All "
+    "Convolutional Net. arXiv 1412.6806, 2014"
+)
+HUANG = (
+    "G. Huang, Z. Liu, L. van der Maaten, K. Q. Weinberger: Densely Connected Convolutional "
+    "Networks. arXiv 1608.06993, 2016"
+)
+KRIZHEVSKY = (
+    "A. Krizhevsky, I. Sutskever, G. E. Hinton: ImageNet Classification with Deep Convolutional "
+    "Neural Networks. Advances in Neural Information Processing Systems 25, 2012"
+)
+
+AHEAD = (  # claims of the sources that pipelines/claims does not hold yet
+    "better-schedule-exists",
+    "digit-pairs",
+    "finite-sample-expressivity",
+    "near-identity-layers",
+    "one-point-convexity",
+    "population-gradient",
+    "teacher-student",
+    "tuning-without-batchnorm",
+    "two-phases",
+    "zero-init",
+)
+
+Place = tuple[str, str]  # a citation, and where in that document
+
+TABLE_2: Place = (HM, "HM Table 2, section 4.1")
+IN_TEXT: Place = (HM, "HM section 4.2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """Numbers of one claim or recipe, as printed."""
+
+    name: str
+    """A claim or a recipe, whose own `reported` belongs here too."""
+    part_of: str = ""
+    """The claim, where the name is not one."""
+    places: tuple[Place, ...]
+    """Where the numbers are printed: in the source, then where it has them from."""
+    setting: str
+    n: int | None = None
+    """Runs behind each number, if that is said."""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """What neither claim nor recipe states, under the names that our runs give it."""
+    says: str = ""
+    family: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """With the two above: of a claim that is not there yet."""
+
+    @property
+    def claim(self) -> str:
+        return self.part_of or self.name
+
+
+PICTURES = "Padded, cropped and flipped pictures"
+
+TABLE = (
+    Reported(
+        name="allconv-cifar10",
+        places=(TABLE_2,),
+        setting=f"55 convolutions of HM Table 1, without normalization; {PICTURES.lower()}",
+        numbers={"parameters": 13.5e6},
+    ),
+    Reported(
+        name="allconv-cifar100",
+        places=(TABLE_2,),
+        setting="The network of CIFAR-10 with 100 classes, trained alike",
+        numbers={"parameters": 13.5e6},
+    ),
+    Reported(
+        name="allconv-imagenet",
+        places=((HM, "HM section 4.2; top-1 also Table 2"),),
+        setting="A variant of ResNet-34 without normalization; 50,000 pictures, 700,000 steps of "
+        "6 machines that do not wait for each other, 8 GPUs each",
+        numbers={"parameters": 35.7e6},
+    ),
+    Reported(
+        name="allcnn-cifar10",
+        places=(TABLE_2, (SPRINGENBERG, "Springenberg et al., All-CNN with augmentation")),
+        setting="All convolutions, dropout; whitened, shifted and flipped pictures",
+    ),
+    Reported(
+        name="allcnn-cifar100",
+        places=(TABLE_2, (SPRINGENBERG, "Springenberg et al., who print 33.71 %")),
+        setting="All convolutions, dropout; HM's number differs from that of the original",
+    ),
+    Reported(
+        name="allcnn-imagenet",
+        places=(TABLE_2, (SPRINGENBERG, "Springenberg et al., upscaled All-CNN-B")),
+        setting="All convolutions, wider and deeper than on CIFAR; validation pictures",
+    ),
+    Reported(
+        name="resnet-cifar10",
+        places=(TABLE_2, (HE, "He et al. Table 6, p. 7")),
+        setting=f"ResNet-110: the best of 5 runs, whose mean is 6.61 ± 0.16 %. {PICTURES}",
+        n=5,
+        numbers={"mean_test_error_pct": 6.61, "sd/mean_test_error_pct": 0.16, "parameters": 1.7e6},
+    ),
+    Reported(
+        name="resnet-cifar100",
+        places=(TABLE_2,),
+        setting="A ResNet; HM name He et al. 2015, who have no number on CIFAR-100",
+    ),
+    Reported(
+        name="resnet-imagenet",
+        places=(TABLE_2, (HE, "He et al. Table 4, p. 6")),
+        setting="ResNet-152, a single one; pictures of several sizes; validation pictures",
+    ),
+    Reported(
+        name="resnet34-imagenet",
+        part_of="resnet-imagenet",
+        places=(IN_TEXT, (HE, "He et al. Table 2, p. 5; as ResNet-34 A Table 3, p. 6")),
+        setting="34 layers, shortcuts padded with zeros; ten crops of validation pictures",
+    ),
+    Reported(
+        name="densenet-cifar10",
+        places=(TABLE_2, (HUANG, "Huang et al. Table 2")),
+        setting=f"L = 100, k = 24, without bottlenecks. {PICTURES}",
+        numbers={"parameters": 27.2e6},
+    ),
+    Reported(
+        name="densenet-cifar100",
+        places=(TABLE_2, (HUANG, "Huang et al. Table 2")),
+        setting=f"L = 100, k = 24, without bottlenecks. {PICTURES}",
+        numbers={"parameters": 27.2e6},
+    ),
+    Reported(
+        name="alexnet-imagenet",
+        places=(IN_TEXT, (KRIZHEVSKY, "Krizhevsky et al. Table 2, section 6")),
+        setting="One network; ten crops of validation pictures of ILSVRC 2012",
+    ),
+    Reported(
+        name="skip-length",
+        places=((LY, "LY Table 1"),),
+        setting="Three networks of 56 layers on CIFAR-10, means of 5 runs",
+        n=5,
+    ),
+    Reported(
+        name="skip56-two-layer",
+        part_of="skip-length",
+        places=((LY, "LY Table 1"),),
+        setting="ResNet of 56 layers, skips over two of them, mean of 5 runs; He et al. 2015 "
+        "print the same number for ResNet-56 in Table 6, p. 7",
+        n=5,
+    ),
+    Reported(
+        name="skip56-single",
+        part_of="skip-length",
+        places=((LY, "LY Table 1"),),
+        setting="The same 56 layers, skips over single ones, mean of 5 runs",
+        n=5,
+    ),
+    Reported(
+        name="skip56-vanilla",
+        part_of="skip-length",
+        places=((LY, "LY Table 1"),),
+        setting="The same 56 layers without skips, mean of 5 runs",
+        n=5,
+    ),
+    Reported(
+        name="one-point-convexity",
+        places=((LY, "LY Theorem 3.3, Figure 4"),),
+        setting="The least ratio of <-grad, W* - W> to |W* - W|^2: a bound, not a measurement",
+        numbers={"ratio": 0.03},
+        says="Where norms are small and the potential g is at most 0.1, the negative gradient "
+        "points to the teacher: <-grad, W* - W> > 0.03 |W* - W|^2",
+        family="two-layer ReLU networks",
+        params={"potential": 0.1},
+    ),
+    Reported(
+        name="two-phases",
+        places=((LY, "LY Figure 8; Theorem 3.2, Figure 3"),),
+        setting="The inner product <-grad, W* - W> becomes positive at about this iteration",
+        numbers={"sign_change_iteration": 15},
+        says="The gradient first points the wrong way while the potential falls; then the inner "
+        "product turns positive and W converges",
+        family="two-layer ReLU networks",
+        params={"d": 1500, "norm": 0.15, "frobenius": 5, "batch_size": 300, "learning_rate": 1e-4},
+    ),
+    Reported(
+        name="teacher-student",
+        places=((LY, "LY section 5.2, Figure 7"),),
+        setting="ResLink, the network with the identity, on samples of a teacher of its own form",
+        n=5,
+        numbers={"reslink_train_loss": 0, "reslink_test_loss": 0},
+        says="With the identity link a student learns its teacher: training and test error reach "
+        "0 and W reaches W*; without it, or with three blocks, they do not",
+        family="two-layer ReLU networks",
+        params={"d": 100, "norm": 0.6, "frobenius": 5.7, "train_size": 100_000}
+        | {"test_size": 10_000, "batch_size": 200, "learning_rate": 1e-3},
+    ),
+    Reported(
+        name="zero-init",
+        places=((LY, "LY section 5.4"),),
+        setting="MNIST, 5 blocks of 784 units with the identity and ReLU, cross entropy; "
+        "started from zeros and at random",
+        n=5,
+        numbers={"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27},
+        says="With the identity, a network that starts from zeros learns MNIST as well as one "
+        "that starts at random",
+        family="trained networks",
+        params={"data": "mnist", "depth": 5, "batch_size": 256, "learning_rate": 0.1},
+    ),
+    Reported(
+        name="digit-pairs",
+        places=((LY, "LY section 5.5"),),
+        setting="MNIST, two digits told apart by a threshold on f(x, W), at W = 0 and at a W of "
+        "norm 0.6: 0 against 1, and the mean over all 45 pairs",
+        numbers={
+            "zero_one_at_zero_train_error_pct": 7,
+            "zero_one_near_zero_train_error_pct": 1,
+            "mean_at_zero_train_error_pct": 34,
+            "mean_near_zero_train_error_pct": 14,
+        },
+        says="Weights near 0 make pairs of digits much easier to tell apart than weights of 0",
+        family="trained networks",
+        params={"data": "mnist", "norm": 0.6},
+    ),
+)

@@ -1,0 +1,133 @@
+"""Reference runs: what the sources report stands beside our own runs, once, with its citation."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from pipelines import bulk, claim, history, live, order, published, reference, report, store, tables
+from pipelines import run as spine
+from pipelines.reported import AHEAD, TABLE, Reported
+
+NAMES = [row.name for row in TABLE]
+STATING = [
+    *(name for name in claim.names() if claim.load(name).reported),
+    *(n for n, s in published.RECIPES.items() if "paper" in s and s["paper"].reported),
+]
+
+
+def written() -> dict[str, history.Row]:
+    """The reference runs of the store by the name of their row."""
+    rows = history.rows(kind="reference")
+    found = {row.name.removeprefix("paper: "): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def test_what_is_reported_of_a_claim_or_recipe_is_one_run_with_its_numbers(home: Path) -> None:
+    document = reference.write()
+    runs = written()
+    assert runs.keys() == set(NAMES)
+    for name in STATING:
+        stated = reference.stated(name)
+        assert {key: runs[name].metrics[key] for key in stated} == stated
+    for line in document["runs"]:
+        row = history.row(line["run_id"])
+        assert (row.name, row.metrics, row.status) == (line["name"], line["metrics"], "FINISHED")
+        assert (row.tags["claim"], row.tags["where"]) == (line["claim"], line["where"])
+        assert row.metrics
+
+
+def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
+    assert len(NAMES) == len(set(NAMES))
+    assert set(STATING) <= set(NAMES)
+    for row in TABLE:
+        assert not row.numbers.keys() & reference.stated(row.name).keys(), "typed a second time"
+        assert row.claim in claim.names() or row.claim in AHEAD
+        assert row.name in (*claim.names(), *published.RECIPES) or (row.says and row.family)
+
+
+def test_reference_runs_are_where_ours_are(home: Path) -> None:
+    reference.write()
+    for name, row in written().items():
+        ours = claim.load(name).family if name in claim.names() else spine.EXPERIMENT
+        if name not in AHEAD:
+            experiment = store.client().get_run(row.id).info.experiment_id
+            assert store.client().get_experiment(experiment).name == ours
+        if name in published.RECIPES:
+            settings = published.named(name, "paper").flat()
+            assert row.params == {k: v for k, v in settings.items() if k != "seed"}
+            assert row.tags["recipe"] == name
+    own = order.Order(
+        name="skip-length",
+        scale="paper",
+        settings=claim.load("skip-length").scales["paper"],
+        seeds=1,
+    ).params
+    assert written()["skip-length"].params == {k: str(v) for k, v in own.items() if k != "seeds"}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=NAMES)
+def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
+    for citation, where in row.places:
+        assert re.fullmatch(r"[A-Z]\. .+: .+\. .+, (19|20)\d\d", citation)
+        assert re.search(r"arXiv \d{4}\.\d{4,5}, |Information Processing Systems", citation)
+        assert where
+    run = reference.reference(row)
+    assert run.tags["source"] == run.tags["scale"] == "paper"
+    assert len(run.tags["mlflow.note.content"]) < tables.NOTE
+    assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
+    assert run.tags["n"] == (str(row.n) if row.n else "not stated")
+
+
+def test_twice_is_once(home: Path) -> None:
+    first = reference.write()
+    again = reference.write()
+    assert (first["written"], again["written"]) == (len(TABLE), 0)
+    assert first["runs"] == again["runs"]
+    assert len(history.rows(None, kind="reference")) == len(TABLE)
+
+
+def test_a_changed_number_replaces_its_run_and_no_other(home: Path) -> None:
+    before = reference.write()["runs"]
+    place = NAMES.index("zero-init")
+    row = dataclasses.replace(TABLE[place], numbers={"zeros_test_error_pct": 1.3})
+    changed = reference.write((*TABLE[:place], row, *TABLE[place + 1 :]))
+    after = changed["runs"]
+    assert changed["written"] == 1
+    assert [i for i in range(len(TABLE)) if before[i] != after[i]] == [place]
+    assert written()["zero-init"].metrics == {"zeros_test_error_pct": 1.3}
+    assert store.client().get_run(before[place]["run_id"]).info.lifecycle_stage == "deleted"
+
+
+def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path) -> None:
+    whole = reference.write(TABLE[:2])["runs"]
+    store.client().set_terminated(whole[0]["run_id"], "KILLED")
+    assert reference.write(TABLE[:1])["written"] == 1
+    assert [row.name for row in history.rows(None, kind="reference")] == [whole[0]["name"]]
+    assert live.leftovers(home / "live", store.uri()) == []
+
+
+def test_a_store_that_takes_runs_one_by_one_holds_the_same(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "sql_store", lambda: None)
+    assert reference.write(TABLE[:2])["written"] == 2
+    monkeypatch.undo()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
+    assert reference.write(TABLE[:2])["written"] == 0
+
+
+def test_what_is_reported_is_not_taken_for_measured(home: Path) -> None:
+    reference.write()
+    assert {entry.verdict for entry in report.entries()} == {"not run"}
+    assert report.studies() == []
+    assert {row.tags["kind"] for row in history.rows(None)} == {"reference"}
+
+
+def test_best_mean_and_deviation_are_told_apart() -> None:
+    metrics = reference.reference(TABLE[NAMES.index("resnet-cifar10")]).metrics
+    assert metrics["test_error_pct"] == 6.43
+    assert metrics["mean_test_error_pct"] == 6.61
+    assert metrics["sd/mean_test_error_pct"] == 0.16

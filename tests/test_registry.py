@@ -1,0 +1,230 @@
+"""The registry: the best run by validation is the champion, and answers when it is served."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import history, registry, store, tracking
+from pipelines.errors import UserError
+from pipelines.published import named
+from pipelines.run import EXPERIMENT
+from tests.conftest import command
+
+NAME, SCALE = "mlp-digits", "smoke"
+
+
+def trained(
+    val: float | None,
+    test: float = 50.0,
+    *,
+    name: str = NAME,
+    run_as: str | None = f"{NAME} {SCALE}",
+    parent: tracking.Run | None = None,
+    model: bool = True,
+    **changes: Any,
+) -> str:
+    """The id of a finished training with these errors, as `run` records it."""
+    recipe = named(name, SCALE).override(**changes)
+    tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
+    with tracking.tracked(
+        f"{name} seed {recipe.seed}",
+        experiment=EXPERIMENT,
+        kind="training",
+        params=recipe.flat(),
+        tags=tags,
+        parent=parent,
+    ) as run:
+        run.log({"test_error_pct": test, "wall_s": 1.0})
+        if val is not None:
+            run.log({"val_error_pct": val + 1, "best_val_error_pct": val})
+    if model:
+        store_model(run.id)
+    return run.id
+
+
+def store_model(run_id: str) -> None:
+    from mlflow.entities import LoggedModelOutput
+
+    client = store.client()
+    experiment = client.get_run(run_id).info.experiment_id
+    model = client.create_logged_model(experiment, "model", source_run_id=run_id)
+    client.finalize_logged_model(model.model_id, "READY")
+    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
+
+
+def champion() -> Any:
+    return store.client().get_model_version_by_alias(NAME, "champion")
+
+
+def versions() -> int:
+    return len(store.client().search_model_versions(f"name = '{NAME}'"))
+
+
+def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
+    trained(12.0, test=1.0)
+    best = trained(8.0, test=9.0, seed=1)
+    trained(10.0, test=2.0, seed=2)
+    document = registry.register(NAME, SCALE)
+    assert (document["run_id"], document["version"], document["new"]) == (best, "1", True)
+    assert document["metrics"] == {"best_val_error_pct": 8.0, "test_error_pct": 9.0}
+    found = champion()
+    assert (found.run_id, found.source[:10]) == (best, "models:/m-")
+    tags = {"run_id": best, "scale": SCALE, "best_val_error_pct": "8", "test_error_pct": "9"}
+    assert found.tags.items() >= tags.items()
+    assert found.tags["commit"] == history.row(best).tags["commit"]
+    assert not {"claim", "verdict"} & found.tags.keys()
+    assert "| `test_error_pct` | 9 |" in found.description
+
+
+def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
+    best = trained(8.0)
+    first = registry.register(NAME, SCALE)
+    trained(8.0, seed=1)
+    again = registry.register(NAME, SCALE)
+    assert (first["new"], again["new"], versions()) == (True, False, 1)
+    assert first | {"new": False} == again
+    assert again["run_id"] == best
+
+
+def test_a_better_run_takes_the_alias_and_versions_stay(home: Path) -> None:
+    trained(8.0)
+    registry.register(NAME, SCALE)
+    better = trained(7.0, seed=1)
+    document = registry.register(NAME, SCALE)
+    assert (document["version"], document["new"]) == ("2", True)
+    assert (champion().run_id, versions()) == (better, 2)
+
+
+def test_a_champion_whose_run_is_gone_is_replaced(home: Path) -> None:
+    gone, left = trained(8.0), trained(9.0, seed=1)
+    registry.register(NAME, SCALE)
+    store.client().delete_run(gone)
+    document = registry.register(NAME, SCALE)
+    assert (document["run_id"], document["new"], versions()) == (left, True, 2)
+
+
+def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
+    overridden = trained(7.0, learning_rate=0.3)
+    same_settings = trained(8.0, run_as=None, seed=3)
+    trained(1.0, run_as=f"{NAME} cpu", learning_rate=0.2)  # another scale
+    trained(1.0, run_as=None, learning_rate=0.1)  # of some claim, with settings of its own
+    trained(1.0, data="mnist")  # errors on other data do not compare
+    trained(None)  # broken off before its first validation
+    trained(math.nan)
+    with tracking.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
+        pass
+    found = registry.candidates(named(NAME, SCALE), SCALE)
+    assert {row.id for row in found} == {overridden, same_settings}
+    assert registry.register(NAME, SCALE)["run_id"] == overridden
+
+
+def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -> None:
+    with tracking.tracked(
+        "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
+    ) as above:
+        trained(8.0, parent=above)
+    document = registry.register(NAME, SCALE)
+    assert (document["claim"], document["verdict"]) == ("identity-beats-plain", "not run")
+    assert champion().tags["claim"] == "identity-beats-plain"
+    assert "Claim `identity-beats-plain`: not run." in champion().description
+
+    cell = "allconv-cifar10"
+    trained(8.0, name=cell, run_as=f"{cell} {SCALE}")
+    assert registry.register(cell, SCALE)["claim"] == cell
+    version = store.client().get_model_version_by_alias(cell, "champion")
+    assert (version.tags["reported_test_error_pct"], version.tags["verdict"]) == ("6.38", "not run")
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "said"),
+    [
+        (NAME, "smoke", "Run python -m pipelines run mlp-digits --scale smoke first"),
+        (NAME, "paper", "Choices: cpu, smoke"),
+        ("mlp-digit", "smoke", "Did you mean mlp-digits"),
+    ],
+)
+def test_what_cannot_be_registered_is_said_in_a_sentence(
+    home: Path, name: str, scale: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        registry.register(name, scale)
+
+
+def test_a_best_run_without_a_model_is_said(home: Path) -> None:
+    trained(9.0)
+    bare = trained(8.0, seed=1, model=False)
+    with pytest.raises(UserError, match=f"{bare}.*--force"):
+        registry.register(NAME, SCALE)
+    assert versions() == 0
+
+
+def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlruns/mlflow.db")
+    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in registry.serve(NAME)
+    assert "models:/mlp-digits@champion --env-manager local" in registry.serve(NAME)
+    assert "zeros((2, 8, 8, 1))" in registry.ask(named(NAME, SCALE))
+    assert "zeros((2, 8))" in registry.ask(named("linear-teacher", SCALE))
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int) -> None:
+    """Wait for the server to listen."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server has ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return
+        time.sleep(0.5)
+    pytest.fail("the server does not answer")
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.slow
+def test_the_champion_answers_by_the_printed_commands(
+    home: Path, digits: Path, free_port: int, tmp_path: Path
+) -> None:
+    assert command("pipelines", "run", NAME, "--scale", SCALE).returncode == 0
+    done = command("pipelines", "register", NAME, "--scale", SCALE, "--json")
+    document = json.loads(done.stdout)
+    port = f"{registry.PORT}", f"{free_port}"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    with (
+        (tmp_path / "server.log").open("w") as log,
+        subprocess.Popen(
+            ["bash", "-c", document["serve"].replace(*port)],
+            cwd=tmp_path,
+            env=env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            wait_for(server, free_port)
+            ask = ["bash", "-c", document["ask"].replace(*port)]
+            answer = subprocess.run(ask, env=env, capture_output=True, check=True, timeout=60)
+            logits = np.array(json.loads(answer.stdout)["predictions"])
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+    assert logits.shape == (2, 10)
+    assert np.isfinite(logits).all()
