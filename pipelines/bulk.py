@@ -21,6 +21,9 @@ from pipelines import provenance, store, tracking
 
 REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
 DIALECTS = ("sqlite", "postgresql")
+LATEST = operator.itemgetter("step", "timestamp", "value")  # of a curve, the greatest
+
+Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,20 @@ class Finished:
     end_ms: int
 
 
+@dataclass(frozen=True)
+class Record:
+    """A run as the tables hold it, with its id, its status and a date for every point."""
+
+    run_id: str
+    name: str
+    status: str
+    start_ms: int
+    end_ms: int | None
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    curves: Mapping[str, Sequence[Point]]
+
+
 def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> list[str]:
     """Write the runs, FINISHED, below their parent, with the tags of every child; their ids.
 
@@ -48,7 +65,9 @@ def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> 
     database = sql_store()
     if database is None:
         return [_send(experiment, experiment_id, run) for run in checked]
-    return _insert(database, experiment_id, checked)
+    records = _numbered(checked)
+    insert(database, experiment_id, records)
+    return [each.run_id for each in records]
 
 
 def analyze() -> None:
@@ -94,7 +113,7 @@ def _checked(runs: Iterable[Finished], parent_id: str | None) -> list[Finished]:
     def texts(validate: Any, values: Mapping[str, Any]) -> dict[str, str]:
         return {key: validate(key, str(value)).value for key, value in values.items()}
 
-    links = {"mlflow.parentRunId": parent_id} if parent_id else {}
+    links = {store.PARENT: parent_id} if parent_id else {}
     shared = texts(_validate_tag, {**provenance.tags(), **links, "kind": "setting"})
     return [
         replace(
@@ -130,28 +149,54 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
     run_id = str(to.create_run(experiment_id, run.start_ms, run.tags, run.name).info.run_id)
     with tracking.tracked(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
-        sent.pending += [
-            (metric, value, step, run.end_ms)
-            for metric, values in run.curves.items()
-            for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
-        ]
-        sent.journal.write(sent.pending)
+        sent.outbox.add(
+            [
+                (metric, value, step, run.end_ms)
+                for metric, values in run.curves.items()
+                for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
+            ]
+        )
     to.set_terminated(run_id, "FINISHED", run.end_ms)  # `tracked` has dated the end to now
     return run_id
 
 
-def _insert(database: Any, experiment_id: str, runs: Sequence[Finished]) -> list[str]:
-    """Fill the tables as MLflow's SqlAlchemyStore does in create_run and log_batch."""
+def _numbered(runs: Sequence[Finished]) -> list[Record]:
+    """Runs as the tables hold them, with ids in order of time: such are appended to the indices."""
+    now = time.time_ns()
+    return [
+        Record(
+            run_id=f"{now + i:016x}{secrets.token_hex(8)}",
+            name=run.name,
+            status="FINISHED",
+            start_ms=run.start_ms,
+            end_ms=run.end_ms,
+            params=run.params,
+            tags=run.tags,
+            curves=_curves(run),
+        )
+        for i, run in enumerate(runs)
+    ]
+
+
+def _curves(run: Finished) -> dict[str, list[Point]]:
+    found = {}
+    for metric, curve in run.curves.items():
+        numbers, nan = np.nan_to_num(curve).tolist(), np.isnan(curve).tolist()
+        dates = [run.end_ms] * len(run.steps)
+        found[metric] = list(zip(run.steps, dates, numbers, nan, strict=True))
+    return found
+
+
+def insert(database: Any, experiment_id: str, runs: Sequence[Record]) -> None:
+    """Fill the tables as MLflow's SqlAlchemyStore does in create_run and log_batch: all or none."""
     from mlflow.store.tracking.dbmodels import models
 
     root = database.get_experiment(experiment_id).artifact_location
-    now = time.time_ns()  # ids in order of time are appended to the indices, which stays fast
-    numbered = [(f"{now + i:016x}{secrets.token_hex(8)}", run) for i, run in enumerate(runs)]
-    points, latest = _metric_rows(numbered)
+    points, latest = _metric_rows(runs)
     tables = {  # the others refer to the first
-        models.SqlRun: [_run_row(i, run, experiment_id, root) for i, run in numbered],
-        models.SqlTag: _text_rows((i, run.tags) for i, run in numbered),
-        models.SqlParam: _text_rows((i, run.params) for i, run in numbered),
+        models.SqlRun: [_run_row(run, experiment_id, root) for run in runs],
+        models.SqlTag: _text_rows((run.run_id, run.tags) for run in runs),
+        models.SqlParam: _text_rows((run.run_id, run.params) for run in runs),
         models.SqlMetric: points,
         models.SqlLatestMetric: latest,
     }
@@ -159,19 +204,18 @@ def _insert(database: Any, experiment_id: str, runs: Sequence[Finished]) -> list
         for model, rows in tables.items():
             if rows:
                 session.execute(model.__table__.insert(), rows)
-    return [run_id for run_id, _ in numbered]
 
 
-def _run_row(run_id: str, run: Finished, experiment_id: str, root: str) -> dict[str, Any]:
+def _run_row(run: Record, experiment_id: str, root: str) -> dict[str, Any]:
     from mlflow.utils.uri import append_to_uri_path
 
     return {
-        "run_uuid": run_id,
+        "run_uuid": run.run_id,
         "name": run.name,
         "experiment_id": int(experiment_id),
-        "artifact_uri": append_to_uri_path(root, run_id, "artifacts"),
-        "user_id": run.tags["mlflow.user"],
-        "status": "FINISHED",
+        "artifact_uri": append_to_uri_path(root, run.run_id, "artifacts"),
+        "user_id": run.tags.get("mlflow.user", "unknown"),
+        "status": run.status,
         "lifecycle_stage": "active",
         "start_time": run.start_ms,
         "end_time": run.end_ms,
@@ -184,17 +228,22 @@ def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[dict[str,
     return [{"run_uuid": i, "key": k, "value": v} for i, some in texts for k, v in some.items()]
 
 
-def _metric_rows(runs: Iterable[tuple[str, Finished]]) -> tuple[list[Any], list[Any]]:
-    """Every point, equal ones once and NaN as a marked 0; of each curve the latest point."""
+def _metric_rows(runs: Iterable[Record]) -> tuple[list[Any], list[Any]]:
+    """Every point, equal ones once; of each curve the latest point."""
     points, latest = [], []
-    for run_id, run in runs:
+    for run in runs:
         for metric, curve in run.curves.items():
-            common = {"run_uuid": run_id, "key": metric, "timestamp": run.end_ms}
-            numbers, nan = np.nan_to_num(curve).tolist(), np.isnan(curve).tolist()
             rows = [
-                {**common, "step": step, "value": value, "is_nan": is_nan}
-                for step, value, is_nan in dict.fromkeys(zip(run.steps, numbers, nan, strict=True))
+                {
+                    "run_uuid": run.run_id,
+                    "key": metric,
+                    "step": step,
+                    "timestamp": date_ms,
+                    "value": value,
+                    "is_nan": is_nan,
+                }
+                for step, date_ms, value, is_nan in dict.fromkeys(curve)
             ]
             points += rows
-            latest += [max(rows, key=operator.itemgetter("step", "value"))] if rows else []
+            latest += [max(rows, key=LATEST)] if rows else []
     return points, latest

@@ -1,0 +1,229 @@
+"""Runs taken from one tracking store to another, in one file: `export` and `import`."""
+
+import math
+import operator
+import re
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipelines import (
+    bulk,
+    bundle_format,
+    bundle_in,
+    bundle_out,
+    claim,
+    live,
+    provenance,
+    store,
+    ui,
+)
+from pipelines.bundle_shape import ENDED, IMPORTING, row
+from pipelines.errors import UserError, unknown
+from pipelines.progress import progress_bar
+from pipelines.store import NOTE, ORIGIN, PARENT
+
+NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
+REUSED = "reused."  # begins the tag that names a run by its id
+LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
+WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
+
+
+def export_runs(file: Path, names: Sequence[str], filter: str | None) -> dict[str, Any]:
+    """Write the runs chosen, and those that belong to them, into one file; what it holds."""
+    with _sentence("give its runs", "Repeat the command."):
+        run_ids, left_out = _chosen(names, filter)
+        if left_out:
+            more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+            ids = f"{', '.join(left_out[:3])}{more}"
+            print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
+        with bundle_format.written(file) as archive:
+            rows = _write(archive, run_ids)
+    runs = [{key: each[key] for key in ("run_id", "name", "kind")} for each in rows]
+    size = file.stat().st_size
+    return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
+
+
+def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], list[str]]:
+    """Ids of the runs to export, and of those that are left out as they have not ended."""
+    ended, named, links = {}, {}, dict[str, list[str]]()
+    for run in bundle_out.search():
+        run_id, tags = run.info.run_id, run.data.tags
+        ended[run_id] = run.info.status in ENDED and IMPORTING not in tags
+        named[run_id] = {run_id} | {tags[key] for key in NAMED if key in tags}
+        links.setdefault(tags.get(PARENT, ""), []).append(run_id)
+        reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
+        links.setdefault(run_id, []).extend(reused)
+    found = _named(names, named) if names else set(named)
+    if condition is not None:
+        found &= _filtered(condition)
+    chosen = sorted(_with_relatives(found, links) & ended.keys())
+    run_ids = [run_id for run_id in chosen if ended[run_id]]
+    if not run_ids:
+        given = [*names, *([f"--filter {condition!r}"] if condition else [])]
+        raise UserError(
+            f"There must be a run to export that has ended. Received: {' '.join(given) or 'none'}, "
+            f"{len(chosen)} runs match. See them: python -m pipelines ui"
+        )
+    return run_ids, [run_id for run_id in chosen if not ended[run_id]]
+
+
+def _named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
+    """Runs that have one of the names; UserError for a name that none has."""
+    known = set().union(*named.values())
+    for name in names:
+        if name not in known:
+            raise unknown("What is exported", name, known - named.keys())
+    return {run_id for run_id, own in named.items() if own & set(names)}
+
+
+def _filtered(condition: str) -> set[str]:
+    try:
+        return {run.info.run_id for run in bundle_out.search(condition)}
+    except store.unavailable() as error:
+        if store.is_away(error):
+            raise
+        raise UserError(
+            f"--filter must be a filter of MLflow. Received: {condition!r}: "
+            f"{str(error).splitlines()[0]} For example: --filter \"tags.kind = 'claim'\""
+        ) from error
+
+
+def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) -> set[str]:
+    """Runs with all that are below them or that they reuse."""
+    seen, todo = set(found), list(found)
+    while todo:
+        new = set(links.get(todo.pop(), ())) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def _write(archive: bundle_format.Writer, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+    """One run after another, then the manifest; its rows."""
+    names = {e.experiment_id: e.name for e in store.client().search_experiments()}
+    models, rows, experiments = bundle_out.models(), [], {}
+    with progress_bar("export", len(run_ids), "") as advance:
+        for run in bundle_out.by_id(run_ids):
+            made = [store.client().get_logged_model(i) for i in models.get(run.info.run_id, ())]
+            experiments[run.info.experiment_id] = names[run.info.experiment_id]
+            document = bundle_out.document(run, names[run.info.experiment_id], made)
+            archive.json(f"runs/{run.info.run_id}.json", document)
+            with bundle_out.files(run, made) as files:
+                for name, path in files:
+                    archive.file(name, path)
+            rows.append(row(document))
+            advance(1, math.nan)
+    manifest = {
+        "version": bundle_format.VERSION,
+        "commit": provenance.tags()["commit"],
+        "packages": provenance.packages().split(),
+        "experiments": experiments,
+        "runs": rows,
+        "members": dict(archive.members),
+    }
+    archive.json(bundle_format.MANIFEST, manifest)
+    return rows
+
+
+def import_runs(file: Path) -> dict[str, Any]:
+    """Take in the runs of a file, none twice; ids are those of this store."""
+    store.client()
+    with (
+        bundle_format.opened(file, store.home(), bundle_in.check) as archive,
+        live.locked(store.home() / "live", "import", "Another import is going on; waiting for it."),
+        _sentence("take the runs", "Repeat the import: it goes on where it ended."),
+    ):
+        rows = sorted(archive.manifest["runs"], key=operator.itemgetter("experiment", "run_id"))
+        there = bundle_out.present([each[key] for each in rows for key in ("run_id", "origin")])
+        known = {r["run_id"]: there.get(r["run_id"]) or there.get(r["origin"]) for r in rows}
+        present = [p for p in known.values() if p and (p.deleted or not p.unfinished)]
+        done = {p.run_id for p in present}
+        ids = {run_id: p.run_id for run_id, p in (there | known).items() if p}
+        todo = [run_id for run_id in known if ids.get(run_id) not in done]
+        if todo:
+            _take(archive, todo, ids)
+            _give_charts([each for each in rows if each["run_id"] in todo], ids)
+            bulk.analyze()
+    _say_deleted([p.run_id for p in present if p.deleted])
+    imported = [ids[run_id] for run_id in todo]
+    return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
+
+
+def _give_charts(rows: Iterable[Mapping[str, Any]], ids: Mapping[str, str]) -> None:
+    """Make the charts to which the pages of claims lead: they are kept in the experiment."""
+    for each in rows:
+        if each["kind"] in ("claim", "sweep") and each["claim"] in claim.names():
+            ui.children_chart(ids[each["run_id"]], claim.load(each["claim"]).charts)
+
+
+def _say_deleted(run_ids: Sequence[str]) -> None:
+    if run_ids:
+        print(
+            f"{len(run_ids)} of the runs are here, deleted. To have them back: "
+            f"mlflow runs restore --run-id {run_ids[0]}",
+            file=sys.stderr,
+        )
+
+
+def _take(archive: bundle_format.Archive, todo: Sequence[str], ids: dict[str, str]) -> None:
+    """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
+    names = archive.manifest["experiments"]
+    places = {name: store.experiment(store.uri(), name) for name in names.values()}
+    experiments = {there: places[name] for there, name in names.items()}
+    fresh, database = [run_id for run_id in todo if run_id not in ids], bulk.sql_store()
+    for run_id in fresh:
+        ids[run_id] = bundle_in.create(archive.run(run_id), places) if database is None else run_id
+
+    def documents(run_ids: Iterable[str]) -> Iterator[bundle_in.Document]:
+        return (_readdressed(archive.run(run_id), ids, experiments) for run_id in run_ids)
+
+    with progress_bar("import", len(todo), "") as advance:
+        rest = todo
+        if database is not None:
+            bare = bundle_in.insert(database, documents(fresh), places, archive)
+            advance(len(bare), math.nan)
+            rest = [run_id for run_id in todo if run_id not in bare]
+        for document in documents(rest):
+            run_id = ids[document["run_id"]]
+            if database is None or document["run_id"] not in fresh:
+                bundle_in.fill(document, run_id)
+            bundle_in.complete(document, run_id, archive)
+            advance(1, math.nan)
+
+
+def _readdressed(
+    document: Mapping[str, Any], ids: Mapping[str, str], experiments: Mapping[str, str]
+) -> dict[str, Any]:
+    """A run whose tags name runs and experiments as this store does, and its own first id."""
+    tags = {ORIGIN: document["run_id"]}
+    for key, value in document["tags"].items():
+        if key.startswith(REUSED):
+            other = key.removeprefix(REUSED)
+            tags[f"{REUSED}{ids.get(other, other)}"] = value
+        elif key == PARENT:
+            tags[key] = ids.get(value, value)
+        elif key == NOTE:
+            tags[key] = LINK.sub(lambda found: _relinked(found, ids, experiments), value)
+        else:
+            tags[key] = value
+    return {**document, "tags": tags}
+
+
+def _relinked(link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]) -> str:
+    """A link of the UI to an experiment, with the runs that it names."""
+    place, rest = link.groups()
+    there = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
+    return f"#/experiments/{experiments.get(place, place)}{there}"
+
+
+@contextmanager
+def _sentence(what: str, mend: str) -> Iterator[None]:
+    """UserError, one sentence, for a store that fails meanwhile."""
+    try:
+        yield
+    except (OSError, store.unavailable()) as error:
+        said = " ".join(str(error).split())[:500]
+        raise UserError(f"The tracking store must {what}. Received: {said}. {mend}") from error

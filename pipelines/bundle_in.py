@@ -1,0 +1,239 @@
+"""Runs of an archive as runs of the tracking store: what `import` writes.
+
+A run that is being taken in is RUNNING and has a tag that says so. All of it can be written twice
+and is there once: an import that was killed is simply repeated.
+"""
+
+import itertools
+import operator
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines import bulk, store
+from pipelines.bundle_format import Archive
+from pipelines.bundle_shape import IMPORTING, refused
+from pipelines.outbox import BATCH, TAGS, send, send_tags
+from pipelines.store import ORIGIN
+
+ORIGIN_MODEL = "origin_model_id"
+RUNS, POINTS = 500, 100_000  # a transaction has no more
+
+Document = Mapping[str, Any]
+
+
+def check(document: Document) -> None:
+    """UserError for names and values that MLflow would refuse."""
+    from mlflow.utils import validation
+
+    try:
+        validation._validate_experiment_name(document["experiment"])
+        for key, value in document["params"].items():
+            validation._validate_param(key, value)
+        for key, value in document["tags"].items():
+            validation._validate_tag(key, value)
+        for key in document["metrics"]:
+            validation._validate_metric_name(key)
+        validation._validate_dataset_inputs(_datasets(document))
+        for model in document["models"]:
+            validation._validate_logged_model_name(model["name"])
+            _model_metrics(model, "")
+    except store.unavailable() as error:
+        first = str(error).splitlines()[0]
+        raise refused("Every name and value must be one that MLflow takes.", first) from error
+
+
+def create(document: Document, places: Mapping[str, str]) -> str:
+    """Begin a run by MLflow's client, which gives it a new id: that id."""
+    made = store.client().create_run(
+        places[document["experiment"]],
+        document["start_ms"],
+        _early_tags(document),
+        document["name"],
+    )
+    return str(made.info.run_id)
+
+
+def _early_tags(document: Document) -> dict[str, str]:
+    """No others: neither `reap` nor a search for results must take the run for one of its own."""
+    tags = document["tags"]
+    user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
+    own = {"mlflow.runName": document["name"], ORIGIN: tags.get(ORIGIN, document["run_id"])}
+    return {**user, **own, IMPORTING: "True"}
+
+
+def insert(
+    database: Any, documents: Iterable[Document], places: Mapping[str, str], archive: Archive
+) -> set[str]:
+    """Begin runs by writing their rows, many a transaction; the ids of those that are whole then.
+
+    They have no files, data sets or models.
+    """
+    whole = set()
+    for experiment, some in itertools.groupby(documents, operator.itemgetter("experiment")):
+        for batch in _batches(some):
+            records = [_record(document, archive) for document in batch]
+            bulk.insert(database, places[experiment], records)
+            whole |= {each.run_id for each in records if IMPORTING not in each.tags}
+    return whole
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    """As many runs as have some number of points, and at most RUNS."""
+    batch, points = [], 0
+    for document in documents:
+        batch.append(document)
+        points += sum(map(len, document["metrics"].values()))
+        if len(batch) == RUNS or points > POINTS:
+            yield batch
+            batch, points = [], 0
+    if batch:
+        yield batch
+
+
+def _record(document: Document, archive: Archive) -> bulk.Record:
+    """The rows of a run: all of a bare one, the beginning of another."""
+    more = (document["datasets"], document["models"], archive.files[document["run_id"]])
+    bare = not any(more)
+    return bulk.Record(
+        run_id=document["run_id"],
+        name=document["name"],
+        status=document["status"] if bare else "RUNNING",
+        start_ms=document["start_ms"],
+        end_ms=document["end_ms"] if bare else None,
+        params=document["params"],
+        tags=_cut(document["tags"]) if bare else _early_tags(document),
+        curves={
+            metric: [(step, date, value or 0.0, value is None) for step, date, value in curve]
+            for metric, curve in document["metrics"].items()
+        },
+    )
+
+
+def _cut(tags: Mapping[str, str]) -> dict[str, str]:
+    """Tags as MLflow keeps them: a link may have become longer than its tag may be."""
+    from mlflow.utils.validation import _validate_tag
+
+    return {key: _validate_tag(key, value).value for key, value in tags.items()}
+
+
+def fill(document: Document, run_id: str) -> None:
+    """Write by MLflow's client what the rows of a run are elsewhere."""
+    from mlflow.entities import Param
+
+    params = [Param(key, value) for key, value in document["params"].items()]
+    for start in range(0, len(params), TAGS):
+        store.client().log_batch(run_id, params=params[start : start + TAGS])
+    numbers = [
+        (metric, _number(value), step, date)
+        for metric, curve in document["metrics"].items()
+        for step, date, value in curve
+    ]
+    for start in range(0, len(numbers), BATCH):
+        send(run_id, numbers[start : start + BATCH])
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+def complete(document: Document, run_id: str, archive: Archive) -> None:
+    """Write data sets, files and models of a run; then it is ended as it was, with its tags."""
+    to = store.client()
+    if document["datasets"]:
+        to.log_inputs(run_id, _datasets(document))
+    with tempfile.TemporaryDirectory() as folder:
+        if archive.extract(document["run_id"], "artifacts", Path(folder)):
+            _upload(folder, to.get_run(run_id).info.artifact_uri)
+    _complete_models(document, run_id, archive)
+    if document["end_ms"]:
+        to.set_terminated(run_id, document["status"], document["end_ms"])
+    else:
+        to.update_run(run_id, document["status"])
+    send_tags(run_id, _cut(document["tags"]))
+    to.delete_tag(run_id, IMPORTING)
+
+
+def _upload(folder: str, location: str) -> None:
+    """As MLflow's client does, which would remember where this run was in another store."""
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+    get_artifact_repository(location, tracking_uri=store.uri()).log_artifacts(folder)
+
+
+def _datasets(document: Document) -> list[Any]:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    return [
+        DatasetInput(
+            Dataset(**{key: value for key, value in given.items() if key != "tags"}),
+            [InputTag(key, value) for key, value in given["tags"].items()],
+        )
+        for given in document["datasets"]
+    ]
+
+
+def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
+    """Make the models of a run, which get new ids, or go on with those that a kill left."""
+    if not document["models"]:
+        return
+    run = store.client().get_run(run_id)
+    made = store.client().search_logged_models(
+        [run.info.experiment_id], f"source_run_id = '{run_id}'"
+    )
+    there = {model.tags.get(ORIGIN_MODEL): model.model_id for model in made}
+    logged = {output.model_id for output in run.outputs.model_outputs}
+    for model in document["models"]:
+        origin = model["tags"].get(ORIGIN_MODEL, model["model_id"])
+        model_id = there.get(origin) or _create_model(model, run, origin)
+        with tempfile.TemporaryDirectory() as folder:
+            below = f"models/{model['model_id']}"
+            if archive.extract(document["run_id"], below, Path(folder)):
+                new = {document["run_id"]: run_id, model["model_id"]: model_id}
+                _rename(Path(folder) / "MLmodel", new)
+                _upload(folder, store.client().get_logged_model(model_id).artifact_location)
+        _end_model(model, run_id, model_id, model_id in logged)
+
+
+def _create_model(model: Document, run: Any, origin: str) -> str:
+    made = store.client().create_logged_model(
+        run.info.experiment_id,
+        name=model["name"],
+        source_run_id=run.info.run_id,
+        tags={**model["tags"], ORIGIN_MODEL: origin},
+        params=model["params"],
+        model_type=model["type"],
+    )
+    return str(made.model_id)
+
+
+def _rename(path: Path, ids: Mapping[str, str]) -> None:
+    """Let a model's own file name the run and the model as they are called here."""
+    if path.is_file():
+        content = path.read_bytes()
+        for old, new in ids.items():
+            content = content.replace(old.encode(), new.encode())
+        path.write_bytes(content)
+
+
+def _end_model(model: Document, run_id: str, model_id: str, logged: bool) -> None:
+    from mlflow.entities import LoggedModelOutput
+
+    to = store.client()
+    if model["step"] is not None and not logged:
+        to.log_outputs(run_id, [LoggedModelOutput(model_id, model["step"])])
+    metrics = _model_metrics(model, model_id)
+    for start in range(0, len(metrics), BATCH):
+        to.log_batch(run_id, metrics=metrics[start : start + BATCH])
+    if model["status"] in ("READY", "FAILED"):
+        to.finalize_logged_model(model_id, model["status"])
+
+
+def _model_metrics(model: Document, model_id: str) -> list[Any]:
+    from mlflow.entities import Metric
+
+    return [
+        Metric(key, _number(value), date, step, model_id, name, digest)
+        for key, step, date, value, name, digest in model["metrics"]
+    ]

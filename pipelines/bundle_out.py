@@ -1,0 +1,214 @@
+"""Runs of the tracking store: which there are; as documents and files, which `export` writes."""
+
+import json
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines import bulk, store
+from pipelines.bundle_shape import IMPORTING
+from pipelines.history import LARGEST
+from pipelines.store import ORIGIN
+
+PAGE = 100  # run ids a request
+
+
+@dataclass(frozen=True)
+class Present:
+    """A run of this store, as an import must know it."""
+
+    run_id: str
+    unfinished: bool
+    deleted: bool
+
+
+def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
+    """MLflow's runs of all experiments under a condition, page by page."""
+    from mlflow.entities import ViewType
+
+    view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY
+    experiments = [e.experiment_id for e in store.client().search_experiments(view)]
+    token = None
+    while True:
+        page = store.client().search_runs(
+            experiments, condition, view, max_results=1_000, page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
+    """MLflow's runs with these ids, in their order; those that are gone left out."""
+    for start in range(0, len(run_ids), PAGE):
+        some = run_ids[start : start + PAGE]
+        listed = ", ".join(f"'{run_id}'" for run_id in some)
+        found = {r.info.run_id: r for r in search(f"attributes.run_id IN ({listed})", deleted)}
+        yield from (found[run_id] for run_id in some if run_id in found)
+
+
+def present(run_ids: Sequence[str]) -> dict[str, Present]:
+    """The runs of this store by id, and by the id that they had where they were measured.
+
+    Of a store that is no database known to bulk.py: those with the ids given, and imported ones.
+    """
+    database = bulk.sql_store()
+    rows = _searched(run_ids) if database is None else _selected(database)
+    own, origins = {}, {}
+    for run_id, stage, tags in rows:
+        own[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
+        origins[tags.get(ORIGIN, run_id)] = own[run_id]
+    return origins | own
+
+
+def _selected(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
+    from sqlalchemy import select
+
+    runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
+    marked = select(tags.run_uuid, tags.key, tags.value).where(tags.key.in_((ORIGIN, IMPORTING)))
+    found: dict[str, dict[str, str]] = {}
+    with database.ManagedSessionMaker() as session:
+        for run_id, key, value in session.execute(marked):
+            found.setdefault(run_id, {})[key] = value
+        for run_id, stage in session.execute(select(runs.run_uuid, runs.lifecycle_stage)):
+            yield run_id, stage, found.get(run_id, {})
+
+
+def _searched(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    yield from map(_told, search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
+    yield from map(_told, by_id(run_ids, deleted=True))
+
+
+def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
+    return run.info.run_id, run.info.lifecycle_stage, run.data.tags
+
+
+def models() -> dict[str, list[str]]:
+    """Ids of the logged models of all experiments, oldest first, by the run that made them."""
+    experiments = [e.experiment_id for e in store.client().search_experiments()]
+    found: dict[str, list[str]] = {}
+    token = None
+    while True:
+        page = store.client().search_logged_models(
+            experiments,
+            order_by=[{"field_name": "creation_time", "ascending": True}],
+            page_token=token,
+        )
+        for model in page:
+            found.setdefault(str(model.source_run_id), []).append(model.model_id)
+        token = page.token
+        if not token:
+            return found
+
+
+def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]:
+    """Everything of a run but its files, in an order of its own."""
+    info, data = run.info, run.data
+    steps = {output.model_id: output.step for output in run.outputs.model_outputs}
+    return {
+        "run_id": info.run_id,
+        "name": info.run_name,
+        "experiment": experiment,
+        "status": info.status,
+        "start_ms": info.start_time,
+        "end_ms": info.end_time,
+        "params": dict(data.params),
+        "tags": dict(data.tags),
+        "metrics": _histories(info.run_id, data.metrics),
+        "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
+        "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
+    }
+
+
+def _histories(run_id: str, metrics: Mapping[str, float]) -> dict[str, list[list[Any]]]:
+    """Every point of a run, [step, milliseconds, value], ascending; null where it is NaN."""
+    database = bulk.sql_store()
+    points = _fetch(run_id, metrics) if database is None else _select(database, run_id)
+    found: dict[str, list[list[Any]]] = {}
+    for metric, *point in points:
+        found.setdefault(metric, []).append(point)
+    return {metric: sorted(curve, key=_order) for metric, curve in found.items()}
+
+
+def _order(point: Sequence[Any]) -> tuple[Any, ...]:
+    return (*point[:2], point[2] is None, point[2] or 0.0)
+
+
+def _select(database: Any, run_id: str) -> list[tuple[str, int, int, float | None]]:
+    from mlflow.store.tracking.dbmodels.models import SqlMetric
+    from sqlalchemy import select
+
+    t = SqlMetric.__table__.c
+    query = select(t.key, t.step, t.timestamp, t.value, t.is_nan).where(t.run_uuid == run_id)
+    with database.ManagedSessionMaker() as session:
+        rows = session.execute(query).all()
+    return [(key, step, date, None if nan else value) for key, step, date, value, nan in rows]
+
+
+def _fetch(
+    run_id: str, metrics: Mapping[str, float]
+) -> Iterator[tuple[str, int, int, float | None]]:
+    for metric in metrics:
+        for point in store.client().get_metric_history(run_id, metric):
+            yield metric, point.step, point.timestamp, _plain(point.value)
+
+
+def _plain(value: float | None) -> float | None:
+    """A number as MLflow keeps it and JSON can: infinity is the largest one, NaN is null."""
+    if value is None or math.isnan(value):
+        return None
+    return max(-LARGEST, min(LARGEST, value))
+
+
+def _dataset(given: Any) -> dict[str, Any]:
+    keys = ("name", "digest", "source_type", "source", "schema", "profile")
+    tags = {tag.key: tag.value for tag in given.tags}
+    return {**{key: getattr(given.dataset, key) for key in keys}, "tags": tags}
+
+
+def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
+    own = [m for m in model.metrics or [] if m.run_id == run_id]
+    points = [
+        [m.key, m.step, m.timestamp, _plain(m.value), m.dataset_name, m.dataset_digest] for m in own
+    ]
+    return {
+        "model_id": model.model_id,
+        "name": model.name,
+        "type": model.model_type or None,
+        "status": str(model.status),
+        "step": step,
+        "params": dict(model.params),
+        "tags": dict(model.tags),
+        "metrics": sorted(points, key=json.dumps),
+    }
+
+
+@contextmanager
+def files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
+    """Copies of all files of a run for as long as the block lasts, by their names in an archive."""
+    places = {"artifacts": run.info.artifact_uri}
+    places |= {f"models/{model.model_id}": model.artifact_location for model in models}
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for below, location in places.items():
+            copy = _download(location, Path(folder) / below)
+            prefix = f"runs/{run.info.run_id}/{below}"
+            for path in filter(Path.is_file, copy.rglob("*")):
+                found.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
+        yield sorted(found)
+
+
+def _download(location: str, folder: Path) -> Path:
+    """Copy what is at a location into a new folder; where that is."""
+    from mlflow.artifacts import download_artifacts, list_artifacts
+
+    where = {"artifact_uri": location, "tracking_uri": store.uri()}
+    if not list_artifacts(**where):
+        return folder
+    return Path(download_artifacts(**where, dst_path=str(folder)))
