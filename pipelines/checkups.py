@@ -1,0 +1,249 @@
+"""What doctor.py examines of the things that are stored: runs, artifacts, studies, data sets."""
+
+import contextlib
+import secrets
+import socket
+import sqlite3
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, url2pathname
+
+from pipelines import live, provenance
+from pipelines.errors import UserError
+
+PAGE = 1_000  # runs counted where each has to be fetched
+ANSWER_S = 5.0  # for a server to take a connection; MLflow would wait for minutes
+REACH = (
+    "start its server, or set MLFLOW_TRACKING_URI to a store that can be written; without it, "
+    "runs go to the project's own database"
+)
+PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found; where not all is well, what that costs and how it is mended."""
+
+    state: Literal["well", "note", "ill"]
+    found: str
+    costs: str = ""
+    mend: str = ""
+
+
+def sentence(error: Exception) -> str:
+    """What went wrong, in one line."""
+    first = str(error).strip().partition("\n")[0]
+    return first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+
+
+def nearest(folder: Path) -> Path:
+    """The folder, or the closest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def refusal(folder: Path) -> str:
+    """Why no file can be made in the folder, or where it would be made; empty if one can."""
+    try:
+        with tempfile.TemporaryFile(dir=nearest(folder)) as probe:
+            probe.write(b"doctor")
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
+
+
+def tracking_store() -> Finding:
+    """Whether runs can be recorded: the store answers, takes a tag and gives it back."""
+    from pipelines import bulk, store
+
+    where = _without_password(store.uri())
+    try:
+        _knock(store.uri())
+        _write_and_undo(store.client())
+        database = bulk.sql_store()
+        found = f"{where}: it can be written, {_runs(database)}"
+    except Exception as error:
+        said = sentence(error).replace(store.uri(), where)
+        said = said if where in said else f"{where}: {said}"
+        costs = "no run can be recorded or looked up; what is recorded has not been examined"
+        return Finding("ill", said, costs, REACH)
+    if database is not None:
+        return Finding("well", f"{found}, in tables of revision {bulk.REVISION}")
+    slow = "sweeps write their runs one by one, many times slower than in bulk"
+    if store.served():
+        mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
+        return Finding("note", f"{found}, through a server", slow, mend)
+    found += f", in tables other than revision {bulk.REVISION}, which pipelines/bulk.py knows"
+    return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
+
+
+def _without_password(uri: str) -> str:
+    password = urlsplit(uri).password
+    return uri.replace(f":{password}@", ":***@") if password else uri
+
+
+def _knock(uri: str) -> None:
+    """OSError, within seconds, where a server takes no connection."""
+    parts = urlsplit(uri)
+    scheme = parts.scheme.partition("+")[0]
+    port = parts.port or PORTS.get(scheme)
+    if parts.hostname and port and scheme not in getproxies():
+        socket.create_connection((parts.hostname, port), ANSWER_S).close()
+
+
+def _write_and_undo(client: Any) -> None:
+    """Set a tag on an experiment and take it back: all kinds of stores can do both."""
+    for experiment in client.search_experiments(max_results=1):
+        key = f"doctor.{secrets.token_hex(4)}"
+        client.set_experiment_tag(experiment.experiment_id, key, "can be written")
+        client.delete_experiment_tag(experiment.experiment_id, key)
+
+
+def _runs(database: Any) -> str:
+    """How many runs there are."""
+    from pipelines import store
+
+    if database is None:
+        ids = [e.experiment_id for e in store.client().search_experiments()]
+        page = store.client().search_runs(ids, max_results=PAGE)
+        return f"{len(page):,} runs{' or more' if page.token else ''}"
+    from sqlalchemy import text
+
+    with database.ManagedSessionMaker() as session:
+        query = text("SELECT count(*) FROM runs WHERE lifecycle_stage = 'active'")
+        return f"{session.scalar(query):,} runs"
+
+
+def running() -> Finding:
+    """Runs that say RUNNING, and journals of dead processes that wait to be delivered."""
+    from pipelines import history, store
+
+    folder, host = store.home() / "live", provenance.tags()["host"]
+    waiting = {left.run_id for left in live.leftovers(folder, store.uri())}
+    rows = history.rows("RUNNING")
+    elsewhere = {row.id for row in rows if row.tags.get("host", host) != host}
+    here = {row.id for row in rows if (folder / f"{row.id}.jsonl").exists()} - waiting
+    left = {row.id for row in rows} - here - elsewhere - waiting
+    found = f"{len(here)} runs are being written here, {len(elsewhere - here)} on other machines"
+    if not waiting and not left:
+        return Finding("well", found)
+    found += f"; of dead processes {len(waiting)} journals wait, {len(left)} more runs say RUNNING"
+    costs = "they are missing from tables and verdicts, their last numbers from their curves"
+    return Finding("note", found, costs, "python -m pipelines reap")
+
+
+def artifacts() -> Finding:
+    """Whether figures, models and patches can be written, and those of recorded runs be found."""
+    from pipelines import store
+
+    own = set() if store.served() else {store.home() / "artifacts"}
+    recorded = _recorded_folders()
+    if gone := [str(folder) for folder in recorded if not folder.exists()]:
+        return Finding(
+            "ill",
+            f"{', '.join(gone)}, where runs have theirs, is not there",
+            "they cannot be read, and new runs of the same experiments would write there: MLflow "
+            "keeps such places absolute, also when a project is moved",
+            "put the folder back where it was; there python -m pipelines export FILE, and in a "
+            "store at the new place python -m pipelines import FILE, moves runs with all they have",
+        )
+    if refused := [why for folder in own | recorded if (why := refusal(folder))]:
+        found = f"it must be possible to write {'; '.join(refused)}"
+        costs = "runs fail as soon as they record a figure or a model"
+        mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
+        return Finding("ill", found, costs, mend)
+    places = ", ".join(sorted(map(str, own | recorded)))
+    return Finding("well", f"{places}: can be written" if places else "the server keeps them")
+
+
+def _recorded_folders() -> set[Path]:
+    """Folders in which experiments that hold runs keep their artifacts."""
+    from pipelines import store
+
+    client = store.client()
+    found = client.search_experiments()
+    used = [e for e in found if client.search_runs([e.experiment_id], max_results=1)]
+    places = [urlsplit(experiment.artifact_location) for experiment in used]
+    return {Path(url2pathname(p.path)) for p in places if p.scheme in ("", "file")}
+
+
+def studies() -> Finding:
+    """Whether the databases of studies are whole."""
+    from pipelines import store
+
+    files = sorted(store.home().glob("optuna*.db"))
+    if broken := [f"{path}: {why}" for path in files if (why := _damage(path))]:
+        costs = "studies can be neither continued nor shown"
+        mend = "move it away; python -m tuning show STUDY then makes a finished one from its run"
+        return Finding("ill", "; ".join(broken), costs, mend)
+    return Finding("well", f"whole: {', '.join(map(str, files))}" if files else "none yet")
+
+
+def _damage(path: Path) -> str:
+    """What SQLite says of a damaged database; empty for a whole one."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+            said = [str(row[0]) for row in database.execute("PRAGMA quick_check(1)")]
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return "" if said == ["ok"] else said[0].splitlines()[-1]
+
+
+def data_sets() -> Finding:
+    """Which data sets can be read, and which claims cannot run without the others."""
+    from pipelines import data
+
+    home, states, broken = data.data_home(), {}, {}
+    for name in data.DATASETS:
+        try:
+            states[name] = str(data.check(name)["state"])
+        except Exception as error:
+            broken[name] = error
+    if broken:
+        return _unreadable(home, broken)
+    where = f"{home}{'' if home.exists() else ' (not there yet)'}"
+    found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
+    if "on first use" in states.values() and (why := refusal(home)):
+        costs = "data sets that need no download, digits among them, cannot be prepared there"
+        mend = "choose another folder with --data-dir or TFDS_DATA_DIR"
+        return Finding("ill", f"it must be possible to write {why}", costs, mend)
+    missing = [name for name, state in states.items() if state == "not prepared"]
+    lost = {name: ", ".join(claims) for name in missing if (claims := _claims(name))}
+    if not lost:
+        return Finding("well", found)
+    without = "; ".join(f"without {name} {claims}" for name, claims in lost.items())
+    return Finding("note", found, f"do not run: {without}", "; ".join(map(_prepare, lost)))
+
+
+def _unreadable(home: Path, broken: dict[str, Exception]) -> Finding:
+    """The finding where data are there and cannot be read."""
+    steps = [
+        "do what the sentence says"
+        if isinstance(error, UserError)
+        else f"move {home / name} away, then {_prepare(name)}"
+        for name, error in broken.items()
+    ]
+    found = "; ".join(f"{name}: {sentence(error)}" for name, error in broken.items())
+    costs = f"recipes and claims on {', '.join(broken)} fail"
+    return Finding("ill", found, costs, "; ".join(dict.fromkeys(steps)))
+
+
+def _prepare(name: str) -> str:
+    from pipelines import data
+
+    return f"python -m pipelines data prepare {name} --data-dir {data.data_home()}"
+
+
+def _claims(data_set: str) -> list[str]:
+    """Claims that read a data set at cpu scale, or, as they then say, at paper scale alone."""
+    from pipelines import claim
+
+    found = []
+    for name in claim.names():
+        scales = claim.load(name).scales
+        uses = {scale for scale, each in scales.items() if getattr(each, "data", "") == data_set}
+        if uses & {"cpu", "paper"}:
+            found.append(name if "cpu" in uses else f"{name} (paper scale)")
+    return found

@@ -1,0 +1,263 @@
+"""The doctor: a healthy home is healthy, and each broken thing is found by its own check alone."""
+
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import bulk, checkups, doctor, history, provenance, store, tracking
+from pipelines.errors import UserError
+from tests.conftest import command
+
+KEYS = ["check", "state", "found", "costs", "mend"]
+MACHINE = {"packages", "project code", "backend"}  # what they say depends on where tests run
+Patch = pytest.MonkeyPatch
+
+
+def examined() -> dict[str, dict[str, Any]]:
+    """What the quick checks found, by name."""
+    return {row["check"]: row for row in doctor.examine(quick=True)["checks"]}
+
+
+def unwell(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The states of checks that are not well; CIFAR and ImageNet are never prepared in tests."""
+    states = {name: row["state"] for name, row in rows.items() if row["state"] != "well"}
+    expected = {**dict.fromkeys(MACHINE, "note"), "data sets": "note"}
+    return {name: state for name, state in states.items() if expected.get(name) != state}
+
+
+def record() -> str:
+    """A run with an artifact; its id."""
+    with tracking.tracked("r", experiment="test", kind="training") as run:
+        run.log({"loss": 1.0}, 1)
+    return run.id
+
+
+def test_a_healthy_home_is_healthy_and_is_left_as_it_was(home: Path, digits: Path) -> None:
+    record()
+    before = {path for path in home.rglob("*") if path.is_file()}
+    document = doctor.examine(quick=True)
+    assert document["healthy"]
+    assert [list(row) for row in document["checks"]] == [KEYS] * (len(doctor.CHECKS) - 1)
+    rows = {row["check"]: row for row in document["checks"]}
+    assert unwell(rows) == {}
+    for row in rows.values():
+        assert row["found"]
+        assert bool(row["costs"]) == bool(row["mend"]) == (row["state"] != "well")
+    assert "1 runs" in rows["tracking store"]["found"]
+    assert {path for path in home.rglob("*") if path.is_file()} - before == set()
+    with sqlite3.connect(home / "mlflow.db") as database:
+        assert database.execute("SELECT * FROM experiment_tags").fetchall() == []
+    database.close()
+    assert len(history.rows(None)) == 1
+
+
+def corrupt_studies(home: Path, patch: Patch) -> None:
+    (home / "optuna.db").write_text("no database at all, and long enough to be taken for one")
+
+
+def file_for_artifacts(home: Path, patch: Patch) -> None:
+    (home / "artifacts").write_text("")
+
+
+def moved_project(home: Path, patch: Patch) -> None:
+    record()
+    home.rename(home.with_name("moved"))
+    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home.with_name('moved')}/mlflow.db")
+
+
+def waiting_journal(home: Path, patch: Patch) -> None:
+    run_id = record()
+    store.client().update_run(run_id, status="RUNNING")
+    (home / "live" / f"{run_id}.jsonl").write_text(json.dumps({"uri": store.uri()}) + "\n")
+
+
+def run_of_a_dead_process(home: Path, patch: Patch) -> None:
+    store.client().update_run(record(), status="RUNNING")
+
+
+def unknown_tables(home: Path, patch: Patch) -> None:
+    patch.setattr(bulk, "REVISION", "another")
+
+
+def home_below_a_file(home: Path, patch: Patch) -> None:
+    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db/below/mlflow.db")
+
+
+def corrupt_runs(home: Path, patch: Patch) -> None:
+    (home / "other").mkdir()
+    (home / "other" / "mlflow.db").write_text("no database at all, long enough to be one")
+    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/other/mlflow.db")
+
+
+def absent_server(home: Path, patch: Patch) -> None:
+    patch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+
+
+def absent_database(home: Path, patch: Patch) -> None:
+    patch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg2://me:secret@127.0.0.1:9/runs")
+
+
+def data_below_a_file(home: Path, patch: Patch) -> None:
+    patch.setenv("TFDS_DATA_DIR", str(home / "mlflow.db" / "data"))
+
+
+def torn_data(home: Path, patch: Patch) -> None:
+    folder = home.with_name("torn")
+    shutil.copytree(os.environ["TFDS_DATA_DIR"], folder)
+    for file in folder.rglob("*.tfrecord*"):
+        file.write_bytes(file.read_bytes()[:20])
+    patch.setenv("TFDS_DATA_DIR", str(folder))
+
+
+def little_memory(home: Path, patch: Patch) -> None:
+    patch.setattr(doctor, "LEAST_MEMORY", 1e18)
+
+
+def little_disk(home: Path, patch: Patch) -> None:
+    patch.setattr(doctor, "LEAST_DISK", 1e18)
+
+
+def other_python(home: Path, patch: Patch) -> None:
+    patch.setattr(doctor, "PYTHON", (3, 99))
+
+
+Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state, its mend
+BROKEN: list[Broken] = [
+    (corrupt_studies, "studies", "ill", "python -m tuning show"),
+    (file_for_artifacts, "artifacts", "ill", "MLFLOW_TRACKING_URI"),
+    (moved_project, "artifacts", "ill", "python -m pipelines export"),
+    (waiting_journal, "running runs", "note", "python -m pipelines reap"),
+    (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
+    (unknown_tables, "tracking store", "note", "make setup"),
+    (home_below_a_file, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
+    (corrupt_runs, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
+    (absent_server, "tracking store", "ill", "start its server"),
+    (absent_database, "tracking store", "ill", "start its server"),
+    (data_below_a_file, "data sets", "ill", "--data-dir"),
+    (torn_data, "data sets", "ill", "python -m pipelines data prepare digits"),
+    (little_memory, "memory", "ill", "more memory"),
+    (little_disk, "disk", "ill", "--data-dir"),
+    (other_python, "Python", "ill", "make setup PYTHON="),
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=[row[0].__name__ for row in BROKEN])
+def test_a_broken_thing_is_found_by_its_own_check_alone(
+    home: Path, digits: Path, monkeypatch: Patch, broken: Broken
+) -> None:
+    breaks, check, state, mend = broken
+    breaks(home, monkeypatch)
+    rows = examined()
+    assert unwell(rows) == {check: state}
+    assert mend in rows[check]["mend"]
+    assert rows[check]["costs"]
+    assert not any("\n" in text or "secret" in text for text in rows[check].values())
+    left_out = set(doctor.CHECKS) - rows.keys() - {"two devices"}
+    away = check == "tracking store" and state == "ill"
+    assert left_out == ({"running runs", "artifacts", "studies"} if away else set())
+
+
+def test_a_run_that_is_being_written_is_no_note(home: Path) -> None:
+    with tracking.tracked("r", experiment="test", kind="training"):
+        found = checkups.running()
+    assert (found.state, found.found[:6]) == ("well", "1 runs")
+
+
+def test_claims_are_named_that_cannot_run_without_a_data_set(
+    home: Path, digits: Path, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    found = checkups.data_sets()
+    assert (found.state, "digits prepared" in found.found) == ("note", True)
+    for name in ("skip-length", "resnet-cifar100", "imagenet-underfits (paper scale)"):
+        assert name in found.costs
+    assert "identity-beats-plain," not in found.costs  # digits are there
+    assert "data prepare cifar10 " in found.mend
+    assert "mnist" not in found.mend  # no claim reads it
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
+    assert "not there yet" in checkups.data_sets().found
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_missing_packages_are_ill_and_other_versions_a_note(
+    tmp_path: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    pins = "numpy==0.1\n    # via\n    #   scipy\nabsent==1 ; sys_platform == 'plan9'\n"
+    for file in ("requirements.txt", "requirements-jax.txt"):
+        (tmp_path / file).write_text(pins)
+    differing = doctor.packages()
+    assert differing.state == "note"
+    assert differing.found.startswith("other versions: numpy ")
+    for file in ("requirements.txt", "requirements-jax.txt"):
+        (tmp_path / file).write_text(pins + "no-such-package==1\n")
+    missing = doctor.packages()
+    assert missing.state == "ill"
+    assert "missing: no-such-package==1; other versions: numpy" in missing.found
+    assert f"pip install -r {tmp_path}" in missing.mend
+
+
+@pytest.mark.parametrize(
+    ("commit", "state"), [("abc", "well"), ("abc+changes", "note"), ("unknown", "note")]
+)
+def test_code_that_its_commit_does_not_hold_is_a_note(
+    commit: str, state: str, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(provenance, "tags", lambda: {"commit": commit})
+    assert doctor.code().state == state
+
+
+def test_a_check_that_raises_is_ill_in_a_sentence(
+    monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def mistaken() -> checkups.Finding:
+        raise UserError("The rule. Received: this. Do that.")
+
+    def failing() -> checkups.Finding:
+        raise KeyError
+
+    checks = {"one": mistaken, "other": failing, "fine": lambda: checkups.Finding("well", "yes")}
+    monkeypatch.setattr(doctor, "CHECKS", checks)
+    document = doctor.examine(quick=False)
+    assert [row["state"] for row in document["checks"]] == ["ill", "ill", "well"]
+    assert not document["healthy"]
+    doctor.show(document)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "ill   one    The rule. Received: this. Do that."
+    assert lines[1].strip().startswith("costs: ")
+    assert lines[2].strip().startswith("mend: ")
+    assert lines[3].startswith("ill   other  KeyError")
+    assert lines[6] == "well  fine   yes"
+    assert lines[-1] == "not healthy: 1 well, 0 note, 2 ill"
+
+
+def test_the_command_ends_with_1_for_a_backend_that_is_not_there(
+    home: Path, digits: Path, monkeypatch: Patch
+) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "no-such-backend")
+    done = command("pipelines", "doctor", "--quick", "--json")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    document = json.loads(done.stdout)
+    assert not document["healthy"]
+    rows = {row["check"]: row for row in document["checks"]}
+    assert unwell(rows) == {"backend": "ill"}
+    assert "no-such-backend" in rows["backend"]["found"]
+    assert "data sets" not in rows
+
+
+@pytest.mark.slow
+def test_two_devices_train_as_one_does_and_record_nothing(
+    home: Path, monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert doctor.two_devices().state == "well"
+    monkeypatch.setattr(doctor, "CLOSE", 0.0)
+    far = doctor.two_devices()
+    assert (far.state, "--devices 1" in far.mend) == ("ill", True)
+    monkeypatch.setenv("KERAS_BACKEND", "no-such-backend")
+    assert "no-such-backend" in doctor.two_devices().found
+    assert history.rows(None) == []
