@@ -1,14 +1,16 @@
-"""Studies: every trial a child run, killed and continued, one plan a study."""
+"""Studies: every trial a child run, killed and continued, carried along, one plan a study."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipelines import history
+from pipelines import history, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
-from tuning import spaces
-from tuning.study import Plan, search, show
+from tuning import spaces, travel
+from tuning.study import Plan, search, show, storage
 
 PLAN = Plan("mlp-digits", "smoke", "lr-schedule")
 
@@ -95,6 +97,112 @@ def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: P
     assert second["run_id"] != first["run_id"]
     assert history.row(first["run_id"]).status == "FINISHED"
     assert len(second["trials"]) == 1
+
+
+def carrying(text: str) -> str:
+    """A finished run of the study s with that artifact, as an import leaves it; its id."""
+    tags = {"study": "s", "recipe": PLAN.recipe, "scale": PLAN.scale, "space": PLAN.space}
+    with tracking.tracked("s", experiment="tuning", kind="study", tags=tags) as run:
+        run.text(text, travel.FILE)
+    return run.id
+
+
+def held(name: str = "s") -> Any:
+    """What Optuna's storage has of the study."""
+    import optuna
+
+    return optuna.load_study(study_name=name, storage=storage())
+
+
+def test_a_study_whose_database_is_lost_is_shown_and_goes_on(home: Path, digits: Path) -> None:
+    import optuna
+
+    document = search("s", PLAN, trials=2)
+    before = json.loads(travel.text(held()))
+    (home / "optuna.db").unlink()
+    assert show("s") == document
+    assert json.loads(travel.text(held())) == before
+    (home / "optuna.db").unlink()
+    optuna.create_study(study_name="s", storage=storage())  # as a kill leaves a restoration
+    assert search("s", PLAN, trials=2) == document | {"reused": True}
+    more = search("s", PLAN, trials=4)
+    assert more["run_id"] == document["run_id"]
+    assert more["trials"][:2] == document["trials"]
+    tried = [tuple(sorted(trial.params.items())) for trial in held().trials]
+    assert len(set(tried)) == len(tried) == len(more["trials"]) == 4
+
+
+def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: Path) -> None:
+    import optuna
+
+    def objective(trial: Any) -> float:
+        rate = trial.suggest_float("learning_rate", 1e-3, 1.0, log=True)
+        trial.suggest_categorical("schedule", ["constant", "cosine"])
+        trial.suggest_int("depth", 1, 9, step=2)
+        trial.report(rate, 3)
+        trial.set_user_attr("note", {"é": [1, None]})
+        if trial.number == 1:
+            raise optuna.TrialPruned
+        if trial.number == 2:
+            raise ValueError
+        return rate / 3
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(study_name="s", storage=storage())
+    study.optimize(objective, n_trials=4, catch=ValueError)
+    study.enqueue_trial({"learning_rate": 0.5})
+    study.set_user_attr("run_id", "of the machine it comes from")
+    study.set_user_attr(travel.PLAN, PLAN.identity)
+    before, run_id = study.trials, carrying(travel.text(study))
+    optuna.delete_study(study_name="s", storage=storage())
+    travel.restore("s", storage())
+    assert held().user_attrs == {"run_id": run_id, travel.PLAN: PLAN.identity}
+    assert [trial.state.name for trial in before] == [
+        "COMPLETE",
+        "PRUNED",
+        "FAIL",
+        "COMPLETE",
+        "WAITING",
+    ]
+    for old, new in zip(before, held().trials, strict=True):
+        assert {**vars(old), "_trial_id": 0} == {**vars(new), "_trial_id": 0}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"directions": ["MINIMIZE"], "trials": [], "user_attrs": {}}',
+        '{"directions": ["MINIMIZE"], "trials": [{"number": 0}], "user_attrs": {"plan": {}}}',
+        '{"directions": "up", "trials": [], "user_attrs": {"plan": {}}}',
+        "\x80",
+    ],
+)
+def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged: str) -> None:
+    import optuna
+
+    run_id = carrying(damaged)
+    for ask in (lambda: show("s"), lambda: search("s", PLAN, trials=1)):
+        with pytest.raises(UserError, match=f"run {run_id}.*--force") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+    assert optuna.get_all_study_names(storage()) == []
+
+
+def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run,
+    ):
+        run.text("{", travel.FILE)
+        raise KeyboardInterrupt
+    with tracking.tracked("t", experiment="tuning", kind="study", tags={"study": "t"}):
+        pass
+    for name in ("s", "t", "it's"):
+        with pytest.raises(UserError, match="A study must be a known name"):
+            show(name)
 
 
 def test_divergence_is_a_result(home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:

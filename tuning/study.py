@@ -1,11 +1,13 @@
 """Studies: Optuna chooses, the ordinary `run` trains, MLflow holds study and trials.
 
-The only module that imports Optuna. A study is kept in a database beside MLflow's; started again
-it goes on to the number of trials asked for.
+With travel.py the only module that imports Optuna. A study is kept in a database beside MLflow's;
+started again it goes on to the number of trials asked for. Where that database lacks it, it is made
+anew from what its finished run in MLflow carries.
 """
 
 import dataclasses
 import re
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +16,11 @@ from pipelines.errors import Diverged, UserError, check_counts, unknown
 from pipelines.published import named
 from pipelines.recipes import Recipe, digest
 from pipelines.run import Habits, run
-from tuning import spaces
+from tuning import spaces, travel
 
 OBJECTIVE = "val_error_pct"  # never the test error
 EVERY = Habits(force=True)  # trials are counted: each is trained
+NAME = re.compile(r"[\w.-]+")
 LOST = 100.0  # the error of a trial whose loss diverged
 
 
@@ -61,12 +64,12 @@ def search(name: str, plan: Plan, trials: int, force: bool = False) -> dict[str,
     short again as they were. `force` starts over.
     """
     check_counts(trials=trials)
-    if not re.fullmatch(r"[\w.-]+", name):
+    if not NAME.fullmatch(name):
         raise UserError(
             f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
             "Take another name."
         )
-    with live.locked(store.home() / "live", f"study-{name}"):
+    with _alone(name):
         study = _open(name, plan, force)
         row = _own_run(study)
         missing = trials - len(_finished(study))
@@ -87,6 +90,11 @@ def search(name: str, plan: Plan, trials: int, force: bool = False) -> dict[str,
     return show(name)
 
 
+def _alone(name: str) -> AbstractContextManager[None]:
+    """One process at a time works on the study."""
+    return live.locked(store.home() / "live", f"study-{name}")
+
+
 def _open(name: str, plan: Plan, force: bool) -> Any:
     """The Optuna study, new or old; a new one starts at the published schedule."""
     import optuna
@@ -94,16 +102,18 @@ def _open(name: str, plan: Plan, force: bool) -> Any:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     store.client()  # makes the folder
     where = storage()
-    if force and name in optuna.get_all_study_names(where):
+    if not force:
+        travel.restore(name, where)
+    elif name in optuna.get_all_study_names(where):
         optuna.delete_study(study_name=name, storage=where)
     study = optuna.create_study(study_name=name, storage=where, load_if_exists=True)
-    held = study.user_attrs.get("plan", plan.identity)
+    held = study.user_attrs.get(travel.PLAN, plan.identity)
     if held != plan.identity:
         raise UserError(
             f"A study searches one space around one recipe. Received: {plan.identity} for study "
             f"{name}, which holds {held}. Take another study name, or --force to start it over."
         )
-    study.set_user_attr("plan", plan.identity)
+    study.set_user_attr(travel.PLAN, plan.identity)
     if not study.trials:
         study.enqueue_trial(spaces.published(plan.base))
     _queue_again(study)
@@ -159,7 +169,7 @@ def _finished(study: Any) -> list[Any]:
 
 
 def _summarize(study: Any, plan: Plan, tracked: tracking.Run) -> None:
-    """Best trial, gain over the published schedule, and the picture, on the study's run."""
+    """Best trial, gain over the published schedule, picture, and all of it, on the study's run."""
     best, finished = study.best_trial, _finished(study)
     start = next(t.value for t in finished if t.params == spaces.published(plan.base))
     tracked.log(
@@ -174,8 +184,9 @@ def _summarize(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in best.params.items())
     tracked.tag("best", flags)
     repeat = f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}"
-    tracked.tag("mlflow.note.content", f"Best of the study: `{repeat}`")
+    tracked.tag(store.NOTE, f"Best of the study: `{repeat}`")
     tracked.figure(figure(finished, start), "figure.png")
+    tracked.text(travel.text(study), travel.FILE)
 
 
 def show(name: str) -> dict[str, Any]:
@@ -183,13 +194,16 @@ def show(name: str) -> dict[str, Any]:
     import optuna
 
     store.client()
+    if NAME.fullmatch(name) and travel.waiting(name, storage()):
+        with _alone(name):
+            travel.restore(name, storage())
     names = optuna.get_all_study_names(storage())
     if name not in names:
         raise unknown("A study", name, names)
     row = _own_run(optuna.load_study(study_name=name, storage=storage()))
     if row is None:
         raise UserError(f"A study must have begun. Received: {name}. Start it: tuning run {name}")
-    children = history.rows(status=None, **{"mlflow.parentRunId": row.id})
+    children = history.rows(status=None, **{store.PARENT: row.id})
     return {
         "study": name,
         "run_id": row.id,
