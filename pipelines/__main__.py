@@ -1,6 +1,10 @@
-"""Command line: `python -m pipelines list | run | sweep | quickstart | report | ui | data`."""
+"""Command line: `python -m pipelines COMMAND`.
+
+Measure: list, run, sweep, quickstart. Compare: report, reference, compare, ui, register.
+Look after: data, doctor, reap, export, import."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,26 +84,56 @@ def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
 
 @app.command
 def report(json: bool = False, out: Path | None = None) -> None:
-    """Write RESULTS.md and figures/ from the database (into --out; default: the project)."""
+    """Write RESULTS.md, figures/ and results.html, one page with all of it, from the database (into
+    --out; default: the project)."""
     from pipelines import report as scoreboard
+    from pipelines import settle, terminal
 
+    settle.reap()
     document = scoreboard.write(out or scoreboard.place())
     if json:
         print_json(document)
         return
-    scoreboard.show(scoreboard.entries())
-    print(f"Written: {document['results']}")
+    terminal.scoreboard(scoreboard.entries())
+    print(f"Written: {document['results']}, {document['page']}")
+
+
+@app.command
+def reference(json: bool = False) -> None:
+    """Write every number that the sources report as a finished run beside ours; none twice."""
+    from pipelines import reference as references
+
+    _answer(references.write(), json, references.show)
+
+
+@app.command
+def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> None:
+    """Show in which parameters and metrics runs differ. A run is named by its id, the beginning of
+    it, or its name, of which the newest is taken."""
+    from pipelines import comparison
+
+    _answer(comparison.compare(runs), json, comparison.show)
+
+
+@app.command
+def register(recipe: tyro.conf.Positional[str], scale: str = "cpu", json: bool = False) -> None:
+    """Make the best run of a recipe, by validation, the champion of the model registry."""
+    from pipelines import registry
+
+    _answer(registry.register(recipe, scale), json, registry.show)
 
 
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines import store
+    from pipelines import settle, store
+    from pipelines import ui as pages
 
-    for title, link in store.links(store.address(host, port)).items():
+    settle.reap()
+    for title, link in pages.links(pages.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
     if not store.served():
-        store.serve(host, port)
+        pages.serve(host, port)
 
 
 @app.command
@@ -132,6 +166,66 @@ def data(
             else "-"
         )
         print(f"{row['name']:<14} {row['state']:<14} {state}")
+
+
+@app.command
+def doctor(json: bool = False, quick: bool = False, data_dir: Path | None = None) -> None:
+    """Examine this machine: what works, what does not, what that costs and how to mend it. --quick
+    leaves out training on two devices. Exit code 1 where something must be mended."""
+    from pipelines import doctor as physician
+
+    use_data_dir(data_dir)
+    document = physician.examine(quick)
+    _answer(document, json, physician.show)
+    if not document["healthy"]:
+        raise SystemExit(1)
+
+
+@app.command
+def reap(json: bool = False) -> None:
+    """Deliver and close the runs of processes that have died; never those of a living one."""
+    from pipelines import settle
+
+    settled = settle.reap()
+    if json:
+        print_json({"settled": settled})
+        return
+    for run_id, why in settled.items():
+        print(f"{run_id}  {why}")
+    print(f"{len(settled)} settled.")
+
+
+@app.command
+def export(
+    file: tyro.conf.Positional[Path],
+    names: tyro.conf.Positional[tuple[str, ...]] = (),
+    filter: str | None = None,
+    json: bool = False,
+) -> None:
+    """Write finished runs with all that belongs to them into one file: those of the claims, recipes
+    and studies named, or with these ids (default: all), or those that an MLflow --filter finds."""
+    from pipelines import bundle
+
+    found = bundle.export_runs(file, names, filter)
+    _answer(found, json, lambda d: print(f"{len(d['runs'])} runs, {d['bytes']:,} bytes: {file}"))
+
+
+@app.command(name="import")
+def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
+    """Take in the runs of a file that `export` wrote; those that are here already are left."""
+    from pipelines import bundle
+
+    found = bundle.import_runs(file)
+    new, old = len(found["imported"]), len(found["present"])
+    _answer(found, json, lambda _: print(f"{new} runs imported, {old} are here already."))
+
+
+def _answer(document: dict[str, Any], json: bool, show: Callable[[dict[str, Any]], None]) -> None:
+    """The answer of a command: its JSON document, or what `show` makes of it."""
+    if json:
+        print_json(document)
+    else:
+        show(document)
 
 
 def dispatch(arguments: list[str]) -> None:

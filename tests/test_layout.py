@@ -15,9 +15,13 @@ ONLY = {  # beside the standard library and itself
 }
 NEVER = {"pipelines": {"tuning"}}
 DOORS = {  # library: the modules that may import it
-    "mlflow": {"pipelines.bulk", "pipelines.recorded", "pipelines.store", "pipelines.tracking"},
+    "mlflow": {
+        f"pipelines.{name}"
+        for name in ("bulk", "bundle_in", "bundle_out", "history", "outbox", "recorded", "store")
+    }
+    | {"pipelines.tracking"},
     "tensorflow_datasets": {"pipelines.data"},
-    "optuna": {"tuning.study"},
+    "optuna": {"tuning.study", "tuning.travel"},
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
