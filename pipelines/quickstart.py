@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, report, sweep, terminal
+from pipelines import claim, reference, report, sweep, terminal
 from pipelines.provenance import ROOT
 from pipelines.published import named
 from pipelines.run import Habits
@@ -67,4 +67,6 @@ def _output(*words: str) -> str:
 
 
 def _report() -> str:
+    """With what the papers report beside it in MLflow."""
+    reference.write()
     return str(report.write(report.place())["results"])

@@ -7,7 +7,8 @@ linear rate, because along the path, with a = max |Theta_i - I| in the spectral 
   the Hessian is small:     |H|_F <= 3 l d (1+z)^(2l-2) where z >= a and |Phi| <= (1+z)^l
                                                 (printed: 3 l d^5 (1+z)^(2l), without |Phi|),
   the iterates stay close:  a grows by at most rate (1+a)^(l-1) sqrt(2 loss) a step.
-What departs from the slides may come from our damaged copy, not from the authors. The printed 4 is twice what is true at Theta_i = I (`printed_gradient_ratio` 0.5).
+Departures from the slides may come from our damaged copy of them. The printed 4 is twice what is
+true at Theta_i = I (`printed_gradient_ratio` 0.5).
 
 With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
 step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
