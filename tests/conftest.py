@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PREPARED = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
+Go = Callable[[str], None]
 POSTGRESQL = "postgresql+psycopg2://postgres@127.0.0.1:5432"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
@@ -51,6 +52,23 @@ def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) 
     shutil.copy(empty_database, folder / "mlflow.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
     return folder
+
+
+@pytest.fixture
+def go(home: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
+    """`go("b")`: to another store, empty at first, where experiments have other ids."""
+
+    from pipelines import store
+
+    def to(name: str) -> None:
+        folder = home.parent / name
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        if not folder.exists():
+            folder.mkdir()
+            shutil.copy(empty_database, folder / "mlflow.db")
+            store.experiment(store.uri(), f"only in {name}")
+
+    return to
 
 
 @pytest.fixture(scope="session")
