@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines import provenance, store, tracking
+from pipelines import alive, provenance, store, tracking
 
 REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
 DIALECTS = ("sqlite", "postgresql")
@@ -146,7 +146,8 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
     from mlflow.entities import Param
 
     to = store.client()
-    run_id = str(to.create_run(experiment_id, run.start_ms, run.tags, run.name).info.run_id)
+    tags = alive.tags() | dict(run.tags)
+    run_id = str(to.create_run(experiment_id, run.start_ms, tags, run.name).info.run_id)
     with tracking.tracked(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
         sent.outbox.add(

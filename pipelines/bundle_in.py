@@ -1,7 +1,7 @@
 """Runs of an archive as runs of the tracking store: what `import` writes.
 
-A run that is being taken in is RUNNING and has a tag that says so. All of it can be written twice
-and is there once: an import that was killed is simply repeated.
+A run that is being taken in has a tag that says so, and those of its process: `reap` ends what that
+left. All of it can be written twice and is there once: an import that was killed is repeated.
 """
 
 import itertools
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines import bulk, store
+from pipelines import alive, bulk, live, store
 from pipelines.bundle_format import Archive
 from pipelines.bundle_shape import IMPORTING, refused
-from pipelines.outbox import BATCH, TAGS, send, send_tags
+from pipelines.sending import BATCH, TEXTS, send, send_fact
 from pipelines.store import ORIGIN
 
 ORIGIN_MODEL = "origin_model_id"
@@ -56,11 +56,11 @@ def create(document: Document, places: Mapping[str, str]) -> str:
 
 
 def _early_tags(document: Document) -> dict[str, str]:
-    """No others: neither `reap` nor a search for results must take the run for one of its own."""
+    """No others: no search for results must take the run for one of its own."""
     tags = document["tags"]
     user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
     own = {"mlflow.runName": document["name"], ORIGIN: tags.get(ORIGIN, document["run_id"])}
-    return {**user, **own, IMPORTING: "True"}
+    return {**user, **own, **alive.tags(), IMPORTING: "True"}
 
 
 def insert(
@@ -122,9 +122,10 @@ def fill(document: Document, run_id: str) -> None:
     """Write by MLflow's client what the rows of a run are elsewhere."""
     from mlflow.entities import Param
 
+    send_fact(run_id, "tags", alive.tags())  # another process may have begun it
     params = [Param(key, value) for key, value in document["params"].items()]
-    for start in range(0, len(params), TAGS):
-        store.client().log_batch(run_id, params=params[start : start + TAGS])
+    for start in range(0, len(params), TEXTS):
+        store.client().log_batch(run_id, params=params[start : start + TEXTS])
     numbers = [
         (metric, _number(value), step, date)
         for metric, curve in document["metrics"].items()
@@ -139,7 +140,7 @@ def _number(value: float | None) -> float:
 
 
 def complete(document: Document, run_id: str, archive: Archive) -> None:
-    """Write data sets, files and models of a run; then it is ended as it was, with its tags."""
+    """Write data sets, files and models of a run; then it is ended as it was."""
     to = store.client()
     if document["datasets"]:
         to.log_inputs(run_id, _datasets(document))
@@ -147,12 +148,21 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
         if archive.extract(document["run_id"], "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
+    with live.locked(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
+        _end(document, run_id)
+
+
+def _end(document: Document, run_id: str) -> None:
+    """Give a run its status and exactly its tags; last goes the one that says it is not whole."""
+    to = store.client()
     if document["end_ms"]:
         to.set_terminated(run_id, document["status"], document["end_ms"])
     else:
         to.update_run(run_id, document["status"])
-    send_tags(run_id, _cut(document["tags"]))
-    to.delete_tag(run_id, IMPORTING)
+    send_fact(run_id, "tags", _cut(document["tags"]))
+    early = {*alive.tags(), alive.SETTLED} & to.get_run(run_id).data.tags.keys()
+    for key in [*sorted(early - document["tags"].keys()), IMPORTING]:
+        to.delete_tag(run_id, key)
 
 
 def _upload(folder: str, location: str) -> None:

@@ -1,26 +1,22 @@
-"""What doctor.py examines of the things that are stored: runs, artifacts, studies, data sets."""
+"""What doctor.py examines of what is stored: the tracking store, artifacts, studies, data sets."""
 
 import contextlib
 import secrets
-import socket
 import sqlite3
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
-from urllib.request import getproxies, url2pathname
+from urllib.request import url2pathname
 
-from pipelines import live, provenance
 from pipelines.errors import UserError
 
 PAGE = 1_000  # runs counted where each has to be fetched
-ANSWER_S = 5.0  # for a server to take a connection; MLflow would wait for minutes
 REACH = (
     "start its server, or set MLFLOW_TRACKING_URI to a store that can be written; without it, "
     "runs go to the project's own database"
 )
-PORTS = {"http": 80, "https": 443, "postgresql": 5432}
 
 
 @dataclass(frozen=True)
@@ -58,9 +54,8 @@ def tracking_store() -> Finding:
     """Whether runs can be recorded: the store answers, takes a tag and gives it back."""
     from pipelines import bulk, store
 
-    where = _without_password(store.uri())
+    where = store.shown()
     try:
-        _knock(store.uri())
         _write_and_undo(store.client())
         database = bulk.sql_store()
         found = f"{where}: it can be written, {_runs(database)}"
@@ -77,20 +72,6 @@ def tracking_store() -> Finding:
         return Finding("note", f"{found}, through a server", slow, mend)
     found += f", in tables other than revision {bulk.REVISION}, which pipelines/bulk.py knows"
     return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
-
-
-def _without_password(uri: str) -> str:
-    password = urlsplit(uri).password
-    return uri.replace(f":{password}@", ":***@") if password else uri
-
-
-def _knock(uri: str) -> None:
-    """OSError, within seconds, where a server takes no connection."""
-    parts = urlsplit(uri)
-    scheme = parts.scheme.partition("+")[0]
-    port = parts.port or PORTS.get(scheme)
-    if parts.hostname and port and scheme not in getproxies():
-        socket.create_connection((parts.hostname, port), ANSWER_S).close()
 
 
 def _write_and_undo(client: Any) -> None:
@@ -114,24 +95,6 @@ def _runs(database: Any) -> str:
     with database.ManagedSessionMaker() as session:
         query = text("SELECT count(*) FROM runs WHERE lifecycle_stage = 'active'")
         return f"{session.scalar(query):,} runs"
-
-
-def running() -> Finding:
-    """Runs that say RUNNING, and journals of dead processes that wait to be delivered."""
-    from pipelines import history, store
-
-    folder, host = store.home() / "live", provenance.tags()["host"]
-    waiting = {left.run_id for left in live.leftovers(folder, store.uri())}
-    rows = history.rows("RUNNING")
-    elsewhere = {row.id for row in rows if row.tags.get("host", host) != host}
-    here = {row.id for row in rows if (folder / f"{row.id}.jsonl").exists()} - waiting
-    left = {row.id for row in rows} - here - elsewhere - waiting
-    found = f"{len(here)} runs are being written here, {len(elsewhere - here)} on other machines"
-    if not waiting and not left:
-        return Finding("well", found)
-    found += f"; of dead processes {len(waiting)} journals wait, {len(left)} more runs say RUNNING"
-    costs = "they are missing from tables and verdicts, their last numbers from their curves"
-    return Finding("note", found, costs, "python -m pipelines reap")
 
 
 def artifacts() -> Finding:

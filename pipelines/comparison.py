@@ -15,8 +15,9 @@ SHOWN = 40  # characters of a value in the terminal
 def compare(names: Sequence[str]) -> dict[str, Any]:
     """Where the runs of these names differ, in the order given; `difference` is from the first.
 
-    A name is an id, the beginning of one, or a run's name, of which the newest is taken. Metrics
-    are the latest values; of those over seeds the deviation and number stand beside the mean.
+    A name is an id here or where the run was measured, the beginning of one, or a run's name, of
+    which the newest is taken. Metrics are the latest values; of those over seeds the deviation and
+    number stand beside the mean.
     """
     if len(names) < 2:
         raise UserError(
@@ -46,7 +47,8 @@ def _keys(mappings: Any) -> list[str]:
 
 def _named(name: str, rows: Sequence[Row]) -> Row:
     """The run of that id or beginning of an id, else the newest of that name."""
-    begins = [r for r in rows if len(name) >= LEAST and name in (r.id[: len(name)], r.origin)]
+    begun = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
+    begins = begun if len(name) >= LEAST else []
     if len(begins) > 1:
         raise UserError(
             f"The beginning of an id must be of one run. Received: {name}, of {len(begins)}. Give "

@@ -1,7 +1,7 @@
 """The doctor: what works on this machine, what does not, what that costs and how to mend it.
 
 A check returns a finding; one that raises is itself found ill. Those of what is stored are in
-checkups.py. "ill" is what makes claims wrong or commands fail, "note" what costs something.
+checkups.py and running.py. "ill": claims are wrong or commands fail; "note": it costs something.
 """
 
 import os
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from pipelines import checkups, provenance
+from pipelines import checkups, provenance, running
 from pipelines.checkups import Finding, nearest, sentence
 
 PYTHON = (3, 11)  # what requirements*.txt are compiled for
@@ -232,7 +232,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "project code": code,
     "backend": backend,
     "tracking store": checkups.tracking_store,
-    "running runs": checkups.running,
+    "running runs": running.running,
     "artifacts": checkups.artifacts,
     "studies": checkups.studies,
     "data sets": checkups.data_sets,

@@ -38,6 +38,10 @@ def check_counts(**counts: int) -> None:
             )
 
 
+class Undelivered(RuntimeError):
+    """A run has ended and its store does not take it now; the message says where it is kept."""
+
+
 class Diverged(RuntimeError):
     """The loss is no longer finite, at `step`; the message names it and the learning rate."""
 

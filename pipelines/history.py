@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import bulk
-from pipelines.store import ORIGIN, client, unavailable
+from pipelines.store import ORIGIN, client, is_away, unavailable
 
 LARGEST = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
@@ -125,7 +125,9 @@ def find(run_id: str) -> Row | None:
     """The run of that id, or None where this store has no such run."""
     try:
         return row(run_id)
-    except unavailable():
+    except unavailable() as error:
+        if is_away(error):
+            raise
         return None
 
 

@@ -1,10 +1,10 @@
 """Journals of the runs that are being written: what a killed process leaves behind.
 
-One file a run, in the tracking home: a header with the store it belongs to, then every number and
-tag as it was logged, then how the run ended; beside it a folder of files that the store has not
-taken. Both are deleted when MLflow has it all. The writer holds a lock on its file for as long as
-it lives, so that a journal nobody holds is a dead process's. Imports no MLflow: every command can
-look for such journals at the cost of a directory listing.
+One file a run, in the tracking home: a header with the store it belongs to, then every number, tag
+and param as it was logged, then how the run ended; beside it a folder of files that the store has
+not taken. Both are deleted when MLflow has it all. The writer holds a lock on its file for as long
+as it lives, so that a journal nobody holds is a dead process's. Imports no MLflow: every command
+can look for such journals at the cost of a directory listing.
 """
 
 import contextlib
@@ -18,25 +18,41 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pipelines.errors import UserError
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
+Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
+FACTS = ("tags", "params", "dataset")
 SILENT_S = 300.0  # another host's journal, its lock free, untouched for so long: its process ended
 
 
+@dataclass(frozen=True)
+class Content:
+    """What a journal says of a run, in the order in which it was written."""
+
+    numbers: list[Number] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+    status: str = "KILLED"
+    """How it ended; that, where its writer did not come to say so."""
+
+
 class Journal:
-    """An append-only file of one run; a line is in the system's hands when `write` returns."""
+    """An append-only file of one run; a line is in the system's hands when `write` returns.
+
+    `left` is what an earlier journal of the same run holds that has not been delivered.
+    """
 
     def __init__(self, folder: Path, run_id: str, uri: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_id}.jsonl"
-        self._file = self.path.open("ab", buffering=0)
-        self._torn = self.path.stat().st_size > 0  # by a kill, it may be
-        fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._file = _opened(self.path)
+        text = self._file.read().decode(errors="replace")
+        self.left = _content(list(_whole_lines(text)))
+        self._torn = bool(text)  # by a kill, it may be
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
             self.write(uri=uri, host=socket.gethostname())
 
@@ -57,13 +73,22 @@ class Journal:
         """Show hosts that do not see the lock that the writer lives."""
         os.utime(self.path)
 
-    def close(self, status: str, delivered: bool) -> None:
-        """Write how the run ended; the file stays where MLflow does not have it all."""
+    def close(self, delivered: bool) -> None:
+        """Let go of the file, which stays where MLflow does not have it all."""
         if delivered:
             discard(self.path)
-        else:
-            self.write(end=status)
         self._file.close()
+
+
+def _opened(path: Path) -> BinaryIO:
+    """The file, locked; a new one where it was deleted, as delivered, while we waited."""
+    while True:
+        file = path.open("a+b", buffering=0)
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file.fileno()).st_nlink:
+            file.seek(0)
+            return file
+        file.close()
 
 
 def discard(path: Path) -> None:
@@ -74,12 +99,10 @@ def discard(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What the journal of a dead process says."""
+    """The journal of a dead process."""
 
     path: Path
-    numbers: list[Number]
-    tags: dict[str, str]
-    status: str
+    content: Content
 
     @property
     def run_id(self) -> str:
@@ -90,38 +113,71 @@ class Leftover:
         return self.path.with_suffix("")
 
 
-def leftovers(folder: Path, uri: str) -> list[Leftover]:
-    """Journals of that store whose process has ended; a torn last line is left out."""
-    found = [_read(path, uri) for path in sorted(folder.glob("*.jsonl"))]
-    return [leftover for leftover in found if leftover]
+def leftovers(folder: Path, uri: str) -> list[Path]:
+    """Journals of that store whose process has ended."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        with taken(path, uri) as left:
+            found += [path] if left else []
+    return found
 
 
-def _read(path: Path, uri: str) -> Leftover | None:
+@contextmanager
+def taken(path: Path, uri: str) -> Iterator[Leftover | None]:
+    """A dead process's journal, locked for as long as the block lasts; None for any other.
+
+    A torn last line is left out; a file that cannot be read is said so.
+    """
     try:
-        with path.open() as file:
+        file = path.open("r+b")
+    except FileNotFoundError:  # settled meanwhile
+        file = None
+    except OSError as error:
+        print(f"{path} cannot be read: {error.strerror}", file=sys.stderr)
+        file = None
+    if file is None:
+        yield None
+        return
+    with file:
+        try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            lines = list(_whole_lines(file.read()))
-            touched = os.fstat(file.fileno()).st_mtime
-    except (FileNotFoundError, BlockingIOError):  # settled meanwhile, or its process lives
-        return None
-    if any(line.get("uri", uri) != uri for line in lines):
-        return None
+        except OSError:  # its process lives
+            yield None
+            return
+        lines = list(_whole_lines(file.read().decode(errors="replace")))
+        ours = _of(lines, uri) and _silent(lines, os.fstat(file.fileno()))
+        yield Leftover(path, _content(lines)) if ours else None
+
+
+def _of(lines: list[dict[str, Any]], uri: str) -> bool:
+    """Whether a journal is of that store; one without a header is being made."""
+    return {line["uri"] for line in lines if "uri" in line} == {uri}
+
+
+def _silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
+    """Whether nobody writes it: another host's lock may not be seen in a folder that is shared."""
     hosts = {line["host"] for line in lines if "host" in line}
-    if hosts - {socket.gethostname()} and time.time() - touched < SILENT_S:
-        return None  # a shared folder need not share locks
-    numbers = [tuple(row) for line in lines for row in line.get("numbers", [])]
-    tags = {key: value for line in lines for key, value in line.get("tags", {}).items()}
-    ends = [line["end"] for line in lines if "end" in line]
-    return Leftover(path, numbers, tags, ends[-1] if ends else "KILLED")
+    return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
+
+
+def _content(lines: list[dict[str, Any]]) -> Content:
+    begun = max((i for i, line in enumerate(lines) if "uri" in line), default=0)
+    return Content(
+        [tuple(row) for line in lines for row in line.get("numbers", [])],
+        [(key, line[key]) for line in lines for key in FACTS if key in line],
+        next((line["end"] for line in reversed(lines[begun:]) if "end" in line), "KILLED"),
+    )
 
 
 def _whole_lines(text: str) -> Iterator[dict[str, Any]]:
     """Every line that is whole JSON: a kill can tear one, and a resumed run writes on after it."""
     for line in text.splitlines():
         try:
-            yield json.loads(line)
+            found = json.loads(line)
         except json.JSONDecodeError:
             continue
+        if isinstance(found, dict):
+            yield found
 
 
 @contextmanager

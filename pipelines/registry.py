@@ -1,7 +1,9 @@
 """The model registry: the best training of a recipe, by validation, is its champion.
 
 A registered model has the recipe's name. Its versions are the champions there have been; the alias
-`champion` is on the present one. The test set is never looked at for the choice.
+`champion` is on the present one, the best run of the largest scale that was registered: a run of a
+larger scale takes the alias, one of a smaller scale never does. The best has the least validation
+number after its last step, for then its weights were stored. The test set is never looked at.
 """
 
 import math
@@ -18,37 +20,60 @@ from pipelines.unfinished import RUN_AS, TRAINING
 
 ALIAS = "champion"
 PORT = 5001  # not that of the UI
-BEST = "best_val_"  # begins the name of the number that chooses
-TEST = "test_"
+BEST = "best_"  # begins the name of the least value that the number which chooses ever had
+VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
 NOT_RUN = "not run"
+RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
 
 
 def register(name: str, scale: str) -> dict[str, Any]:
-    """Make the best run of a recipe at a scale the champion, unless it is; the JSON document.
+    """Make the best run of a recipe at a scale the champion; the JSON document.
 
-    UserError where there is no such recipe, no finished run of it, or no model in the best one.
+    Unless it is already, or the champion is of a larger scale. UserError where there is no such
+    recipe, no finished run of it, or no model in the best one.
     """
     recipe = published.named(name, scale)
     with live.locked(store.home() / "live", f"register-{name}"):
+        version = _champion(name)
+        held = version.tags.get("scale", "") if version else ""
+        if held in published.SCALES[published.SCALES.index(scale) + 1 :]:
+            return _document(_standing(version, held), version, held, scale, new=False)
+        present = version.run_id if held == scale else None  # of equal ones it stays
         runs = candidates(recipe, scale)
-        best, version = min(runs, key=chosen_by), _champion(name)
-        held = [row for row in runs if version and row.id == version.run_id]
-        new = not held or chosen_by(best) < chosen_by(held[0])
-        row = best if new else held[0]
-        if new:
+        row = min(runs, key=lambda row: (chosen_by(row), row.id != present))
+        if new := row.id != present:
             version = _promote(row, scale)
-    found = claim_of(row)
+    return _document(row, version, scale, scale, new)
+
+
+def _standing(version: Any, scale: str) -> history.Row:
+    """The run of a champion that stays."""
+    if row := history.find(version.run_id):
+        return row
+    raise UserError(
+        f"A champion gives way to none of a smaller scale. Received: version {version.version}, of "
+        f"{scale} scale, whose run {version.run_id} is gone. Register a run of {scale} scale, or "
+        "delete that version in the UI first."
+    )
+
+
+def _document(row: history.Row, version: Any, scale: str, asked: str, new: bool) -> dict[str, Any]:
+    """What is said of the champion; its scale is larger than the one asked for where that lost."""
+    name, found = row.tags["recipe"], claim_of(row)
     return {
         "model": name,
         "version": str(version.version),
         "alias": ALIAS,
         "run_id": row.id,
+        "scale": scale,
+        "asked_scale": asked,
         "metrics": _shown(row.metrics),
         "claim": found,
         "verdict": _verdict(found),
         "new": new,
+        "rule": RULE,
         "serve": serve(name),
-        "ask": ask(recipe),
+        "ask": ask(published.named(name, scale)),
     }
 
 
@@ -82,9 +107,14 @@ def _data(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def chosen_by(row: history.Row) -> float:
-    """The least validation number of a run, of its task; infinite where it has none."""
-    found = [value for key, value in row.metrics.items() if key.startswith(BEST)]
-    return found[0] if found and not math.isnan(found[0]) else math.inf
+    """The validation number of the weights that a run stored; infinite where it has none."""
+    found = row.metrics.get(watched(row), math.nan)
+    return math.inf if math.isnan(found) else found
+
+
+def watched(row: history.Row) -> str:
+    """The name of the number that chooses, of its task: `val_error_pct`; empty where none is."""
+    return next((k.removeprefix(BEST) for k in row.metrics if k.startswith(BEST + VAL)), "")
 
 
 def _champion(name: str) -> Any:
@@ -148,14 +178,14 @@ def describe(row: history.Row, scale: str) -> str:
         "|---|---|---|",
         *table,
         "",
-        f"Chosen among the runs of this recipe and scale by `{BEST}*`, not by the test set.",
+        f"Chosen among runs of this scale by `{watched(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
     return "\n".join([*lines, *([f"Claim `{found}`: {_verdict(found)}."] if found else [])])
 
 
 def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {k: v for k, v in sorted(metrics.items()) if k.startswith((BEST, TEST))}
+    return {k: v for k, v in sorted(metrics.items()) if k.startswith((VAL, TEST))}
 
 
 def _reported(row: history.Row) -> Mapping[str, float]:
@@ -208,9 +238,12 @@ def show(document: Mapping[str, Any]) -> None:
     """The champion in the terminal, and how to get an answer from it."""
     verb = "is" if document["new"] else "is already"
     name = f"{document['model']} version {document['version']}"
-    print(f"{name} {verb} the {document['alias']}: run {document['run_id']}")
+    print(f"{name} {verb} the {ALIAS}: run {document['run_id']}, {document['scale']} scale")
+    if (asked := document["asked_scale"]) != document["scale"]:
+        print(f"  no run of {asked} scale replaces it; to let one, delete that version in the UI")
     for key, value in document["metrics"].items():
         print(f"  {key} {value:.4g}")
     if document["claim"]:
         print(f"  claim {document['claim']}: {document['verdict']}")
+    print(f"\n{document['rule']}")
     print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")

@@ -120,24 +120,30 @@ def write(folder: Path) -> dict[str, Any]:
     found, tuned, figures = entries(), studies(), folder / "figures"
     try:
         figures.mkdir(parents=True, exist_ok=True)
-        drawn = {
-            e.name: figures / f"{e.name}.png"
-            for e in found
-            if e.run and store.copy_artifact(e.run.id, "figure.png", figures / f"{e.name}.png")
-        }
+        drawn = _drawn(found, figures)
         (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn))
         html = page.html(grouped(found), COLUMNS, _study_table(tuned) if tuned else [], drawn)
         (folder / "results.html").write_text(html)
     except OSError as error:
         raise UserError(
-            f"The report needs a folder it can write. Received: {folder}: {error.strerror}. "
-            "Name another with --out."
+            f"The report needs a folder it can write. Received: {error} for {folder}. Name another "
+            "with --out."
         ) from error
     return {
         "claims": [entry.document() for entry in found],
         "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
         "results": str(folder / "RESULTS.md"),
         "page": str(folder / "results.html"),
+    }
+
+
+def _drawn(found: list[Entry], figures: Path) -> dict[str, Path]:
+    """The figures of the claims, copied out of their runs; by claim."""
+    places = {e.name: (e.run.id, figures / f"{e.name}.png") for e in found if e.run}
+    return {
+        name: place
+        for name, (run_id, place) in places.items()
+        if store.copy_artifact(run_id, "figure.png", place)
     }
 
 

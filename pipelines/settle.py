@@ -1,62 +1,78 @@
 """Runs of processes that were killed: delivered from their journals, and closed."""
 
 import sys
+from pathlib import Path
 
 from pipelines import alive, history, live, store
 from pipelines.errors import UserError
-from pipelines.outbox import BATCH, GONE, send, send_files, send_tags
+from pipelines.outbox import GONE
+from pipelines.sending import BATCH, send, send_fact, send_files
 
 
 def settle_dead() -> list[str]:
     """Deliver and close the runs whose journals dead processes left; returns the run ids.
 
-    A run the store does not take now is left for the next command, and said so.
+    What the store does not take now is left for the next command, and said so.
     """
-    folder = store.home() / "live"
-    if not live.leftovers(folder, store.uri()):
+    folder, uri = store.home() / "live", store.uri()
+    if not live.leftovers(folder, uri):
         return []
-    settled = []
+    settled: list[str] = []
     with live.locked(folder, "settle"):
-        for left in live.leftovers(folder, store.uri()):
-            try:
-                _deliver(left)
-            except (UserError, OSError, store.unavailable()) as error:
-                print(f"{left.path} cannot be delivered: {error}", file=sys.stderr)
-                if getattr(error, "error_code", "") in GONE:
-                    left.path.rename(left.path.with_suffix(".orphan"))
-            else:
-                settled.append(left.run_id)
+        waiting = live.leftovers(folder, uri)
+        for path in waiting:
+            with live.taken(path, uri) as left:
+                try:
+                    settled += [_deliver(left)] if left else []
+                except (UserError, OSError, store.unavailable()) as error:
+                    if getattr(error, "error_code", "") in GONE:
+                        _put_aside(path, error)
+                        continue
+                    count = len(waiting) - len(settled)
+                    print(f"{count} runs wait for their store: {_short(error)}", file=sys.stderr)
+                    break
     return settled
+
+
+def _put_aside(path: Path, error: Exception) -> None:
+    """Keep what MLflow will never take, as of a run that was deleted, out of the way."""
+    path.rename(path.with_suffix(".orphan"))
+    print(f"{path.with_suffix('.orphan')} cannot be delivered: {_short(error)}", file=sys.stderr)
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:300]
 
 
 def reap() -> dict[str, str]:
     """Settle every run that says RUNNING though its process is dead; by run id, why it is.
 
-    Journals first, for they hold numbers. A run of another machine is taken for dead after a long
-    silence alone, and says RUNNING again if it was not.
+    Journals first, for they hold numbers: a run that has one waits for it. A run of another machine
+    is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     settled = dict.fromkeys(settle_dead(), "delivered from its journal")
-    with live.locked(store.home() / "live", "settle"):
+    folder = store.home() / "live"
+    with live.locked(folder, "settle"):
         for row in history.rows("RUNNING"):
             why = alive.why_dead(row.tags)
-            if why:
+            if why and not (folder / f"{row.id}.jsonl").exists():
                 store.client().set_tag(row.id, alive.SETTLED, why)
                 store.client().set_terminated(row.id, "KILLED")
                 settled[row.id] = why
     return settled
 
 
-def _deliver(left: live.Leftover) -> None:
-    """Send the numbers of a journal that MLflow lacks, its tags and files, then close its run."""
-    there = {
-        (key, point.value, point.step, point.timestamp)
-        for key in {number[0] for number in left.numbers}
-        for point in store.client().get_metric_history(left.run_id, key)
-    }
-    missing = [number for number in left.numbers if number not in there]
-    for start in range(0, len(missing), BATCH):
-        send(left.run_id, missing[start : start + BATCH])
-    send_tags(left.run_id, left.tags)
+def _deliver(left: live.Leftover) -> str:
+    """Send what MLflow lacks of a journal and its files, then close its run; the run's id.
+
+    MLflow keeps equal points once, so that what was sent before does no harm.
+    """
+    numbers = left.content.numbers
+    for start in range(0, len(numbers), BATCH):
+        send(left.run_id, numbers[start : start + BATCH])
+    for kind, value in left.content.facts:
+        send_fact(left.run_id, kind, value)
     send_files(left.run_id, left.spool)
-    store.client().set_terminated(left.run_id, left.status)
+    store.client().set_terminated(left.run_id, left.content.status)
     live.discard(left.path)
+    return left.run_id

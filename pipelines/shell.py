@@ -1,5 +1,6 @@
 """What every command line of the project does around its command."""
 
+import errno
 import json
 import math
 import os
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import settle, store
-from pipelines.errors import Diverged, UserError
+from pipelines.errors import Diverged, Undelivered, UserError
+
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
 def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
@@ -28,7 +31,7 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         for run_id in settle.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
-    except (UserError, Diverged) as error:
+    except (UserError, Diverged, Undelivered) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2 if isinstance(error, UserError) else 1
     except BrokenPipeError:  # `| head` has read enough
@@ -38,19 +41,31 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         print(f"error: The memory is full: {error} Choose smaller sizes.", file=sys.stderr)
         return 1
     except Exception as error:
-        if not store.is_away(error):
+        said = _sentence(error)
+        if said is None:
             raise
-        said = str(error).splitlines()[0][:300]
-        print(
-            f"error: The tracking store must answer. Received: {store.uri()}: {said} What was "
-            "measured is kept: repeat the command when the store is back.",
-            file=sys.stderr,
-        )
+        print(f"error: {said}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
         return 130
     return 0
+
+
+def _sentence(error: Exception) -> str | None:
+    """What a person is told of a store or a disk that fails; None of any other error."""
+    if store.is_away(error):
+        said = str(error).splitlines()[0][:300]
+        return (
+            f"The tracking store must answer. Received: {store.shown()}: {said} What was measured "
+            "is kept: repeat the command when the store is back."
+        )
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        return (
+            f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
+            "written, and repeat the command."
+        )
+    return None
 
 
 def _terminate(number: int, _: Any) -> None:

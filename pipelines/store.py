@@ -1,6 +1,6 @@
 """Where the runs are: the tracking store, its client, its experiments.
 
-With tracking.py, outbox.py and bulk.py, which write runs, history.py and recorded.py, which read
+With tracking.py, sending.py and bulk.py, which write runs, history.py and recorded.py, which read
 many, and the two of an export (bundle_out.py, bundle_in.py), the only door to MLflow.
 """
 
@@ -8,12 +8,16 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import shutil
+import socket
 import sqlite3
 import sys
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pipelines import live, provenance
 from pipelines.errors import UserError
@@ -22,12 +26,22 @@ SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
+ANSWER_S = 5.0
 CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
 
 
 def uri() -> str:
-    """MLFLOW_TRACKING_URI, else the project's own database, whatever the current folder."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{_own_home() / 'mlflow.db'}"
+    """MLFLOW_TRACKING_URI, else the project's own database; the same text for the same store."""
+    found = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{_own_home() / 'mlflow.db'}"
+    if found.startswith(SQLITE):
+        return f"{SQLITE}{Path(found.removeprefix(SQLITE)).resolve()}"
+    return found.rstrip("/")
+
+
+def shown() -> str:
+    """The store as people may read it: without a password."""
+    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri())
 
 
 def home() -> Path:
@@ -67,17 +81,27 @@ def _client(where: str) -> Any:
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
+            _knock(where)
             _create(where)
             mlflow.set_tracking_uri(where)
             found = mlflow.MlflowClient(tracking_uri=where)
             found.search_experiments(max_results=1)
-        except (mlflow.MlflowException, SQLAlchemyError) as error:
+        except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
             raise UserError(
-                f"The tracking store must be reachable. Received: {where}: "
+                f"The tracking store must be reachable. Received: {shown()}: "
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
-    os.environ[RETRIES] = retries or "5"  # one that has answered will again: wait a minute
+    os.environ[RETRIES] = retries or "3"  # one that has answered will again: wait a little
     return found
+
+
+def _knock(where: str) -> None:
+    """OSError, within seconds, where a server takes no connection: MLflow would try for minutes."""
+    parts = urlsplit(where)
+    scheme = parts.scheme.partition("+")[0]
+    port = parts.port or PORTS.get(scheme)
+    if parts.hostname and port and scheme not in getproxies():
+        socket.create_connection((parts.hostname, port), ANSWER_S).close()
 
 
 def _create(where: str) -> None:
@@ -148,16 +172,17 @@ def experiment(where: str, name: str) -> str:
 
 
 def copy_artifact(run_id: str, path: str, target: Path) -> bool:
-    """Copy one artifact of a run to the file `target`; False where the store lacks it."""
+    """Copy one artifact of a run to the file `target`; False where there is none of that path."""
     from mlflow.artifacts import download_artifacts
 
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            found = download_artifacts(
-                run_id=run_id, artifact_path=path, dst_path=folder, tracking_uri=uri()
-            )
-        except (FileNotFoundError, unavailable()):
-            return False
+    folder = str(PurePosixPath(path).parent)
+    listed = client().list_artifacts(run_id, None if folder == "." else folder)
+    if path not in {each.path for each in listed}:
+        return False
+    with tempfile.TemporaryDirectory() as place:
+        found = download_artifacts(
+            run_id=run_id, artifact_path=path, dst_path=place, tracking_uri=uri()
+        )
         shutil.copyfile(found, target)
     return True
 

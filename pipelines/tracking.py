@@ -4,7 +4,8 @@ What is written goes to a journal first and to MLflow within seconds (outbox.py)
 killed loses nothing, and the next command delivers what is missing and settles the run (settle.py).
 """
 
-import json
+import itertools
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ import numpy as np
 from pipelines import alive, live, provenance, quiet, store
 from pipelines.outbox import FLUSH_S, Outbox
 
+SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
 
 
@@ -48,25 +50,20 @@ class Run:
         self.outbox.flush()
 
     def tag(self, key: str, value: str) -> None:
-        self.outbox.tag({key: value})
+        self.outbox.tell("tags", {key: value})
 
     def text(self, text: str, path: str) -> None:
-        with self.outbox.file(path) as file:
-            file.write_text(text)
+        self.outbox.file(path, lambda place: place.write_text(text))
 
     def figure(self, figure: Any, path: str) -> None:
         """A matplotlib figure; equal figures are equal files."""
-        with self.outbox.file(path) as file:
-            figure.savefig(file, dpi=120, metadata={"Software": None})
+        style: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}
+        self.outbox.file(path, lambda place: figure.savefig(place, **style))
 
     def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
         """Name the data this run trains on and their source, for the data set column of the UI."""
-        from mlflow.entities import Dataset, DatasetInput, InputTag
-
-        profile = json.dumps({"train_examples": examples})
-        entity = Dataset(name, digest, source, json.dumps({source: name}), profile=profile)
-        context = [InputTag("mlflow.data.context", "training")]
-        store.client().log_inputs(self.id, [DatasetInput(entity, context)])
+        about = {"name": name, "digest": digest, "examples": examples, "source": source}
+        self.outbox.tell("dataset", about)
 
     def model(self, model: Any) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back."""
@@ -115,7 +112,7 @@ def tracked(
         if resume:
             _reopen(run, own)
         else:
-            _params(run, params or {})
+            run.outbox.tell("params", {key: str(value) for key, value in (params or {}).items()})
             if parent is None:  # children share their parent's process, packages and patch
                 _provenance(run)
         yield run
@@ -143,12 +140,15 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     """Make a run that ended early a running one again, under the code and process of now."""
     from mlflow.entities import RunTag
 
+    run.flush()  # what an earlier process did not come to deliver
     client = store.client()
     found = client.get_run(run.id)
-    if found.info.status == "RUNNING":  # it has only been created so far
-        return
-    client.update_run(run.id, status="RUNNING")
-    now, before = {**provenance.tags(), **tags}, found.data.tags.get("code")
+    running = found.info.status == "RUNNING"
+    if running and found.data.tags.get(alive.PROCESS) == tags[alive.PROCESS]:
+        return  # it has only been created so far
+    if not running:
+        client.update_run(run.id, status="RUNNING")
+    now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now["begun_with_code"] = str(before)
     client.log_batch(run.id, tags=[RunTag(key, value) for key, value in now.items()])
@@ -156,14 +156,8 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
         client.delete_tag(run.id, key)
     for key in found.data.metrics:
         run.logged[key] = max(point.step for point in client.get_metric_history(run.id, key))
-
-
-def _params(run: Run, params: Mapping[str, Any]) -> None:
-    from mlflow.entities import Param
-
-    rows = [Param(key, str(value)) for key, value in params.items()]
-    for start in range(0, len(rows), 100):
-        store.client().log_batch(run.id, params=rows[start : start + 100])
+    for key, _, step, _ in run.outbox.journal.left.numbers:
+        run.logged[key] = max(step, run.logged.get(key, step))
 
 
 def _provenance(run: Run) -> None:
@@ -178,17 +172,23 @@ def system_metrics(run: Run) -> Iterator[None]:
     store.client()
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-    monitor = SystemMetricsMonitor(
-        run.id,
-        sampling_interval=FLUSH_S,
-        tracking_uri=store.uri(),
-        resume_logging=bool(run.logged),
-    )
-    monitor.start()
+    monitor, ended = SystemMetricsMonitor(run.id, tracking_uri=store.uri()), threading.Event()
+    first = 1 + max((n for key, n in run.logged.items() if key.startswith(SYSTEM)), default=-1)
+
+    def watch() -> None:
+        for step in itertools.count(first):
+            monitor.collect_metrics()
+            last = ended.wait(FLUSH_S)
+            run.log({SYSTEM + key: n for key, n in monitor.aggregate_metrics().items()}, step)
+            for each in monitor.monitors:
+                each.clear_metrics()
+            if last:  # a short run keeps one sample
+                return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
     try:
         yield
     finally:
-        if any(m.metrics for m in monitor.monitors):
-            with suppress(store.unavailable()):  # a short run keeps one sample
-                monitor.publish_metrics(monitor.aggregate_metrics())
-        monitor.finish()
+        ended.set()
+        thread.join()

@@ -7,6 +7,7 @@ experiment, says which columns and runs a link opens with.
 import base64
 import json
 import os
+import re
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,9 @@ COMPARED = f"{ABOVE} and tags.kind != 'training'"
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
     """Where the UI is: at the tracking server, else where `serve` puts it."""
-    return store.uri() if store.served() else f"http://{host}:{port}"
+    if not store.served():
+        return f"http://{host}:{port}"
+    return re.sub("//[^/@]*@", "//", store.uri())  # links are passed on: no name, no password
 
 
 def links(server: str) -> dict[str, str]:

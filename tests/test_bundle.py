@@ -14,12 +14,14 @@ import numpy as np
 import pytest
 
 from pipelines import (
+    alive,
     bulk,
     bundle,
     bundle_in,
     claim,
     history,
     report,
+    settle,
     store,
     sweep,
     ui,
@@ -349,6 +351,14 @@ def die_after(name: str, file: Path, revision: str) -> None:
     bundle.import_runs(file)
 
 
+def killed_import(last: str, file: Path, revision: str) -> None:
+    arguments = (KILLED[last], file, revision)
+    process = multiprocessing.get_context("fork").Process(target=die_after, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize(
     ("last", "revision"),
     [("rows", bulk.REVISION), ("begun", "another")]
@@ -361,11 +371,7 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
     exported(file)
     before = pictures()
     go("b")
-    arguments = (KILLED[last], file, revision)
-    process = multiprocessing.get_context("fork").Process(target=die_after, args=arguments)
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    killed_import(last, file, revision)
     unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
     assert unfinished
     with pytest.MonkeyPatch.context() as patch:
@@ -375,6 +381,58 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
     assert pictures() == before
     assert len(all_runs()) == len(ids)
     assert not [run for run in all_runs() if IMPORTING in run.data.tags]
+
+
+def strange() -> str:
+    """The id of a run that something else made: it ended, and its tags name no process."""
+    to = store.client()
+    run_id = to.create_run(store.experiment(store.uri(), "one"), 1_000, run_name="strange")
+    run_id = str(run_id.info.run_id)
+    to.log_text(run_id, "a", "a.txt")
+    to.set_terminated(run_id, "FAILED", 2_000)
+    return run_id
+
+
+@pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
+@pytest.mark.parametrize("revision", [bulk.REVISION, "another"])
+def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
+    last: str, revision: str, home: Path, go: Go, tmp_path: Path
+) -> None:
+    sample()
+    strange()
+    file = tmp_path / "runs.zip"
+    exported(file)
+    before = pictures()
+    go("b")
+    killed_import(last, file, revision)
+    running = {row.id for row in history.rows("RUNNING")}
+    assert settle.reap().keys() == running
+    assert running
+    assert history.rows("RUNNING") == []
+    assert {history.row(run_id).status for run_id in running} == {"KILLED"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bulk, "REVISION", revision)
+        assert running <= {*bundle.import_runs(file)["imported"]}
+    assert pictures() == before
+    assert not [row for row in history.rows(None) if {IMPORTING, alive.SETTLED} & row.tags.keys()]
+    assert settle.reap() == {}
+
+
+def test_an_import_that_goes_on_is_not_reaped(
+    home: Path, go: Go, bundled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, upload, reaped = pictures(), bundle_in._upload, []
+
+    def and_reap(folder: str, location: str) -> None:
+        upload(folder, location)
+        reaped.append(settle.reap())
+
+    go("b")
+    monkeypatch.setattr(bundle_in, "_upload", and_reap)
+    bundle.import_runs(bundled)
+    assert reaped
+    assert not any(reaped)
+    assert pictures() == before
 
 
 @pytest.mark.slow

@@ -55,7 +55,18 @@ def test_an_imported_run_is_found_by_its_first_id(home: Path) -> None:
         "r", experiment="test", kind="training", tags={store.ORIGIN: "f" * 32}
     ) as run:
         pass
-    assert comparison.compare(["f" * 32, run.id])["runs"][0]["run_id"] == run.id
+    for name in ("f" * 32, "f" * 8, "f" * 4):  # RESULTS.md shows eight letters
+        found = comparison.compare([name, run.id])
+        assert [each["run_id"] for each in found["runs"]] == [run.id, run.id]
+
+
+def test_the_beginning_of_two_first_ids_names_neither(home: Path) -> None:
+    for end in "ab":
+        origin = {store.ORIGIN: "f" * 31 + end}
+        with tracking.tracked("r", experiment="test", kind="training", tags=origin):
+            pass
+    with pytest.raises(UserError, match=r"must be of one run\. Received: ffffffff, of 2"):
+        comparison.compare(["f" * 8, "r"])
 
 
 def test_mistakes_are_sentences(home: Path) -> None:

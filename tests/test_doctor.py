@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from pipelines import bulk, checkups, doctor, history, provenance, store, tracking
+from pipelines import (
+    alive,
+    bulk,
+    checkups,
+    doctor,
+    history,
+    provenance,
+    running,
+    settle,
+    store,
+    tracking,
+)
 from pipelines.errors import UserError
 from tests.conftest import command
 
@@ -57,6 +68,15 @@ def test_a_healthy_home_is_healthy_and_is_left_as_it_was(home: Path, digits: Pat
     assert len(history.rows(None)) == 1
 
 
+def says_running(*tag: str) -> str:
+    """The id of a run that says RUNNING, of this process but for one tag."""
+    run_id = record()
+    store.client().update_run(run_id, status="RUNNING")
+    if tag:
+        store.client().set_tag(run_id, *tag)
+    return run_id
+
+
 def corrupt_studies(home: Path, patch: Patch) -> None:
     (home / "optuna.db").write_text("no database at all, and long enough to be taken for one")
 
@@ -72,13 +92,26 @@ def moved_project(home: Path, patch: Patch) -> None:
 
 
 def waiting_journal(home: Path, patch: Patch) -> None:
-    run_id = record()
-    store.client().update_run(run_id, status="RUNNING")
+    run_id = says_running()
     (home / "live" / f"{run_id}.jsonl").write_text(json.dumps({"uri": store.uri()}) + "\n")
 
 
 def run_of_a_dead_process(home: Path, patch: Patch) -> None:
-    store.client().update_run(record(), status="RUNNING")
+    says_running(alive.PROCESS, f"{os.getpid()} 1.00")  # its number was given again
+
+
+def run_of_nobody(home: Path, patch: Patch) -> None:
+    record()
+    store.client().create_run(store.experiment(store.uri(), "test"))
+
+
+def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
+    run_id = record()
+    (home / "live" / f"{run_id}.jsonl").write_text(
+        json.dumps({"uri": store.uri()}) + '\n{"numbers": [["loss", 2.0, 9, 5]]}\n'
+    )
+    store.client().delete_run(run_id)
+    settle.settle_dead()
 
 
 def unknown_tables(home: Path, patch: Patch) -> None:
@@ -134,6 +167,8 @@ BROKEN: list[Broken] = [
     (moved_project, "artifacts", "ill", "python -m pipelines export"),
     (waiting_journal, "running runs", "note", "python -m pipelines reap"),
     (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
+    (run_of_nobody, "running runs", "note", "set_terminated('"),
+    (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
     (unknown_tables, "tracking store", "note", "make setup"),
     (home_below_a_file, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
     (corrupt_runs, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
@@ -165,8 +200,30 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
 
 def test_a_run_that_is_being_written_is_no_note(home: Path) -> None:
     with tracking.tracked("r", experiment="test", kind="training"):
-        found = checkups.running()
+        found = running.running()
     assert (found.state, found.found[:6]) == ("well", "1 runs")
+
+
+def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
+    says_running()  # of this process
+    elsewhere = says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
+    stranger = store.client().create_run(store.experiment(store.uri(), "test")).info.run_id
+    dead = {says_running(alive.PROCESS, f"{os.getpid()} 1.00")}
+    silent = says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
+    store.client().set_tag(silent, alive.BEAT, "0")
+    found = running.running()
+    assert found.state == "note"
+    assert found.found.startswith("1 runs are being written here, 1 on other machines; ")
+    assert "of dead processes 0 journals wait, 2 more runs say RUNNING" in found.found
+    assert "1 runs name no process" in found.found
+    assert stranger in found.mend
+    assert settle.reap().keys() == dead | {silent}
+    left = running.running()
+    assert "reap" not in left.mend
+    assert "of dead processes" not in left.found
+    for run_id in (stranger, elsewhere):
+        store.client().set_terminated(run_id, "KILLED")
+    assert running.running().state == "well"
 
 
 def test_claims_are_named_that_cannot_run_without_a_data_set(

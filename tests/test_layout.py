@@ -17,7 +17,7 @@ NEVER = {"pipelines": {"tuning"}}
 DOORS = {  # library: the modules that may import it
     "mlflow": {
         f"pipelines.{name}"
-        for name in ("bulk", "bundle_in", "bundle_out", "history", "outbox", "recorded", "store")
+        for name in ("bulk", "bundle_in", "bundle_out", "history", "recorded", "sending", "store")
     }
     | {"pipelines.tracking"},
     "tensorflow_datasets": {"pipelines.data"},

@@ -28,14 +28,20 @@ def trained(
     val: float | None,
     test: float = 50.0,
     *,
+    best: float | None = None,
     name: str = NAME,
-    run_as: str | None = f"{NAME} {SCALE}",
+    scale: str = SCALE,
+    run_as: str | None = "",
     parent: tracking.Run | None = None,
     model: bool = True,
     **changes: Any,
 ) -> str:
-    """The id of a finished training with these errors, as `run` records it."""
-    recipe = named(name, SCALE).override(**changes)
+    """The id of a finished training with these errors, as `run` records it.
+
+    `val` is of its last epoch, `best` the least of all.
+    """
+    recipe = named(name, scale).override(**changes)
+    run_as = f"{name} {scale}" if run_as == "" else run_as
     tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
     with tracking.tracked(
         f"{name} seed {recipe.seed}",
@@ -47,7 +53,8 @@ def trained(
     ) as run:
         run.log({"test_error_pct": test, "wall_s": 1.0})
         if val is not None:
-            run.log({"val_error_pct": val + 1, "best_val_error_pct": val})
+            least = val if best is None else best
+            run.log({"val_error_pct": val, "best_val_error_pct": least})
     if model:
         store_model(run.id)
     return run.id
@@ -77,14 +84,65 @@ def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
     trained(10.0, test=2.0, seed=2)
     document = registry.register(NAME, SCALE)
     assert (document["run_id"], document["version"], document["new"]) == (best, "1", True)
-    assert document["metrics"] == {"best_val_error_pct": 8.0, "test_error_pct": 9.0}
+    assert document["metrics"] == {"val_error_pct": 8.0, "test_error_pct": 9.0}
     found = champion()
     assert (found.run_id, found.source[:10]) == (best, "models:/m-")
-    tags = {"run_id": best, "scale": SCALE, "best_val_error_pct": "8", "test_error_pct": "9"}
+    tags = {"run_id": best, "scale": SCALE, "val_error_pct": "8", "test_error_pct": "9"}
     assert found.tags.items() >= tags.items()
     assert found.tags["commit"] == history.row(best).tags["commit"]
     assert not {"claim", "verdict"} & found.tags.keys()
     assert "| `test_error_pct` | 9 |" in found.description
+
+
+def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> None:
+    trained(20.0, best=1.0)  # once good; what it stored is not
+    steady = trained(8.0, best=7.0, seed=1)
+    document = registry.register(NAME, SCALE)
+    assert (document["run_id"], document["metrics"]["val_error_pct"]) == (steady, 8.0)
+    found = champion()
+    assert found.tags["val_error_pct"] == "8"
+    assert "best" not in str(found.tags) + found.description
+    assert "| `val_error_pct` | 8 |" in found.description
+    assert "by `val_error_pct` of these weights" in found.description
+
+
+def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(80.0)
+    large = trained(90.0, scale="cpu")
+    assert registry.register(NAME, "smoke")["scale"] == "smoke"
+    taken = registry.register(NAME, "cpu")
+    assert (taken["run_id"], taken["version"], taken["new"]) == (large, "2", True)
+    trained(1.0, seed=1)
+    kept = registry.register(NAME, "smoke")
+    assert kept == taken | {"new": False, "asked_scale": "smoke"}
+    assert (champion().run_id, versions()) == (large, 2)
+    registry.show(kept)
+    shown = capsys.readouterr().out
+    assert f"version 2 is already the champion: run {large}, cpu scale\n" in shown
+    assert "no run of smoke scale replaces it" in shown
+    assert registry.RULE in shown
+    better = trained(2.0, scale="cpu", seed=1)
+    assert registry.register(NAME, "cpu")["run_id"] == better
+
+
+def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home: Path) -> None:
+    small, large = trained(8.0), trained(9.0, scale="cpu")
+    registry.register(NAME, "cpu")
+    store.client().delete_run(large)
+    assert registry.register(NAME, "smoke")["run_id"] == large
+    store.client().delete_model_version(NAME, "1")
+    assert registry.register(NAME, "smoke")["run_id"] == small
+
+
+def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
+    cpu = named(NAME, "cpu")
+    both = trained(8.0, scale="cpu", run_as=f"{NAME} smoke")  # by overrides, of cpu's settings
+    assert cpu.data == named(NAME, "smoke").data
+    assert registry.register(NAME, "smoke")["run_id"] == both
+    document = registry.register(NAME, "cpu")
+    assert (document["run_id"], document["scale"], document["version"]) == (both, "cpu", "2")
 
 
 def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
@@ -140,7 +198,7 @@ def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -
     assert "Claim `identity-beats-plain`: not run." in champion().description
 
     cell = "allconv-cifar10"
-    trained(8.0, name=cell, run_as=f"{cell} {SCALE}")
+    trained(8.0, name=cell)
     assert registry.register(cell, SCALE)["claim"] == cell
     version = store.client().get_model_version_by_alias(cell, "champion")
     assert (version.tags["reported_test_error_pct"], version.tags["verdict"]) == ("6.38", "not run")

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -17,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import alive, history, live, settle, shell, store, tracking
-from pipelines.errors import UserError
+from pipelines import alive, history, live, outbox, settle, shell, store, tracking
+from pipelines.errors import Undelivered, UserError
 from tests.conftest import ROOT, command, free_port, mlflow_server
+
+NEVER = -1e9  # on the clock of `time.monotonic`
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +42,7 @@ def home(
     folder = tmp_path / "mlruns"
     (folder / "live").mkdir(parents=True)
     monkeypatch.setenv("MLRUNS_HOME", str(folder))
+    monkeypatch.setattr(outbox.Outbox, "given_up", NEVER)
     where = f"sqlite:///{folder}/mlflow.db"
     if request.param == "sqlite":
         shutil.copy(empty_database, folder / "mlflow.db")
@@ -55,6 +59,7 @@ def home(
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tracking home where there is nothing yet, on SQLite."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlruns/mlflow.db")
+    monkeypatch.setattr(outbox.Outbox, "given_up", NEVER)
     return tmp_path / "mlruns"
 
 
@@ -68,8 +73,10 @@ def on_sqlite(fresh: Path, empty_database: Path) -> Path:
 
 WRITER = """
 import sys, time
-from pipelines import tracking
+from pipelines import outbox, tracking
+outbox.FLUSH_S = 600  # only when asked
 with tracking.tracked("victim", experiment="test", kind="training") as run:
+    time.sleep(1)  # what it begins with is sent
     for step in range(1, 51):
         run.log({"loss": 1.0 / step}, step)
         if step == 20:
@@ -240,15 +247,14 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_locked_database_loses_nothing(
-    on_sqlite: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
+    with (
+        pytest.raises(Undelivered, match=r"r is kept in .*: the next command delivers it"),
+        tracking.tracked("r", experiment="test", kind="training") as run,
+    ):
         run.log({"loss": 1.0}, 1)
         other = sqlite3.connect(on_sqlite / "mlflow.db", isolation_level=None)
         other.execute("BEGIN EXCLUSIVE")  # for longer than MLflow waits
-    assert "kept in" in capsys.readouterr().err
     other.execute("ROLLBACK")
     other.close()
     assert history.row(run.id).status == "RUNNING"
@@ -359,7 +365,7 @@ def test_a_disk_that_stays_full_is_one_sentence(
     monkeypatch.setattr("pipelines.outbox.PATIENCE_S", 0)
     with (
         Path("/dev/full").open("ab", buffering=0) as full,
-        pytest.raises(UserError, match=r"A run needs room to end\. Received: .*2 numbers of r"),
+        pytest.raises(UserError, match=r"A run needs room.* Received: .*2 numbers of r are lost"),
         tracking.tracked("r", experiment="test", kind="training") as run,
     ):
         run.outbox.journal._file.close()
@@ -393,8 +399,9 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         run.log({"loss": 0.5}, 2)
         run.tag("verdict", "kept")
         run.text("kept", "folder/kept.txt")
-    second.__exit__(None, None, None)
-    assert "back too late: kept in" in capsys.readouterr().err
+    with pytest.raises(Undelivered, match="back too late is kept in"):
+        second.__exit__(None, None, None)
+    outbox.Outbox.given_up = NEVER  # as if minutes had gone by
     with mlflow_server(folder, port):
         first.__exit__(None, None, None)
         assert history.row(runs[0].id).status == "FINISHED"
@@ -473,8 +480,162 @@ def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.Monkey
         store.client().set_tag(run.id, alive.BEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
-        while history.row(run.id).status != "RUNNING":
+        row = history.row(run.id)
+        while row.status != "RUNNING" or float(row.tags[alive.BEAT]) < time.time() - 100:
             assert time.monotonic() < ends
             time.sleep(0.05)
-        assert float(history.row(run.id).tags[alive.BEAT]) > time.time() - 100
+            row = history.row(run.id)
     assert history.row(run.id).status == "FINISHED"
+
+
+def dead_journal(home: Path, run_id: str, *lines: dict[str, object]) -> Path:
+    """What a process left behind that was killed here."""
+    head = {"uri": store.uri(), "host": socket.gethostname()}
+    path = home / "live" / f"{run_id}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (head, *lines)))
+    return path
+
+
+def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) -> None:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tracking.tracked("r", experiment="test", kind="study") as first,
+    ):
+        raise KeyboardInterrupt
+    left = {"numbers": [["loss", 1.0, 1, 5], ["loss", 0.5, 2, 6]]}
+    dead_journal(home, first.id, left, {"tags": {"whose": "the first"}}, {"end": "FAILED"})
+    with tracking.tracked("r", experiment="test", kind="study", resume=first.id) as second:
+        second.log_new({"loss": 9.0}, 2)  # repeated from a checkpoint: it is there already
+        second.log_new({"loss": 0.25}, 3)
+    assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5), (3, 0.25)]
+    row = history.row(first.id)
+    assert (row.status, row.tags["whose"]) == ("FINISHED", "the first")
+
+
+def test_how_an_earlier_part_ended_is_not_how_the_last_did(home: Path) -> None:
+    run_id = running("r")
+    head = {"uri": store.uri(), "host": socket.gethostname()}
+    dead_journal(home, run_id, {"end": "FAILED"}, head, {"numbers": [["loss", 1.0, 1, 5]]})
+    assert settle.settle_dead() == [run_id]
+    assert history.row(run_id).status == "KILLED"
+
+
+def test_the_reaper_leaves_a_run_whose_journal_waits(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ids = [running("r", process=f"{os.getpid()} 1.00") for _ in range(3)]
+    for run_id in ids:
+        dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
+    with monkeypatch.context() as patch:
+        patch.setattr(settle, "send", refusing)
+        assert settle.reap() == {}
+    assert "3 runs wait for their store" in capsys.readouterr().err
+    assert {history.row(run_id).status for run_id in ids} == {"RUNNING"}
+    assert settle.reap().keys() == set(ids)
+    assert [history_of(run_id, "loss") for run_id in ids] == [[(1, 1.0)]] * 3
+
+
+def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
+    run_id = running("r", process="999999 1.00")
+    with tracking.tracked("r", experiment="test", kind="study", resume=run_id):
+        assert history.row(run_id).tags[alive.PROCESS] == alive.tags()[alive.PROCESS]
+        assert settle.reap() == {}
+    assert history.row(run_id).status == "FINISHED"
+
+
+def test_a_process_that_may_not_be_looked_at_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    import psutil
+
+    def denied(_: int) -> None:
+        raise psutil.AccessDenied
+
+    tags = alive.tags() | {alive.PROCESS: "1 1.00"}
+    assert alive.why_dead(tags)
+    monkeypatch.setattr(psutil, "Process", denied)
+    assert alive.why_dead(tags) is None
+
+
+def test_a_good_number_is_not_lost_beside_a_refused_name(home: Path) -> None:
+    import mlflow
+
+    with (
+        pytest.raises(mlflow.MlflowException, match="Invalid value"),
+        tracking.tracked("r", experiment="test", kind="training") as run,
+    ):
+        for step in range(10):
+            run.log({"good": 1.0}, step)
+        run.log({"bad (x)": 1.0}, 1)
+    assert history_of(run.id, "good") == [(step, 1.0) for step in range(10)]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe\n", b"[1, 2]\n", b"", b"\n\n{}"])
+def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: bytes) -> None:
+    (on_sqlite / "live").mkdir(exist_ok=True)
+    (on_sqlite / "live" / ("1" * 32 + ".jsonl")).write_bytes(content)
+    assert shell.guarded(lambda _: None, []) == 0
+
+
+def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
+    run_id = running("just created")
+    path = home / "live" / f"{run_id}.jsonl"
+    path.touch()
+    assert settle.settle_dead() == []
+    assert path.exists()
+
+
+def test_a_journal_that_is_delivered_meanwhile_is_begun_anew(home: Path) -> None:
+    run_id = running("r")
+    path = dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
+    with ThreadPoolExecutor(1) as pool:
+        with live.taken(path, store.uri()) as left:
+            assert left is not None
+            opened = pool.submit(live.Journal, path.parent, run_id, store.uri())
+            time.sleep(0.2)
+            assert not opened.done()  # it waits for who delivers
+            live.discard(path)
+        journal = opened.result()
+    assert journal.left.numbers == []
+    journal.write(numbers=[["loss", 2.0, 2, 6]])
+    assert "2.0" in path.read_text()
+    journal.close(delivered=True)
+
+
+def test_a_file_waits_for_room(fresh: Path, empty_database: Path) -> None:
+    fresh.mkdir()
+    with full_disk(fresh) as filler:
+        shutil.copy(empty_database, fresh / "mlflow.db")
+        with tracking.tracked("r", experiment="test", kind="training") as run:
+            fill(filler)
+            threading.Timer(1.0, filler.unlink).start()
+            run.text("much" * 10_000, "text.txt")
+        place = fresh / "artifacts" / run.id / "artifacts" / "text.txt"
+        assert place.read_text() == "much" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("sqlite:////a/b/../c.db", "sqlite:////a/c.db"),
+        ("http://h:5000/", "http://h:5000"),
+        ("postgresql+psycopg2://me:secret@h/db", "postgresql+psycopg2://me:secret@h/db"),
+    ],
+)
+def test_a_store_has_one_spelling_and_no_password_to_read(
+    given: str, meant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    assert store.uri() == meant
+    assert "secret" not in store.shown()
+
+
+def test_an_absent_server_is_soon_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
+    for where in ("http://127.0.0.1:9", "postgresql+psycopg2://me:secret@127.0.0.1:9/db"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", where)
+        began = time.monotonic()
+        with pytest.raises(UserError, match="must be reachable") as caught:
+            store.client()
+        assert time.monotonic() - began < 30  # MLflow tries PostgreSQL for minutes
+        assert "secret" not in str(caught.value)
