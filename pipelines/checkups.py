@@ -103,7 +103,7 @@ def artifacts() -> Finding:
 
     own = set() if store.served() else {store.home() / "artifacts"}
     recorded = _recorded_folders()
-    if gone := [str(folder) for folder in recorded if not folder.exists()]:
+    if gone := [str(folder) for folder in recorded - own if not folder.exists()]:
         return Finding(
             "ill",
             f"{', '.join(gone)}, where runs have theirs, is not there",
