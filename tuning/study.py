@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import data, history, live, samples, store, tracking
+from pipelines import data, history, live, samples, store, tracking, ui
 from pipelines.errors import Diverged, UserError, check_counts, unknown
 from pipelines.published import named
 from pipelines.recipes import Recipe, digest
@@ -183,8 +183,14 @@ def _summarize(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     )
     flags = " ".join(f"--{k.replace('_', '-')} {v}" for k, v in best.params.items())
     tracked.tag("best", flags)
-    repeat = f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}"
-    tracked.tag(store.NOTE, f"Best of the study: `{repeat}`")
+    chart = ui.children_chart(tracked.id, ((OBJECTIVE,), ("learning_rate",)))
+    lines = [
+        f"**{plan.recipe}** at {plan.scale} scale ({plan.base.source}), {len(finished)} trials",
+        f"Validation error: {start:.4g} % as published, {best.value:.4g} % at best.",
+        f"Repeat the best: `python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}`",
+        f"[The curves of its trials in one chart]({chart})",
+    ]
+    tracked.tag(store.NOTE, "\n\n".join(lines))
     tracked.figure(figure(finished, start), "figure.png")
     tracked.text(travel.text(study), travel.FILE)
 
