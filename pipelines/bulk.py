@@ -1,14 +1,12 @@
 """Runs that are over and only have to be written down: the settings of a sweep, one run each.
 
 MLflow's client writes them one after another, at tens of milliseconds a run. A database whose
-tables are those this module knows takes a list of them in one transaction, all or none, and then
+tables are those that schema.py knows takes a list of them in one transaction, all or none, and then
 holds exactly what the client would have written: tests/test_bulk.py compares the two.
 """
 
-import functools
 import operator
 import secrets
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines import alive, provenance, store, tracking
-
-REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
-DIALECTS = ("sqlite", "postgresql")
-LATEST = operator.itemgetter("step", "timestamp", "value")  # of a curve, the greatest
-
-Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
+from pipelines import alive, provenance, schema, store, tracking
+from pipelines.schema import Point
 
 
 @dataclass(frozen=True)
@@ -62,7 +55,7 @@ def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> 
     """
     experiment_id = store.experiment(store.uri(), experiment)
     checked = _checked(runs, parent_id)
-    database = sql_store()
+    database = schema.sql_store()
     if database is None:
         return [_send(experiment, experiment_id, run) for run in checked]
     records = _numbered(checked)
@@ -75,35 +68,11 @@ def analyze() -> None:
 
     The UI then sorts 50,000 runs by a metric in a second, not in minutes. PostgreSQL needs no call.
     """
-    database = sql_store()
+    database = schema.sql_store()
     if database is not None and database.db_type == "sqlite":
         with database.ManagedSessionMaker(read_only=False) as session:
             for statement in ("PRAGMA analysis_limit = 1000", "ANALYZE"):
                 session.connection().exec_driver_sql(statement)
-
-
-def sql_store() -> Any:
-    """MLflow's own SQL store if its tables are those known here, else None: use the client."""
-    store.client()
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-    from mlflow.tracking._tracking_service.utils import _get_store
-    from sqlalchemy import text
-
-    found = _get_store(store.uri())
-    if type(found) is not SqlAlchemyStore or found.db_type not in DIALECTS:
-        return None
-    with found.ManagedSessionMaker() as session:
-        revision = session.scalar(text("SELECT version_num FROM alembic_version"))
-    if revision != REVISION:
-        _say_unknown(revision)
-        return None
-    return found
-
-
-@functools.cache
-def _say_unknown(revision: str) -> None:
-    known = f"revision {revision}, and pipelines/bulk.py knows {REVISION}"
-    print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)
 
 
 def _checked(runs: Iterable[Finished], parent_id: str | None) -> list[Finished]:
@@ -234,17 +203,7 @@ def _metric_rows(runs: Iterable[Record]) -> tuple[list[Any], list[Any]]:
     points, latest = [], []
     for run in runs:
         for metric, curve in run.curves.items():
-            rows = [
-                {
-                    "run_uuid": run.run_id,
-                    "key": metric,
-                    "step": step,
-                    "timestamp": date_ms,
-                    "value": value,
-                    "is_nan": is_nan,
-                }
-                for step, date_ms, value, is_nan in dict.fromkeys(curve)
-            ]
+            rows = [schema.point(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
             points += rows
-            latest += [max(rows, key=LATEST)] if rows else []
+            latest += [max(rows, key=schema.LATEST)] if rows else []
     return points, latest

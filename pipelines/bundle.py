@@ -17,6 +17,7 @@ from pipelines import (
     claim,
     live,
     provenance,
+    schema,
     store,
     ui,
 )
@@ -173,7 +174,7 @@ def _take(archive: bundle_format.Archive, todo: Sequence[str], ids: dict[str, st
     names = archive.manifest["experiments"]
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
-    fresh, database = [run_id for run_id in todo if run_id not in ids], bulk.sql_store()
+    fresh, database = [run_id for run_id in todo if run_id not in ids], schema.sql_store()
     for run_id in fresh:
         ids[run_id] = bundle_in.create(archive.run(run_id), places) if database is None else run_id
 

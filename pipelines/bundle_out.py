@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import bulk, store
+from pipelines import schema, store
 from pipelines.bundle_shape import IMPORTING
 from pipelines.history import LARGEST
 from pipelines.store import ORIGIN
@@ -57,7 +57,7 @@ def present(run_ids: Sequence[str]) -> dict[str, Present]:
 
     Of a store that is no database known to bulk.py: those with the ids given, and imported ones.
     """
-    database = bulk.sql_store()
+    database = schema.sql_store()
     rows = _searched(run_ids) if database is None else _selected(database)
     own, origins = {}, {}
     for run_id, stage, tags in rows:
@@ -128,7 +128,7 @@ def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]
 
 def _histories(run_id: str, metrics: Mapping[str, float]) -> dict[str, list[list[Any]]]:
     """Every point of a run, [step, milliseconds, value], ascending; null where it is NaN."""
-    database = bulk.sql_store()
+    database = schema.sql_store()
     points = _fetch(run_id, metrics) if database is None else _select(database, run_id)
     found: dict[str, list[list[Any]]] = {}
     for metric, *point in points:

@@ -52,12 +52,12 @@ def refusal(folder: Path) -> str:
 
 def tracking_store() -> Finding:
     """Whether runs can be recorded: the store answers, takes a tag and gives it back."""
-    from pipelines import bulk, store
+    from pipelines import schema, store
 
     where = store.shown()
     try:
         _write_and_undo(store.client())
-        database = bulk.sql_store()
+        database = schema.sql_store()
         found = f"{where}: it can be written, {_runs(database)}"
     except Exception as error:
         said = sentence(error).replace(store.uri(), where)
@@ -65,12 +65,12 @@ def tracking_store() -> Finding:
         costs = "no run can be recorded or looked up; what is recorded has not been examined"
         return Finding("ill", said, costs, REACH)
     if database is not None:
-        return Finding("well", f"{found}, in tables of revision {bulk.REVISION}")
+        return Finding("well", f"{found}, in tables of revision {schema.REVISION}")
     slow = "sweeps write their runs one by one, many times slower than in bulk"
     if store.served():
         mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
         return Finding("note", f"{found}, through a server", slow, mend)
-    found += f", in tables other than revision {bulk.REVISION}, which pipelines/bulk.py knows"
+    found += f", in tables other than revision {schema.REVISION}, which pipelines/schema.py knows"
     return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import bulk
+from pipelines import schema
 from pipelines.store import ORIGIN, client, is_away, unavailable
 
 LARGEST = sys.float_info.max  # what MLflow keeps for infinity
@@ -37,7 +37,7 @@ def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
 
     From a database whose tables bulk.py knows in one query a table, else through MLflow's client.
     """
-    database = bulk.sql_store()
+    database = schema.sql_store()
     if database is None:
         return list(_searched(status, tags))
     with database.ManagedSessionMaker() as session:

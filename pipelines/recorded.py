@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import bulk, history, store
+from pipelines import history, schema, store
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, float]  # run, metric, step, value
@@ -22,7 +22,7 @@ def curves(run_ids: Sequence[str]) -> dict[str, Table]:
     NaN where a metric lacks a step of another; of a step that was logged twice, the value that
     MLflow calls latest. Infinity, and the largest float64 that stands for it, come as infinity.
     """
-    database = bulk.sql_store()
+    database = schema.sql_store()
     points = _fetch(run_ids) if database is None else _select(database, run_ids)
     found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
     for run_id, metric, step, value in points:
@@ -35,7 +35,7 @@ def finished(claim: str, code: str) -> dict[str, str]:
 
     Where a cell was measured more than once, the newest.
     """
-    database = bulk.sql_store()
+    database = schema.sql_store()
     if database is None:
         rows = reversed(history.rows(kind="setting", claim=claim, code=code))
         return {row.tags["fingerprint"]: row.id for row in rows}

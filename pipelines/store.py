@@ -1,7 +1,7 @@
 """Where the runs are: the tracking store, its client, its experiments.
 
-With tracking.py, sending.py and bulk.py, which write runs, history.py and recorded.py, which read
-many, and the two of an export (bundle_out.py, bundle_in.py), the only door to MLflow.
+With tracking.py, sending.py, schema.py and bulk.py, which write runs, history.py and recorded.py,
+which read many, and the two of an export (bundle_out.py, bundle_in.py), the only door to MLflow.
 """
 
 import contextlib

@@ -13,7 +13,17 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from pipelines import alive, bulk, history, provenance, recorded, settle, store, tracking
+from pipelines import (
+    alive,
+    bulk,
+    history,
+    provenance,
+    recorded,
+    schema,
+    settle,
+    store,
+    tracking,
+)
 from pipelines.bulk import Finished
 
 NAN, INF, LARGEST = float("nan"), float("inf"), 1.7976931348623157e308
@@ -73,7 +83,7 @@ def record(runs: list[Finished], parent_id: str | None = None) -> list[str]:
 def unknown_tables() -> Iterator[None]:
     """The module knows other tables than those of the database: it asks MLflow's client."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "REVISION", "another")
+        patch.setattr(schema, "REVISION", "another")
         yield
 
 
@@ -107,7 +117,7 @@ def picture(run_id: str) -> dict[str, Any]:
 def stored(run_id: str) -> dict[str, list[str]]:
     """The rows of a run in every table, but its id and its parent's."""
     found = {}
-    with bulk.sql_store().ManagedSessionMaker() as session:
+    with schema.sql_store().ManagedSessionMaker() as session:
         for table in TABLES:
             rows = session.execute(
                 sqlalchemy.text(f"SELECT * FROM {table} WHERE run_uuid = :id"),  # noqa: S608
@@ -121,7 +131,7 @@ def stored(run_id: str) -> dict[str, list[str]]:
 def test_bulk_runs_are_read_back_as_the_client_s(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bulk._say_unknown.cache_clear()
+    schema._say_unknown.cache_clear()
     fast, slow = record(RUNS, parent("fast")), by_client(RUNS, parent("slow"))
     assert len(set(fast + slow)) == 2 * len(RUNS)
     for run, a, b in zip(RUNS, fast, slow, strict=True):
@@ -202,7 +212,7 @@ def test_ids_sort_by_time(home: Path) -> None:
 def test_rows_keep_their_id_status_and_dates(database: str) -> None:
     curve = [(2, 20, 1.0, False), (2, 30, 0.5, False), (2, 30, 0.5, False), (1, 40, 0.0, True)]
     run = bulk.Record("f" * 32, "r", "FAILED", 5, None, {"d": "4"}, {"a": "b"}, {"loss": curve})
-    bulk.insert(bulk.sql_store(), store.experiment(store.uri(), "test"), [run])
+    bulk.insert(schema.sql_store(), store.experiment(store.uri(), "test"), [run])
     found = store.client().get_run(run.run_id)
     assert (found.info.status, found.info.start_time, found.info.end_time) == ("FAILED", 5, None)
     assert (found.info.user_id, found.data.params, found.data.tags) == (
@@ -273,7 +283,7 @@ def test_a_full_disk_leaves_nothing(home: Path) -> None:
     def limited(connection: Any, *_: Any) -> None:
         connection.execute(f"PRAGMA max_page_count = {limit}")
 
-    engine = bulk.sql_store().engine
+    engine = schema.sql_store().engine
     sqlalchemy.event.listen(engine, "checkout", limited)
     with pytest.raises(store.unavailable(), match="full"):
         record(runs, parent_id)
@@ -290,7 +300,7 @@ def killed(write: Any, runs: list[Finished]) -> None:
         if statement.startswith("INSERT INTO latest_metrics"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = bulk.sql_store().engine
+    engine = schema.sql_store().engine
     engine.dispose(close=False)  # its connections are those of the process that forked
     sqlalchemy.event.listen(engine, "after_cursor_execute", kill)
     write(runs)
@@ -317,6 +327,6 @@ def test_analyze_counts_the_rows_of_sqlite(database: str) -> None:
     record(RUNS)
     bulk.analyze()
     if database == "sqlite":
-        with bulk.sql_store().ManagedSessionMaker() as session:
+        with schema.sql_store().ManagedSessionMaker() as session:
             counted = session.execute(sqlalchemy.text("SELECT tbl FROM sqlite_stat1")).scalars()
             assert set(TABLES) <= set(counted)

@@ -21,6 +21,7 @@ from pipelines import (
     claim,
     history,
     report,
+    schema,
     settle,
     store,
     sweep,
@@ -163,7 +164,7 @@ def test_a_client_s_store_gives_new_ids_and_all_that_names_runs_follows(
     exported(file)
     before = pictures()
     go("b")
-    monkeypatch.setattr(bulk, "REVISION", "another")
+    monkeypatch.setattr(schema, "REVISION", "another")
     check_other_ids(file, ids, before)
 
 
@@ -336,7 +337,7 @@ KILLED = {  # what a dying process does last
 
 
 def die_after(name: str, file: Path, revision: str) -> None:
-    bulk.sql_store().engine.dispose(close=False)  # its connections are the parent's
+    schema.sql_store().engine.dispose(close=False)  # its connections are the parent's
     module, _, attribute = name.partition(".")
     places = {"bulk": bulk, "bundle_in": bundle_in, "client": type(store.client())}
     place: Any = places[module]
@@ -347,7 +348,7 @@ def die_after(name: str, file: Path, revision: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(place, attribute, last)
-    bulk.REVISION = revision
+    schema.REVISION = revision
     bundle.import_runs(file)
 
 
@@ -361,8 +362,8 @@ def killed_import(last: str, file: Path, revision: str) -> None:
 
 @pytest.mark.parametrize(
     ("last", "revision"),
-    [("rows", bulk.REVISION), ("begun", "another")]
-    + [(last, revision) for last in [*KILLED][2:] for revision in (bulk.REVISION, "another")],
+    [("rows", schema.REVISION), ("begun", "another")]
+    + [(last, revision) for last in [*KILLED][2:] for revision in (schema.REVISION, "another")],
 )
 def test_an_import_that_was_killed_is_completed_by_the_next(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
@@ -375,7 +376,7 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
     unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
     assert unfinished
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "REVISION", revision)
+        patch.setattr(schema, "REVISION", revision)
         document = bundle.import_runs(file)
     assert unfinished <= {*document["imported"]}
     assert pictures() == before
@@ -394,7 +395,7 @@ def strange() -> str:
 
 
 @pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
-@pytest.mark.parametrize("revision", [bulk.REVISION, "another"])
+@pytest.mark.parametrize("revision", [schema.REVISION, "another"])
 def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
 ) -> None:
@@ -411,7 +412,7 @@ def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     assert history.rows("RUNNING") == []
     assert {history.row(run_id).status for run_id in running} == {"KILLED"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bulk, "REVISION", revision)
+        patch.setattr(schema, "REVISION", revision)
         assert running <= {*bundle.import_runs(file)["imported"]}
     assert pictures() == before
     assert not [row for row in history.rows(None) if {IMPORTING, alive.SETTLED} & row.tags.keys()]

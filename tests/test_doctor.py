@@ -12,12 +12,12 @@ import pytest
 
 from pipelines import (
     alive,
-    bulk,
     checkups,
     doctor,
     history,
     provenance,
     running,
+    schema,
     settle,
     store,
     tracking,
@@ -115,7 +115,7 @@ def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
 
 
 def unknown_tables(home: Path, patch: Patch) -> None:
-    patch.setattr(bulk, "REVISION", "another")
+    patch.setattr(schema, "REVISION", "another")
 
 
 def home_below_a_file(home: Path, patch: Patch) -> None:

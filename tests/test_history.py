@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import bulk, history, store, tracking
+from pipelines import history, schema, store, tracking
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -43,9 +43,9 @@ def filled(
 def test_the_tables_say_what_the_client_says(
     filled: None, status: str | None, tags: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert bulk.sql_store() is not None
+    assert schema.sql_store() is not None
     read = history.rows(status, **tags)
-    monkeypatch.setattr(bulk, "REVISION", "another")
+    monkeypatch.setattr(schema, "REVISION", "another")
     searched = history.rows(status, **tags)
     assert [ordered(row) for row in read] == [ordered(row) for row in searched]
     expected = ["f", "run 2", "run 1", "run 0"]

@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import bulk, claim, history, live, order, published, reference, report, store, tables
+from pipelines import (
+    claim,
+    history,
+    live,
+    order,
+    published,
+    reference,
+    report,
+    schema,
+    store,
+    tables,
+)
 from pipelines import run as spine
 from pipelines.reported import AHEAD, TABLE, Reported
 
@@ -112,7 +123,7 @@ def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path)
 def test_a_store_that_takes_runs_one_by_one_holds_the_same(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bulk, "sql_store", lambda: None)
+    monkeypatch.setattr(schema, "sql_store", lambda: None)
     assert reference.write(TABLE[:2])["written"] == 2
     monkeypatch.undo()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
