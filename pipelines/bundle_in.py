@@ -14,7 +14,7 @@ from typing import Any
 from pipelines import alive, bulk, live, store
 from pipelines.bundle_format import Archive
 from pipelines.bundle_shape import IMPORTING, refused
-from pipelines.sending import BATCH, TEXTS, send, send_fact
+from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
 ORIGIN_MODEL = "origin_model_id"
@@ -120,12 +120,8 @@ def _cut(tags: Mapping[str, str]) -> dict[str, str]:
 
 def fill(document: Document, run_id: str) -> None:
     """Write by MLflow's client what the rows of a run are elsewhere."""
-    from mlflow.entities import Param
-
     send_fact(run_id, "tags", alive.tags())  # another process may have begun it
-    params = [Param(key, value) for key, value in document["params"].items()]
-    for start in range(0, len(params), TEXTS):
-        store.client().log_batch(run_id, params=params[start : start + TEXTS])
+    send_fact(run_id, "params", document["params"])
     numbers = [
         (metric, _number(value), step, date)
         for metric, curve in document["metrics"].items()

@@ -55,7 +55,7 @@ def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
 def present(run_ids: Sequence[str]) -> dict[str, Present]:
     """The runs of this store by id, and by the id that they had where they were measured.
 
-    Of a store that is no database known to bulk.py: those with the ids given, and imported ones.
+    Of a store that is no database known to schema.py: those with the ids given, and imported ones.
     """
     database = schema.sql_store()
     rows = _searched(run_ids) if database is None else _selected(database)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib import import_module, metadata
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,7 @@ def packages() -> Finding:
     file = _pins()
     pins = [Requirement(line) for line in file.read_text().splitlines() if line[:1].isalnum()]
     pins = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
-    installed = {pin.name: _version(pin.name) for pin in pins}
+    installed = {pin.name: provenance.version(pin.name) for pin in pins}
     missing = [str(pin) for pin in pins if installed[pin.name] is None]
     differing = [
         f"{pin.name} {version} for {pin.specifier}"
@@ -111,13 +111,6 @@ def packages() -> Finding:
 def _pins() -> Path:
     """The requirement file of this environment."""
     return provenance.ROOT / f"requirements{'' if find_spec('tensorflow') else '-jax'}.txt"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def code() -> Finding:
@@ -142,7 +135,7 @@ def backend() -> Finding:
     gpus = GPUS[name](import_module(name))
     usable = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if usable else os.cpu_count()
-    found = f"{name} {_version(name)}, {gpus} GPUs, {cores} CPU cores"
+    found = f"{name} {provenance.version(name)}, {gpus} GPUs, {cores} CPU cores"
     if gpus:
         return Finding("well", found)
     costs = "networks train on the CPU: minutes at cpu scale, days to years at paper scale"

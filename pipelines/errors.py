@@ -18,6 +18,11 @@ def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
     )
 
 
+def short(error: Exception) -> str:
+    """What an error of another library says, in one line of ours."""
+    return str(error).splitlines()[0][:300]
+
+
 def check_sizes(least: float, **lists: Sequence[float]) -> None:
     """Reject an empty list of sizes, or one with an entry that is not finite or under `least`."""
     for name, sizes in lists.items():

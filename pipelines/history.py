@@ -35,7 +35,7 @@ class Row:
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     """All runs, not deleted ones, with that status (None: any) and these tags, newest first.
 
-    From a database whose tables bulk.py knows in one query a table, else through MLflow's client.
+    From a database whose tables schema.py knows in one query a table, else through MLflow's client.
     """
     database = schema.sql_store()
     if database is None:

@@ -93,7 +93,7 @@ def tags() -> dict[str, str]:
         "host": socket.gethostname(),
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
-        **{f"version.{key}": version for key in keys if (version := _version(key))},
+        **{f"version.{key}": found for key in keys if (found := version(key))},
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
@@ -101,7 +101,8 @@ def tags() -> dict[str, str]:
     }
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
+    """The installed version of a package; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,6 +1,6 @@
 """What is recorded of cells, read back in bulk: their curves, and which of them are finished.
 
-From a database whose tables bulk.py knows in one query each, else through MLflow's client.
+From a database whose tables schema.py knows in one query each, else through MLflow's client.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

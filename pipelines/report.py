@@ -139,12 +139,13 @@ def write(folder: Path) -> dict[str, Any]:
 
 def _drawn(found: list[Entry], figures: Path) -> dict[str, Path]:
     """The figures of the claims, copied out of their runs; by claim."""
-    places = {e.name: (e.run.id, figures / f"{e.name}.png") for e in found if e.run}
-    return {
-        name: place
-        for name, (run_id, place) in places.items()
-        if store.copy_artifact(run_id, "figure.png", place)
-    }
+    drawn = {}
+    for entry in found:
+        figure = store.artifact(entry.run.id, "figure.png") if entry.run else None
+        if figure is not None:
+            drawn[entry.name] = figures / f"{entry.name}.png"
+            drawn[entry.name].write_bytes(figure)
+    return drawn
 
 
 def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str]) -> str:

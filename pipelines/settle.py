@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from pipelines import alive, history, live, store
-from pipelines.errors import UserError
+from pipelines.errors import UserError, short
 from pipelines.outbox import GONE
 from pipelines.sending import BATCH, send, send_fact, send_files
 
@@ -29,7 +29,7 @@ def settle_dead() -> list[str]:
                         _put_aside(path, error)
                         continue
                     count = len(waiting) - len(settled)
-                    print(f"{count} runs wait for their store: {_short(error)}", file=sys.stderr)
+                    print(f"{count} runs wait for their store: {short(error)}", file=sys.stderr)
                     break
     return settled
 
@@ -37,11 +37,7 @@ def settle_dead() -> list[str]:
 def _put_aside(path: Path, error: Exception) -> None:
     """Keep what MLflow will never take, as of a run that was deleted, out of the way."""
     path.rename(path.with_suffix(".orphan"))
-    print(f"{path.with_suffix('.orphan')} cannot be delivered: {_short(error)}", file=sys.stderr)
-
-
-def _short(error: Exception) -> str:
-    return str(error).splitlines()[0][:300]
+    print(f"{path.with_suffix('.orphan')} cannot be delivered: {short(error)}", file=sys.stderr)
 
 
 def reap() -> dict[str, str]:

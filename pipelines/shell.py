@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import settle, store
-from pipelines.errors import Diverged, Undelivered, UserError
+from pipelines.errors import Diverged, Undelivered, UserError, short
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -55,10 +55,9 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
 def _sentence(error: Exception) -> str | None:
     """What a person is told of a store or a disk that fails; None of any other error."""
     if store.is_away(error):
-        said = str(error).splitlines()[0][:300]
         return (
-            f"The tracking store must answer. Received: {store.shown()}: {said} What was measured "
-            "is kept: repeat the command when the store is back."
+            f"The tracking store must answer. Received: {store.shown()}: {short(error)} What was "
+            "measured is kept: repeat the command when the store is back."
         )
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         return (

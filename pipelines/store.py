@@ -9,7 +9,6 @@ import functools
 import logging
 import os
 import re
-import shutil
 import socket
 import sqlite3
 import sys
@@ -171,20 +170,19 @@ def experiment(where: str, name: str) -> str:
     return str(found.experiment_id)
 
 
-def copy_artifact(run_id: str, path: str, target: Path) -> bool:
-    """Copy one artifact of a run to the file `target`; False where there is none of that path."""
+def artifact(run_id: str, path: str) -> bytes | None:
+    """One artifact of a run; None where there is none of that path."""
     from mlflow.artifacts import download_artifacts
 
     folder = str(PurePosixPath(path).parent)
     listed = client().list_artifacts(run_id, None if folder == "." else folder)
     if path not in {each.path for each in listed}:
-        return False
+        return None
     with tempfile.TemporaryDirectory() as place:
         found = download_artifacts(
             run_id=run_id, artifact_path=path, dst_path=place, tracking_uri=uri()
         )
-        shutil.copyfile(found, target)
-    return True
+        return Path(found).read_bytes()
 
 
 def is_away(error: Exception) -> bool:

@@ -6,9 +6,7 @@ import io
 import itertools
 import json
 import math
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -183,12 +181,8 @@ def _results(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _settings(run_id: str) -> list[dict[str, Any]]:
     """The rows of a sweep's table, with numbers as such."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / CSV
-        if not store.copy_artifact(run_id, CSV, path):
-            return []
-        with path.open(newline="") as file:
-            return [{k: _plain(v) for k, v in row.items()} for row in csv.DictReader(file)]
+    table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
+    return [{k: _plain(v) for k, v in row.items()} for row in csv.DictReader(table)]
 
 
 def _plain(text: str) -> str | float:

@@ -18,6 +18,7 @@ import numpy as np
 
 from pipelines import alive, live, provenance, quiet, store
 from pipelines.outbox import FLUSH_S, Outbox
+from pipelines.sending import send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
@@ -138,8 +139,6 @@ def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> 
 
 def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     """Make a run that ended early a running one again, under the code and process of now."""
-    from mlflow.entities import RunTag
-
     run.flush()  # what an earlier process did not come to deliver
     client = store.client()
     found = client.get_run(run.id)
@@ -151,7 +150,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now["begun_with_code"] = str(before)
-    client.log_batch(run.id, tags=[RunTag(key, value) for key, value in now.items()])
+    send_fact(run.id, "tags", now)
     for key in {FAILURE, alive.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
     for key in found.data.metrics:

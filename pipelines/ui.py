@@ -35,7 +35,10 @@ COLUMNS = {  # of the table of runs, by experiment
 }
 TAGS = ("verdict", "scale", "source")
 ABOVE = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
-COMPARED = f"{ABOVE} and tags.kind != 'training'"
+VIEWS = {  # of the table of runs: which, in which order, ascending or not
+    "newest": (ABOVE, "attributes.start_time", False),
+    "claims": (f"{ABOVE} and tags.kind != 'training'", "tags.`claim`", True),
+}
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
@@ -54,9 +57,9 @@ def links(server: str) -> dict[str, str]:
             continue
         _describe(experiment)
         page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
-        found[name] = f"{page}{_view(number, name, ABOVE, 'attributes.start_time')}"
+        found[name] = f"{page}{_view(number, name, 'newest')}"
         if store.client().search_runs([number], "tags.kind = 'reference'", max_results=1):
-            found[f"{name}, by claim"] = f"{page}{_view(number, name, COMPARED, 'tags.`claim`')}"
+            found[f"{name}, by claim"] = f"{page}{_view(number, name, 'claims')}"
     return found
 
 
@@ -66,12 +69,11 @@ def _describe(experiment: Any) -> None:
         store.client().set_experiment_tag(experiment.experiment_id, store.NOTE, about)
 
 
-def _view(number: str, name: str, runs: str, order: str) -> str:
-    """The key of a view of an experiment's table."""
-    metrics = [f"metrics.`{key}`" for key in COLUMNS.get(name, ())]
+def _view(number: str, name: str, key: str) -> str:
+    """Keep one of VIEWS in an experiment, with its columns; its key."""
+    metrics = [f"metrics.`{metric}`" for metric in COLUMNS.get(name, ())]
     columns = [*metrics, *(f"tags.`{tag}`" for tag in TAGS)]
-    key = "newest" if "start_time" in order else "claims"
-    return _write(number, key, _facets(runs, order, key == "claims") | {"selectedColumns": columns})
+    return _write(number, key, _facets(*VIEWS[key]) | {"selectedColumns": columns})
 
 
 def _facets(runs: str, order: str, ascending: bool) -> dict[str, Any]:

@@ -4,9 +4,7 @@ MLflow's runs can be carried to another machine, Optuna's database stays where i
 """
 
 import json
-import tempfile
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from pipelines import history, store
@@ -45,7 +43,7 @@ def restore(name: str, where: str) -> None:
     import optuna
 
     row = waiting(name, where)
-    carried = _artifact(row.id) if row else None
+    carried = store.artifact(row.id, FILE) if row else None
     if row is None or carried is None:
         return
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -64,13 +62,6 @@ def restore(name: str, where: str) -> None:
     plan = attributes.pop(PLAN)
     for key, value in (attributes | {"run_id": row.id, PLAN: plan}).items():
         study.set_user_attr(key, value)
-
-
-def _artifact(run_id: str) -> bytes | None:
-    """The bytes of the artifact; None for a run that was recorded without it."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / FILE
-        return path.read_bytes() if store.copy_artifact(run_id, FILE, path) else None
 
 
 def _rehearsed(document: Any) -> tuple[dict[str, Any], Any]:
