@@ -24,8 +24,9 @@ class Curves(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps, stops it there, or when the loss diverges.
 
     `step` counts finished steps, from 1; after each, `advance(1, images_per_s)` is called. A step
-    is `pieces` batches of Keras, an epoch `epoch` steps. `best_val` is the least validation value
-    so far of the number that is `watched`. `note` is all that a resumed run needs to go on.
+    is `pieces` batches of Keras, an epoch `epoch` steps. `best` are the validation numbers where
+    the one that is `watched` was least so far, and the step. `note` is all that a resumed run needs
+    to go on.
     """
 
     def __init__(
@@ -43,7 +44,8 @@ class Curves(keras.callbacks.Callback):
         self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
         self.watched, self.log, self.advance = watched, log, advance
         self.step, self.piece = 0, 0
-        self.busy_s, self.timed, self.best_val = 0.0, 0, math.inf
+        self.busy_s, self.timed = 0.0, 0
+        self.best = {f"best_val_{watched}": math.inf}
         self.summed, self.counted = 0.0, 0
         self.began = time.perf_counter()
         self.last: dict[str, float] = {}
@@ -53,13 +55,13 @@ class Curves(keras.callbacks.Callback):
     @property
     def note(self) -> dict[str, Any]:
         """Plain numbers; valid between two steps."""
-        names = ("step", "busy_s", "timed", "best_val", "summed", "counted", "last")
+        names = ("step", "busy_s", "timed", "best", "summed", "counted", "last")
         return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s}
 
     def resume(self, note: Mapping[str, Any], means: bool) -> None:
         """Go on where the run that wrote the note was; `means`: with its running means."""
         for name in self.note.keys() - {"wall_s"}:
-            setattr(self, name, note[name])
+            setattr(self, name, note.get(name, getattr(self, name)))  # an older note has no `best`
         self.began = time.perf_counter() - note["wall_s"]
         self.continued = means and self.step % self.epoch > 0
         self.advance(self.step, math.nan)
@@ -123,7 +125,10 @@ class Curves(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
         curves = {**named("train", logs), **named("val", logs, prefix="val_")}
-        self.best_val = min(self.best_val, curves[f"val_{self.watched}"])
+        validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
+        least = f"best_val_{self.watched}"
+        if validated[least] < self.best[least]:
+            self.best = {**validated, "best_step": float(self.step)}
         self.log(curves, self.step)
         self.last = curves
 

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pipelines.errors import UserError
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-12  # of a run: a step this little before a boundary is at it
 
 
 def constant(t: ArrayLike) -> Array:
@@ -33,22 +36,22 @@ def steps(
     """
     edges = np.asarray(boundaries, dtype=np.float64)
     if edges.ndim != 1 or not (np.all((edges > 0) & (edges < 1)) and np.all(np.diff(edges) > 0)):
-        raise ValueError(
+        raise UserError(
             "boundaries must be increasing fractions of the run, between 0 and 1. "
             f"Received: boundaries={boundaries!r}. Divide steps by the total number of steps."
         )
     _check_fraction(factor=factor)
     levels = np.cumprod([1.0] + [factor] * edges.size)
-    return np.asarray(levels[np.searchsorted(edges, np.asarray(t), side="right")])
+    return np.asarray(levels[np.searchsorted(edges - ROUNDING, np.asarray(t), side="right")])
 
 
-def staircase(t: ArrayLike, drops: float = 70, factor: float = 0.94) -> Array:
+def staircase(t: ArrayLike, drops: float = 70.0, factor: float = 0.94) -> Array:
     """Times `factor` `drops` times, at equal distances; HM's ImageNet schedule (section 4.2).
 
     `drops` is the length of the run over that of a stair: HM drop every two epochs of about 140.
     """
     if not (np.isfinite(drops) and drops > 0):
-        raise ValueError(
+        raise UserError(
             f"drops must be finite and > 0. Received: drops={drops!r}. "
             "Divide the epochs of the run by those between two drops."
         )
@@ -62,9 +65,73 @@ def linear(t: ArrayLike) -> Array:
     return 1 - np.asarray(t, dtype=np.float64)
 
 
-def cosine(t: ArrayLike) -> Array:
-    """Half a period of the cosine, from the peak rate to 0 (Loshchilov & Hutter 2017)."""
-    return (1 + np.cos(np.pi * np.asarray(t, dtype=np.float64))) / 2
+def polynomial(t: ArrayLike, power: float = 2.0, final: float = 0.0) -> Array:
+    """The `power` of what is left of the run, down to `final` (Keras's PolynomialDecay)."""
+    _check_between(0.1, 10, power=power)
+    _check_between(0, 1, final=final)
+    return np.asarray(final + (1 - final) * linear(t) ** power)
+
+
+def cosine(t: ArrayLike, final: float = 0.0) -> Array:
+    """Half a period of the cosine, from the peak rate to `final` (Loshchilov & Hutter 2017)."""
+    _check_between(0, 1, final=final)
+    return final + (1 - final) * _half_wave(t)
+
+
+def cosine_restarts(
+    t: ArrayLike, cycles: int = 3, stretch: float = 2.0, damping: float = 1.0, final: float = 0.0
+) -> Array:
+    """The cosine in `cycles`, each from its peak to `final` (Loshchilov & Hutter 2017: SGDR).
+
+    Each is `stretch` times as long as the one before and its peak, over `final`, `damping` times as
+    high. A step in the last ten-millionth of a cycle begins the next: rounding makes no rate 0.
+    """
+    if not isinstance(cycles, int | np.integer):
+        raise UserError(f"cycles must be an integer. Received: cycles={cycles!r}.")
+    _check_between(1, 100, cycles=cycles)
+    _check_between(0.1, 10, stretch=stretch)
+    _check_fraction(damping=damping)
+    _check_between(0, 1, final=final)
+    t = np.asarray(t, dtype=np.float64)
+    lengths = float(stretch) ** np.arange(cycles)
+    lengths /= lengths.sum()
+    ends = np.cumsum(lengths)
+    cycle = np.searchsorted((ends - 1e-7 * lengths)[:-1], t, side="right")
+    done = np.clip(1 - (ends[cycle] - t) / lengths[cycle], 0, 1)
+    return np.asarray(final + (1 - final) * float(damping) ** cycle * _half_wave(done))
+
+
+def warmup_stable_decay(t: ArrayLike, decay: float = 0.2, final: float = 0.0) -> Array:
+    """The peak rate until, in the last `decay` of the run, a straight line falls to `final`.
+
+    Named by Hu et al. 2024 (arXiv 2404.06395); linear as the cooldown of Zhai et al. 2022
+    (2106.04560). The warm-up is that of `table`.
+    """
+    _check_fraction(decay=decay)
+    _check_between(0, 1, final=final)
+    return np.asarray(final + (1 - final) * np.minimum(1, linear(t) / decay))
+
+
+def one_cycle(t: ArrayLike, rise: float = 0.3, start: float = 0.04, final: float = 0.0) -> Array:
+    """From `start` to the peak rate in the first `rise` of the run, then down to `final`.
+
+    Smith & Topin 2018 (arXiv 1708.07120), in half waves of the cosine for their straight lines.
+    """
+    _check_fraction(rise=rise, start=start)
+    _check_between(0, 1, final=final)
+    t = np.asarray(t, dtype=np.float64)
+    up = start + (1 - start) * _half_wave(1 - t / rise)
+    down = final + (1 - final) * _half_wave((t - rise) / max(1 - rise, ROUNDING))
+    return np.where(t < rise, up, down)
+
+
+def inverse_sqrt(t: ArrayLike, timescale: float = 0.1) -> Array:
+    """The peak rate until `timescale`, then sqrt(timescale / t) of it.
+
+    With a warm-up as long it is that of Vaswani et al. 2017 (section 5.3), who count steps from 1.
+    """
+    _check_fraction(timescale=timescale)
+    return np.asarray(np.sqrt(timescale / np.maximum(timescale, t)))
 
 
 def exponential(t: ArrayLike, final: float = 0.01) -> Array:
@@ -78,8 +145,13 @@ SCHEDULES: dict[str, Callable[..., Array]] = {
     "steps": steps,
     "staircase": staircase,
     "linear": linear,
+    "polynomial": polynomial,
     "cosine": cosine,
+    "cosine-restarts": cosine_restarts,
     "exponential": exponential,
+    "warmup-stable-decay": warmup_stable_decay,
+    "one-cycle": one_cycle,
+    "inverse-sqrt": inverse_sqrt,
 }
 
 
@@ -113,7 +185,7 @@ def figure(rates: ArrayLike) -> Figure:
 
     rates = np.asarray(rates, dtype=np.float64)
     if rates.ndim != 1 or rates.size == 0 or not np.all(rates > 0):
-        raise ValueError(
+        raise UserError(
             "A table must be a non-empty vector of rates > 0. "
             f"Received: shape {rates.shape}. Make it with table(...)."
         )
@@ -126,13 +198,13 @@ def figure(rates: ArrayLike) -> Figure:
 def _check_run(peak: float, total_steps: int, warmup: float) -> None:
     """Reject a peak rate, length or warm-up that no run can have."""
     if not (np.isfinite(peak) and peak > 0):
-        raise ValueError(f"peak must be a finite rate > 0. Received: peak={peak!r}.")
+        raise UserError(f"peak must be a finite rate > 0. Received: peak={peak!r}.")
     if not isinstance(total_steps, int | np.integer) or total_steps < 1:
-        raise ValueError(
+        raise UserError(
             f"total_steps must be an integer > 0. Received: total_steps={total_steps!r}."
         )
     if not 0 <= warmup < 1:
-        raise ValueError(
+        raise UserError(
             "warmup must be a fraction of the run, 0 <= warmup < 1. "
             f"Received: warmup={warmup!r}. Divide steps by the total number of steps."
         )
@@ -141,22 +213,37 @@ def _check_run(peak: float, total_steps: int, warmup: float) -> None:
 def _check_schedule(schedule: str, shape: dict[str, Any]) -> None:
     """Reject an unknown schedule, or arguments that are not that schedule's."""
     if schedule not in SCHEDULES:
-        raise ValueError(
+        raise UserError(
             f"A schedule must be a name in SCHEDULES. Received: schedule={schedule!r}. "
             f"Choose one of: {', '.join(SCHEDULES)}."
         )
     accepted = list(inspect.signature(SCHEDULES[schedule]).parameters)[1:]
     if unknown := [name for name in shape if name not in accepted]:
-        raise ValueError(
+        raise UserError(
             f"{schedule!r} must get its own arguments. Received: {', '.join(unknown)}. "
             f"It accepts: {', '.join(accepted) or 'none'}."
         )
 
 
+def _half_wave(t: ArrayLike) -> Array:
+    """From 1 at progress 0 to 0 at progress 1, along half a period of the cosine."""
+    return np.asarray((1 + np.cos(np.pi * np.asarray(t, dtype=np.float64))) / 2)
+
+
 def _check_fraction(**fractions: float) -> None:
-    """Reject a multiplier outside (0, 1], which would leave the range of a schedule."""
+    """Reject a multiplier, or a share of the run, outside (0, 1]."""
     for name, value in fractions.items():
         if not 0 < value <= 1:
-            raise ValueError(
-                f"{name} must be a multiplier, 0 < {name} <= 1. Received: {name}={value!r}."
+            raise UserError(
+                f"{name} must be a fraction, 0 < {name} <= 1. Received: {name}={value!r}."
+            )
+
+
+def _check_between(least: float, most: float, **numbers: float) -> None:
+    """Reject an argument of a schedule outside [least, most]."""
+    for name, value in numbers.items():
+        if not least <= value <= most:
+            raise UserError(
+                f"{name} must be {least:g} <= {name} <= {most:g}. Received: {name}={value!r}. "
+                f"Set --{name} accordingly."
             )

@@ -1,4 +1,4 @@
-"""Learning-rate schedules: exact values, range, warm-up, boundaries, figure, error sentences."""
+"""Learning-rate schedules: exact values, Keras's, range, warm-up, figure, error sentences."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines import lr
+from pipelines.errors import UserError
 
 QUARTERS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -27,6 +28,22 @@ QUARTERS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
         ("linear", {}, [1.0, 0.75, 0.5, 0.25, 0.0]),
         ("cosine", {}, [1.0, 0.8535533905932737, 0.5, 0.14644660940672627, 0.0]),
         ("exponential", {"final": 0.0625}, [1.0, 0.5, 0.25, 0.125, 0.0625]),
+        ("polynomial", {}, [1.0, 0.5625, 0.25, 0.0625, 0.0]),
+        ("polynomial", {"power": 1.0, "final": 0.5}, [1.0, 0.875, 0.75, 0.625, 0.5]),
+        ("polynomial", {"power": 0.5}, [1.0, np.sqrt(0.75), np.sqrt(0.5), 0.5, 0.0]),
+        ("cosine", {"final": 0.5}, [1.0, 0.9267766952966369, 0.75, 0.5732233047033631, 0.5]),
+        ("cosine-restarts", {"cycles": 2, "stretch": 1.0}, [1.0, 0.5, 1.0, 0.5, 0.0]),
+        (
+            "cosine-restarts",
+            {"cycles": 2, "stretch": 1.0, "damping": 0.5, "final": 0.5},
+            [1.0, 0.75, 0.75, 0.625, 0.5],
+        ),
+        ("warmup-stable-decay", {"decay": 0.5}, [1.0, 1.0, 1.0, 0.5, 0.0]),
+        ("warmup-stable-decay", {"decay": 0.25, "final": 0.5}, [1.0, 1.0, 1.0, 1.0, 0.5]),
+        ("warmup-stable-decay", {"decay": 1.0}, [1.0, 0.75, 0.5, 0.25, 0.0]),
+        ("one-cycle", {"rise": 0.5, "start": 0.5}, [0.5, 0.75, 1.0, 0.5, 0.0]),
+        ("one-cycle", {"rise": 0.5, "start": 1.0, "final": 0.5}, [1.0, 1.0, 1.0, 0.75, 0.5]),
+        ("inverse-sqrt", {"timescale": 0.25}, [1.0, 1.0, np.sqrt(0.5), np.sqrt(0.25 / 0.75), 0.5]),
     ],
 )
 def test_exact_values(schedule: str, shape: dict[str, Any], expected: list[float]) -> None:
@@ -41,7 +58,7 @@ def test_multiplier_range_and_shape(schedule: str) -> None:
     assert multiplier.dtype == np.float64
     assert multiplier.min() >= 0
     assert multiplier.max() <= 1
-    assert lr.SCHEDULES[schedule](0.0) == 1
+    assert multiplier.max() == 1
 
 
 @pytest.mark.parametrize("schedule", lr.SCHEDULES)
@@ -97,6 +114,108 @@ def test_warmup_of_less_than_half_a_step_is_none() -> None:
     assert lr.table("constant", 2.0, 3, warmup=0.1).tolist() == [2.0, 2.0, 2.0]
 
 
+def test_cycles_grow_and_shrink_by_their_ratios() -> None:
+    # Cycles of 4, 12 and 36 steps: half way down each is half its peak; peaks 1, 0.5 and 0.25.
+    rates = lr.table("cosine-restarts", 1.0, 52, cycles=3, stretch=3.0, damping=0.5)
+    found = rates[[0, 2, 4, 10, 16, 34]]
+    np.testing.assert_allclose(found, [1.0, 0.5, 0.5, 0.25, 0.25, 0.125], rtol=1e-12)
+    assert (np.flatnonzero(np.diff(rates) > 0) + 1).tolist() == [4, 16]
+
+
+@pytest.mark.parametrize("stretch", [0.3, 0.7, 1.0, 1.1, 1.7, 2.0, 3.0])
+@pytest.mark.parametrize("cycles", [1, 2, 3, 5, 9])
+def test_restarts_never_reach_zero(cycles: int, stretch: float) -> None:
+    for total_steps in (97, 210, 1000):
+        rates = lr.table("cosine-restarts", 1.0, total_steps, cycles=cycles, stretch=stretch)
+        assert rates.min() > 0
+        assert np.count_nonzero(np.diff(rates) > 0) <= cycles - 1
+
+
+def test_one_cycle_rises_to_its_peak_and_falls_to_its_end() -> None:
+    rates = lr.table("one-cycle", 2.0, 100, rise=0.3, start=0.1, final=0.01)
+    assert rates[0] == pytest.approx(0.2)
+    assert rates[30] == 2.0
+    assert (np.diff(rates[:31]) > 0).all()
+    assert (np.diff(rates[30:]) < 0).all()
+    assert lr.SCHEDULES["one-cycle"](1.0, final=0.01) == 0.01
+
+
+def test_inverse_sqrt_with_its_warmup_is_that_of_the_transformer() -> None:
+    # Vaswani et al. 2017, equation 3: min(s^-0.5, s w^-1.5) for steps s = 1, 2, ..., peak 1.
+    w, s = 40, np.arange(1, 401)
+    theirs = np.sqrt(w) * np.minimum(s**-0.5, s * w**-1.5)
+    rates = lr.table("inverse-sqrt", 1.0, 400, warmup=w / 400, timescale=w / 400)
+    np.testing.assert_allclose(rates[:w], theirs[:w], rtol=1e-12)
+    np.testing.assert_allclose(rates[w:], theirs[w - 1 : -1], rtol=1e-12)
+
+
+PEAK = 0.1
+KERAS: dict[str, tuple[str, dict[str, Any], str, tuple[Any, ...], dict[str, Any]]] = {
+    "exponential": ("exponential", {"final": 0.01}, "ExponentialDecay", (224, 0.01), {}),
+    "staircase": (
+        "staircase",
+        {"drops": 14.0, "factor": 0.7},
+        "ExponentialDecay",
+        (16, 0.7),
+        {"staircase": True},
+    ),
+    "linear": ("linear", {}, "PolynomialDecay", (224, 0.0), {}),
+    "polynomial": (
+        "polynomial",
+        {"power": 3.0, "final": 0.05},
+        "PolynomialDecay",
+        (224, 0.05 * PEAK, 3.0),
+        {},
+    ),
+    "cosine": ("cosine", {"final": 0.05}, "CosineDecay", (224, 0.05), {}),
+    "cosine to 0": ("cosine", {}, "CosineDecay", (224,), {}),
+    "equal cycles": (
+        "cosine-restarts",
+        {"cycles": 7, "stretch": 1.0, "damping": 0.5, "final": 0.05},
+        "CosineDecayRestarts",
+        (32, 1.0, 0.5, 0.05),
+        {},
+    ),
+    "growing cycles": (
+        "cosine-restarts",
+        {"cycles": 3, "stretch": 2.0, "damping": 0.5},
+        "CosineDecayRestarts",
+        (32, 2.0, 0.5),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KERAS)
+def test_every_step_is_that_of_keras(case: str) -> None:
+    from keras.optimizers import schedules
+
+    schedule, shape, theirs, arguments, options = KERAS[case]
+    keras_schedule = getattr(schedules, theirs)(PEAK, *arguments, **options)
+    expected = [float(keras_schedule(step)) for step in range(224)]  # computed in float32
+    np.testing.assert_allclose(
+        lr.table(schedule, PEAK, 224, **shape), expected, rtol=1e-6, atol=1e-7 * PEAK
+    )
+
+
+def test_steps_are_keras_s_one_step_earlier() -> None:
+    from keras.optimizers.schedules import PiecewiseConstantDecay
+
+    theirs = PiecewiseConstantDecay([47, 95], [0.1, 0.01, 0.001])  # whose boundary is the old rate
+    expected = [float(theirs(step)) for step in range(128)]
+    rates = lr.table("steps", 0.1, 128, boundaries=(48 / 128, 96 / 128), factor=0.1)
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
+def test_warmup_is_keras_s() -> None:
+    # Ours is at the peak in the last of 16 steps, Keras's after its last; alpha = 1: no decay.
+    from keras.optimizers.schedules import CosineDecay
+
+    theirs = CosineDecay(PEAK / 16, 128, alpha=1.0, warmup_target=PEAK, warmup_steps=15)
+    expected = [float(theirs(step)) for step in range(128)]
+    np.testing.assert_allclose(lr.table("constant", PEAK, 128, warmup=1 / 8), expected, rtol=1e-6)
+
+
 def test_figure_shows_the_table_on_a_log_axis() -> None:
     rates = lr.table("cosine", 0.1, 20)
     axes = lr.figure(rates).axes[0]
@@ -107,7 +226,7 @@ def test_figure_shows_the_table_on_a_log_axis() -> None:
 
 @pytest.mark.parametrize("rates", [[], [[0.1]], [0.1, 0.0], [float("nan")]])
 def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
-    with pytest.raises(ValueError, match="non-empty vector of rates > 0"):
+    with pytest.raises(UserError, match="non-empty vector of rates > 0"):
         lr.figure(rates)
 
 
@@ -133,10 +252,24 @@ def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
         ({"schedule": "staircase", "drops": 0}, r"drops must be finite and > 0. Received: drops=0"),
         ({"schedule": "staircase", "drops": float("inf")}, r"Received: drops=inf"),
         ({"schedule": "exponential", "final": 0.0}, r"0 < final <= 1. Received: final=0.0"),
+        ({"schedule": "polynomial", "power": 0.0}, r"0.1 <= power <= 10. Received: power=0.0"),
+        ({"schedule": "polynomial", "final": -0.1}, r"0 <= final <= 1. Received: final=-0.1"),
+        ({"schedule": "cosine", "final": float("nan")}, r"Received: final=nan. Set --final"),
+        ({"schedule": "cosine-restarts", "cycles": 0}, r"1 <= cycles <= 100. Received: cycles=0"),
+        ({"schedule": "cosine-restarts", "cycles": 2.5}, r"integer. Received: cycles=2.5"),
+        ({"schedule": "cosine-restarts", "stretch": 0}, r"0.1 <= stretch <= 10"),
+        ({"schedule": "cosine-restarts", "damping": 0.0}, r"0 < damping <= 1"),
+        ({"schedule": "cosine-restarts", "final": 2.0}, r"0 <= final <= 1"),
+        ({"schedule": "warmup-stable-decay", "decay": 0.0}, r"0 < decay <= 1"),
+        ({"schedule": "warmup-stable-decay", "final": 1.5}, r"0 <= final <= 1"),
+        ({"schedule": "one-cycle", "rise": 0.0}, r"0 < rise <= 1. Received: rise=0.0"),
+        ({"schedule": "one-cycle", "start": 0.0}, r"0 < start <= 1. Received: start=0.0"),
+        ({"schedule": "one-cycle", "final": -1.0}, r"0 <= final <= 1"),
+        ({"schedule": "inverse-sqrt", "timescale": 0}, r"0 < timescale <= 1"),
     ],
 )
 def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(UserError, match=sentence):
         lr.table(**{"schedule": "constant", "peak": 0.1, "total_steps": 10} | arguments)
 
 
