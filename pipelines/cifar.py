@@ -25,6 +25,7 @@ ALLCONV = Recipe(
         "use_bias": False,
         "fixed_projection": True,
         "init": "small",
+        "batch_norm": False,
     },
     data="cifar10",
     augment=True,

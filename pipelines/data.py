@@ -9,18 +9,15 @@ import io
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pipelines import embedded, live, packed, photographs, quiet, records, samples, tasks
 from pipelines.batches import Pictures, Splits, channel_moments
 from pipelines.errors import UserError, unknown
 from pipelines.photographs import Photographs
 from pipelines.samples import Samples
-from pipelines.stored import Dataset, Examples, check_fits
+from pipelines.stored import Dataset, Prepared, check_fits
 
 DATASETS: dict[str, Dataset | Samples] = {
     "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=embedded.digits),
@@ -38,6 +35,7 @@ DATASETS: dict[str, Dataset | Samples] = {
         manual=("ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar"),
         manual_from="image-net.org, after registration",
     ),
+    "imagenet32": Dataset("imagenet_resized/32x32", 1000, (32, 32, 3), 1, test="validation"),
     "linear-teacher": Samples(samples.linear),
 }
 
@@ -74,42 +72,20 @@ def load(
     check_fits(name, row.shape, sum(cut.stop - cut.start for _, cut in parts))
     arrays = [stored.read(part, cut) for part, cut in parts]
     mean, std = channel_moments(arrays[0][0])
-    return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays))
+    task = tasks.TOP5 if row.classes == 1000 else tasks.CLASSIFICATION
+    return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays), task=task)
 
 
 def _photographs(name: str, row: Dataset, limit: int | None) -> Splits:
     """Splits that stay on disk: only the places of their records are read."""
     stored = _prepared(name, row)
-    found = {part: records.stored(stored.builder, part) for part in ("train", row.test)}
+    files = {"train": "train", "test": row.test}
+    found = {part: records.stored(stored.builder, file) for part, file in files.items()}
     splits = [
         Photographs(found[part][cut], row.shape, photographs.MEAN, photographs.STD)
         for part, cut in row.cuts(stored.count, limit)
     ]
     return Splits(name, row.classes, *splits, task=tasks.TOP5)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A data set in the folder of tensorflow-datasets; reads like packed.Packed."""
-
-    builder: Any
-    state = "prepared"
-
-    @property
-    def where(self) -> dict[str, str]:
-        return {"folder": str(self.builder.data_path), "version": str(self.builder.version)}
-
-    def count(self, part: str) -> int:
-        return int(self.builder.info.splits[part].num_examples)
-
-    def read(self, part: str, cut: slice) -> Examples:
-        """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
-        tf = quiet.tensorflow()
-        ds = self.builder.as_dataset(split=f"{part}[{cut.start}:{cut.stop}]", shuffle_files=False)
-        ds = ds.map(lambda example: (example["image"], example["label"]))
-        batches = ds.batch(1024).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
-        images, labels = zip(*batches, strict=True)
-        return np.concatenate(images), np.concatenate(labels).astype(np.int64)
 
 
 def _stored(name: str, row: Dataset) -> "packed.Packed | Prepared":
@@ -125,7 +101,7 @@ def _prepared(name: str, row: Dataset) -> Prepared:
     builder = _find(row)
     if builder is None:
         raise UserError(_how_to_get(name, row))
-    return Prepared(builder)
+    return Prepared(builder, row.test)
 
 
 def _packed(name: str) -> Path:

@@ -48,6 +48,13 @@ def _on_imagenet(paper: Recipe, tiny: Args) -> Scales:
     return {**_own(cpu, {}), "paper": paper}
 
 
+def _on_imagenet32(paper: Recipe) -> Scales:
+    """As for CIFAR-10, at cpu scale on the first 50,000 pictures."""
+    narrow = {"blocks_per_stage": 2, "widths": (16, 32, 64)}
+    scales = _on_cifar10(paper, 400, narrow, tiny=_FEW)
+    return {**scales, "cpu": scales["cpu"].override(train_examples=50_000, batch_size=128)}
+
+
 def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
     """The same recipe with 100 classes and the error of HM Table 2."""
     changed: dict[str, Any] = {"reported": {"test_error_pct": error_pct}}
@@ -88,6 +95,7 @@ RECIPES: dict[str, Scales] = {
         _on_cifar100(_ALLCNN, 32.39),
         _on_cifar100(_DENSENET, 19.25),
         _on_imagenet(imagenet.ALLCONV, {**_NARROW, "stem_width": 4}),
+        _on_imagenet32(imagenet.ALLCONV32),
         _on_imagenet(imagenet.RESNET152, _NARROW),
         _on_imagenet(imagenet.RESNET34, _NARROW),
         _on_imagenet(imagenet.ALLCNN, {"width": 0.1}),

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -20,6 +21,9 @@ from pipelines.errors import UserError, unknown
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost")
+LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
+
+Args = Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,19 +151,60 @@ class Recipe:
     def flat(self) -> dict[str, str]:
         """The fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}
-        for key, value in dataclasses.asdict(self).items():
-            if key in LABELS:
-                continue
+        for key, value in _settings(self):
             if isinstance(value, Mapping):
                 rows |= {f"{key}.{k}": _plain(v) for k, v in sorted(value.items())}
             else:
                 rows[key] = _plain(value)
         return rows
 
+    def flags(self, base: "Recipe") -> str:
+        """What `python -m pipelines run NAME` needs after it to train this, where NAME is `base`.
+
+        UserError where the command line cannot say it: an argument that the base does not have.
+        """
+        options = base.override(schedule=self.schedule)  # what the command line offers
+        start = options.override(model=self.model, data=self.data)
+        words: list[str] = []
+        for key, value in _settings(self):
+            if isinstance(value, Mapping):
+                words += self._argument_flags(key, getattr(start, key), getattr(options, key))
+            elif value != getattr(base, key) and not (value is None and key in LENGTHS):
+                words += _flag(key, value)
+        return shlex.join(words)
+
+    def _argument_flags(self, key: str, old: Args, options: Args) -> list[str]:
+        """The flags of one mapping of arguments, of which the command line offers `options`."""
+        new: Args = getattr(self, key)
+        known = [name for name in options if name in old and name in new]
+        changed = [k for k in {**old, **new} if _plain(old.get(k)) != _plain(new.get(k))]
+        for name in changed:
+            if name not in known:
+                raise UserError(
+                    "An override must be an argument that the recipe has. Received: "
+                    f"{key}.{name}={new.get(name)!r}, where {', '.join(known) or 'none'} can be "
+                    "set. Give the recipe a name in published.py."
+                )
+        return [word for name in changed for word in _flag(name, new[name])]
+
     @property
     def fingerprint(self) -> str:
         """Twelve hexadecimal digits that change when, and only when, a setting does."""
         return digest(self.flat())
+
+
+def _settings(recipe: Recipe) -> list[tuple[str, Any]]:
+    names = [field.name for field in dataclasses.fields(recipe) if field.name not in LABELS]
+    return [(name, getattr(recipe, name)) for name in names]
+
+
+def _flag(name: str, value: Any) -> list[str]:
+    """The words of one option."""
+    option = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{option}" if value else f"--no-{option}"]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [f"--{option}", *("None" if v is None else _plain(v) for v in values)]
 
 
 def _plain(value: Any) -> str:

@@ -1,9 +1,6 @@
 """`python -m pipelines run NAME [overrides]` and `sweep NAME`: options read against NAME."""
 
-import contextlib
 import dataclasses
-import io
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -11,6 +8,7 @@ import tyro
 
 from pipelines import claim, history, machines, published, report, sweep, terminal
 from pipelines.errors import UserError, check_counts, unknown
+from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes import Recipe
 from pipelines.run import Habits, follow, repeat
 from pipelines.shell import print_json, use_data_dir
@@ -59,7 +57,7 @@ class RunArguments(Generic[T]):
 
 def run_command(name: str, arguments: list[str]) -> None:
     """`run NAME`: find the name, then read the overrides against its own settings."""
-    with _one_sentence():
+    with one_sentence():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim.names():
         settings = claim.setting(claim.load(name), name, options.scale)
@@ -67,14 +65,14 @@ def run_command(name: str, arguments: list[str]) -> None:
         settings = published.named(name, options.scale)
     else:
         raise unknown("A claim or recipe", name, [*claim.names(), *published.RECIPES])
-    with _one_sentence():
+    with one_sentence():
         if isinstance(settings, Recipe):
-            settings = _with_schedule(settings, arguments)
+            settings = with_schedule(settings, arguments)
         parsed = _parse(name, settings, arguments)
     use_data_dir(options.data_dir)
     override = parsed.override
     if isinstance(settings, Recipe):
-        override = _overridden(settings, override)
+        override = overridden(settings, override)
     if role := machines.role():
         _run_on_machines(override, parsed.options, role)
     elif name in claim.names():
@@ -95,15 +93,6 @@ def _run_on_machines(recipe: Any, options: Options, role: machines.Role) -> None
         _run_recipe(recipe, options)
     else:
         follow(recipe)
-
-
-def _overridden(default: Recipe, parsed: Recipe) -> Recipe:
-    """The recipe with the fields that were given; what they make void starts from its defaults."""
-    pairs = {
-        field.name: (getattr(default, field.name), getattr(parsed, field.name))
-        for field in dataclasses.fields(default)
-    }
-    return default.override(**{key: new for key, (old, new) in pairs.items() if new != old})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +117,7 @@ class SweepArguments:
 
 def sweep_command(name: str, arguments: list[str]) -> None:
     """`sweep NAME`: measure a claim over the grid given."""
-    with _one_sentence():
+    with one_sentence():
         parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
     if name in published.RECIPES:
         raise UserError(
@@ -149,22 +138,6 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         terminal.sweep(document)
 
 
-@contextlib.contextmanager
-def _one_sentence() -> Iterator[None]:
-    """Turn tyro's framed message about a wrong option into an error like all others."""
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            yield
-    except SystemExit as exit:
-        lines = [line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines()]
-        words = [line for line in lines if line and "helptext" not in line]
-        if exit.code == 2 and words:
-            said_once = " ".join(words[1:] or words).removeprefix("Error parsing override: ")
-            raise UserError(said_once) from exit  # without the frame's title
-        raise
-
-
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
     kind: Any = RunArguments[type(default)]  # type: ignore[misc]
     parsed: RunArguments[Any] = tyro.cli(
@@ -175,17 +148,6 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
         description=None,
     )
     return parsed
-
-
-def _with_schedule(recipe: Any, arguments: list[str]) -> Any:
-    """The recipe under the schedule that `--schedule` names, with that schedule's own options."""
-
-    @dataclasses.dataclass
-    class Peek:
-        schedule: str = recipe.schedule
-
-    peek, _ = tyro.cli(Peek, args=arguments, return_unknown_args=True, add_help=False)
-    return recipe.override(schedule=peek.schedule)
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:

@@ -1,17 +1,16 @@
 """Data sets of stored pictures: a row of the table, and what is read of it.
 
-Part names are those of the files (`train`, `test` or `validation`); validation examples are cut
-from the end of `train`.
+Parts are `train` and `test`; validation examples are cut from the end of `train`.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import embedded
+from pipelines import embedded, quiet
 from pipelines.errors import UserError
 
 Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
@@ -26,7 +25,7 @@ class Dataset:
     classes: int
     shape: tuple[int, int, int]
     val_percent: int
-    test: str = "test"
+    test: str = "test"  # what tensorflow-datasets calls that part
     photographs: bool = False  # of many sizes, too many for memory
     generate: Callable[[], dict[str, embedded.Examples]] | None = None
     manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
@@ -38,10 +37,10 @@ class Dataset:
         Training as tensorflow-datasets rounds `train[:99%]`, then the first `limit` of it;
         validation is the rest, and never empty.
         """
-        whole, tests = count("train"), count(self.test)
+        whole, tests = count("train"), count("test")
         cut = min(round(whole * (100 - self.val_percent) / 100), whole - 1)
         train = slice(0, cut if limit is None else min(limit, cut))
-        return [("train", train), ("train", slice(cut, whole)), (self.test, slice(0, tests))]
+        return [("train", train), ("train", slice(cut, whole)), ("test", slice(0, tests))]
 
 
 class Stored(Protocol):
@@ -56,6 +55,40 @@ class Stored(Protocol):
 
     def read(self, part: str, cut: slice) -> Examples:
         """Some examples of a part, in stored order."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set in the folder of tensorflow-datasets, whose part `test` has a name of its own."""
+
+    builder: Any
+    test: str = "test"
+    state = "prepared"
+
+    @property
+    def where(self) -> dict[str, str]:
+        return {"folder": str(self.builder.data_path), "version": str(self.builder.version)}
+
+    def _file(self, part: str) -> str:
+        return self.test if part == "test" else part
+
+    def count(self, part: str) -> int:
+        return int(self.builder.info.splits[self._file(part)].num_examples)
+
+    def read(self, part: str, cut: slice) -> Examples:
+        """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
+        tf = quiet.tensorflow()
+        split = f"{self._file(part)}[{cut.start}:{cut.stop}]"
+        ds = self.builder.as_dataset(split=split, shuffle_files=False)
+        ds = ds.map(lambda example: (example["image"], example["label"]))
+        batches = ds.batch(1024).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+        count = cut.stop - cut.start
+        images = np.empty((count, *self.builder.info.features["image"].shape), np.uint8)
+        labels = np.empty(count, np.int64)
+        for number, (image, label) in enumerate(batches):
+            place = slice(1024 * number, 1024 * number + len(label))
+            images[place], labels[place] = image, label
+        return images, labels
 
 
 def check_fits(name: str, shape: tuple[int, ...], count: int) -> None:

@@ -16,7 +16,7 @@ from pipelines.photographs import Photographs, eval_dataset, train_dataset
 from tests.conftest import needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
-DOWNLOADED = ("mnist", "cifar10", "cifar100", "imagenet2012")
+DOWNLOADED = ("mnist", "cifar10", "cifar100", "imagenet2012", "imagenet32")
 
 
 @pytest.fixture(scope="module")
@@ -319,6 +319,58 @@ def test_photographs_stay_on_disk_and_are_cut_to_one_size(
     assert sizes(few) == (3, 1, 5)
     for plain in pixels(few.train).values():
         np.testing.assert_allclose(plain.reshape(-1, 3), [[17, 100, 203]] * 224**2, atol=0.01)
+
+
+@pytest.fixture
+def imagenet32(nothing: Path) -> np.ndarray:
+    """The 103 pictures of a small imagenet_resized/32x32: 100 in train, 3 in validation."""
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    pictures = np.random.default_rng(0).integers(0, 256, (103, 32, 32, 3), dtype=np.uint8)
+    labels = np.r_[np.arange(100) % 10, 997, 998, 999]
+    parts = {"train": slice(0, 100), "validation": slice(100, 103)}
+    tfds.disable_progress_bar()
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="imagenet_resized",
+        config="32x32",
+        version="0.1.1",
+        data_dir=nothing,
+        features=tfds.features.FeaturesDict(
+            {
+                "image": tfds.features.Image(shape=(32, 32, 3)),
+                "label": tfds.features.ClassLabel(num_classes=1000),
+            }
+        ),
+        split_datasets={
+            split: tf.data.Dataset.from_tensor_slices(
+                {"image": pictures[part], "label": labels[part]}
+            )
+            for split, part in parts.items()
+        },
+    )
+    return pictures
+
+
+def test_imagenet32_is_tested_on_its_validation_part(
+    imagenet32: np.ndarray, nothing: Path, offline: None
+) -> None:
+    splits = data.load("imagenet32")
+    assert sizes(splits) == (99, 1, 3)
+    assert (splits.classes, splits.input_shape) == (1000, (32, 32, 3))
+    assert "top5_error_pct" in splits.task.numbers
+    assert sorted(splits.test.labels.tolist()) == [997, 998, 999]
+    order = stored("imagenet_resized/32x32", "train")[0]
+    np.testing.assert_array_equal(splits.train.images, order[:99])
+    np.testing.assert_array_equal(splits.val.images, order[99:])
+    by_label = splits.test.images[np.argsort(splits.test.labels)]
+    np.testing.assert_array_equal(by_label, imagenet32[100:])
+    found = data.check("imagenet32", required=True)
+    assert [found[part] for part in ("train", "val", "test")] == [99, 1, 3]
+    data.pack("imagenet32")
+    assert data.check("imagenet32")["state"] == "packed"
+    packed = data.load("imagenet32")
+    assert all(same(getattr(packed, k), getattr(splits, k)) for k in ("train", "val", "test"))
 
 
 @needs("mnist")

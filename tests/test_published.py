@@ -41,7 +41,8 @@ every_published = pytest.mark.parametrize("name", PUBLISHED)
 
 def examples(recipe: Recipe) -> int:
     """Training pictures of the full data set, without those kept for validation."""
-    return {"cifar10": 45_000, "cifar100": 45_000, "imagenet2012": 1_268_355}[recipe.data]
+    pictures = {"cifar10": 45_000, "cifar100": 45_000, "imagenet2012": 1_268_355}
+    return (pictures | {"imagenet32": 1_268_355})[recipe.data]
 
 
 def length(recipe: Recipe) -> int:
@@ -83,10 +84,11 @@ def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
 
 @every_named
 def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None:
-    recipe = named(name, scale)
-    options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
-    options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
-    assert len(options) == len(set(options))
+    for schedule in lr.SCHEDULES:  # any of which --schedule may name
+        recipe = named(name, scale).override(schedule=schedule)
+        options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
+        options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
+        assert len(options) == len(set(options))
 
 
 def test_recipes_of_different_names_and_scales_have_different_fingerprints() -> None:
@@ -109,7 +111,8 @@ def test_smoke_differs_in_size_only(name: str) -> None:
     assert smoke.train_examples <= 256
     kept = {field.name for field in dataclasses.fields(Recipe)}
     kept -= {"model_args", "steps", "train_examples", "batch_size", "data"}
-    assert smoke.data == ("synthetic" if "cifar" in cpu.data else cpu.data)  # no download
+    small = "cifar" in cpu.data or cpu.data == "imagenet32"
+    assert smoke.data == ("synthetic" if small else cpu.data)  # no download
     assert [getattr(smoke, key) for key in kept] == [getattr(cpu, key) for key in kept]
 
 
@@ -117,7 +120,7 @@ def test_smoke_differs_in_size_only(name: str) -> None:
 def test_cpu_differs_from_paper_in_size_only(name: str) -> None:
     cpu, paper = named(name), named(name, "paper")
     kept = {field.name for field in dataclasses.fields(Recipe)}
-    kept -= {"model_args", "steps", "epochs", "batch_size"}
+    kept -= {"model_args", "steps", "epochs", "batch_size", "train_examples"}
     assert [getattr(cpu, key) for key in kept] == [getattr(paper, key) for key in kept]
     assert cpu.model_args.keys() == paper.model_args.keys()
     assert cpu.steps < length(paper) / 30
@@ -132,8 +135,9 @@ def test_a_batch_of_the_sample_of_imagenet_is_enough(name: str) -> None:
 
 def test_the_tables_are_reported() -> None:
     table = {**HM_TABLE_2, **LY_TABLE_1, "resnet34-imagenet": 25.03}
-    reported = {name: named(name, "paper").reported["test_error_pct"] for name in PUBLISHED}
-    assert reported == table
+    papers = {name: named(name, "paper").reported for name in PUBLISHED}
+    assert papers.pop("allconv-imagenet32") == {}  # our proxy
+    assert {name: numbers["test_error_pct"] for name, numbers in papers.items()} == table
     assert named("allconv-imagenet").reported["test_top5_error_pct"] == 14.17
 
 
@@ -171,6 +175,17 @@ def test_imagenet_drops_every_two_epochs() -> None:
     assert stairs[:3].tolist() == [10_010, 20_019, 30_028]
     assert len(stairs) == 69  # of 139.87 epochs
     assert found[-1] == pytest.approx(0.1 * 0.94**69)
+
+
+@pytest.mark.parametrize("scale", ["cpu", "paper"])
+def test_the_proxy_of_imagenet_has_its_schedule_and_the_network_of_cifar(scale: str) -> None:
+    proxy, imagenet = named("allconv-imagenet32", scale), named("allconv-imagenet", scale)
+    assert proxy.model_args == named("allconv-cifar10", scale).model_args
+    kept = ("learning_rate", "schedule", "schedule_args", "warmup", "momentum", "weight_decay")
+    assert [getattr(proxy, key) for key in kept] == [getattr(imagenet, key) for key in kept]
+    assert "proxy" in proxy.source
+    if scale == "paper":
+        assert (proxy.steps, proxy.batch_size) == (imagenet.steps, imagenet.batch_size)
 
 
 def test_only_densenet_has_nesterov_and_nobody_starts_asynchronous() -> None:

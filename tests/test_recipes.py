@@ -1,11 +1,13 @@
-"""Recipes: overriding, the rules of every field, labels, fingerprints."""
+"""Recipes: overriding, its flags, the rules of every field, labels, fingerprints."""
 
 import dataclasses
 import math
+import shlex
+from typing import Any
 
 import pytest
 
-from pipelines import data
+from pipelines import data, lr
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import LABELS, Recipe
@@ -80,8 +82,8 @@ def test_override_merges_mappings_key_by_key() -> None:
 
 def test_another_model_or_schedule_starts_from_no_arguments() -> None:
     assert TINY.override(model="allconv_resnet").model_args == {}
-    assert TINY.override(schedule="cosine").schedule_args == {}
-    assert TINY.override(schedule="cosine").model_args == TINY.model_args
+    assert TINY.override(schedule="linear").schedule_args == {}
+    assert TINY.override(schedule="linear").model_args == TINY.model_args
     changed = TINY.override(schedule="exponential", schedule_args={"final": 0.5})
     assert changed.schedule_args == {"final": 0.5}
 
@@ -262,3 +264,84 @@ def test_any_one_setting_changes_the_fingerprint(field: str) -> None:
     assert changed.fingerprint != TINY.fingerprint
     assert len(changed.fingerprint) == 12
     assert int(changed.fingerprint, 16) >= 0
+
+
+def read_back(base: Recipe, flags: str) -> Recipe:
+    """What `python -m pipelines run NAME FLAGS` trains, by the command's own reading."""
+    from pipelines import overriding, run_command
+
+    words = shlex.split(flags)
+    default = overriding.with_schedule(base, words)
+    return overriding.overridden(default, run_command._parse(base.name, default, words).override)
+
+
+FLAGS: list[tuple[str, dict[str, Any], str]] = [
+    ("allconv-digits", {}, ""),
+    ("allconv-digits", {"learning_rate": 1e-5, "seed": 3}, "--learning-rate 1e-05 --seed 3"),
+    ("allconv-digits", {"epochs": 3}, "--epochs 3.0"),
+    ("allcnn-cifar10", {"steps": 7}, "--steps 7"),
+    ("allconv-digits", {"augment": True, "weight_decay": 0.0}, "--augment --weight-decay 0.0"),
+    ("allconv-cifar10", {"augment": False, "precision": "mixed_bfloat16"}, "--no-augment"),
+    ("allconv-digits", {"train_examples": 9, "devices": 1}, "--train-examples 9 --devices 1"),
+    ("allconv-imagenet32", {"train_examples": None}, "--train-examples None"),
+    ("allconv-digits", {"schedule": "cosine"}, "--schedule cosine"),
+    (
+        "densenet-cifar10",
+        {"schedule": "cosine-restarts", "schedule_args": {"cycles": 4, "stretch": 1.5}},
+        "--schedule cosine-restarts --cycles 4 --stretch 1.5",
+    ),
+    (
+        "allconv-imagenet",
+        {"schedule": "steps", "schedule_args": {"boundaries": (0.1, 0.25, 0.7)}},
+        "--schedule steps --boundaries 0.1 0.25 0.7",
+    ),
+    ("allconv-digits", {"schedule_args": {"boundaries": ()}, "warmup": 0.0}, "--boundaries"),
+    (
+        "allconv-digits",
+        {"model_args": {"use_bias": True, "fixed_projection": False, "init": "he"}},
+        "--use-bias --no-fixed-projection --init he",
+    ),
+    ("allconv-digits", {"model_args": {"widths": (4, 8, 16)}}, "--widths 4 8 16"),
+    ("linear-teacher", {"data_args": {"noise": 0.5}}, "--noise 0.5"),
+    ("mlp-digits", {"model": "allconv_resnet", "data": "synthetic"}, "--model allconv_resnet"),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "words"), FLAGS)
+def test_flags_say_on_the_command_line_what_an_override_says_in_python(
+    name: str, changes: dict[str, Any], words: str
+) -> None:
+    base = named(name)
+    recipe = base.override(**changes)
+    assert words in recipe.flags(base)
+    assert read_back(base, recipe.flags(base)) == recipe
+
+
+@pytest.mark.parametrize("schedule", lr.SCHEDULES)
+@pytest.mark.parametrize("name", ["allconv-digits", "densenet-cifar10", "allconv-imagenet"])
+def test_flags_name_every_argument_of_a_schedule(name: str, schedule: str) -> None:
+    base = named(name)
+    shape = {
+        key: (0.125, 0.875) if key == "boundaries" else value + 1 if key == "cycles" else value / 2
+        for key, value in lr.defaults(schedule).items()
+    }
+    recipe = base.override(schedule=schedule, schedule_args=shape)
+    assert read_back(base, recipe.flags(base)).fingerprint == recipe.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("changes", "received"),
+    [
+        ({"model": "mlp", "model_args": {"depth": 2}}, "model_args.depth=2, where none"),
+        (
+            {"model": "resnet", "model_args": {"shortcut": "pad"}},
+            "model_args.shortcut='pad', .* none",
+        ),
+        ({"model_args": {"stem": "cifar"}}, "model_args.stem='cifar', where blocks_per_stage"),
+        ({"data": "linear-teacher", "data_args": {"noise": 0.0}}, "data_args.noise=0.0, where"),
+    ],
+)
+def test_what_no_flag_can_say_is_one_sentence(changes: dict[str, Any], received: str) -> None:
+    base = named("allconv-digits")
+    with pytest.raises(UserError, match=f"argument that the recipe has. Received: {received}"):
+        base.override(**changes).flags(base)
