@@ -39,10 +39,11 @@ def machine() -> str:
     return " ".join([socket.gethostname(), *filter(None, found)])
 
 
-def why_dead(run: Mapping[str, str]) -> str | None:
+def why_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
     """Why the process that wrote a run with these tags must have ended; None where it may live.
 
-    A run without the tags is not ours and may always live.
+    That of another machine after `lost_s` seconds without a sign of life. A run without the tags is
+    not ours and may always live.
     """
     if PROCESS not in run or MACHINE not in run:
         return None
@@ -52,7 +53,7 @@ def why_dead(run: Mapping[str, str]) -> str | None:
         return f"process {number} of this machine has ended" if dead else None
     silent_s = time.time() - float(run.get(BEAT, "inf"))
     host = run[MACHINE].partition(" ")[0]
-    return f"no sign of life from {host} for {silent_s:.0f} s" if silent_s > LOST_S else None
+    return f"no sign of life from {host} for {silent_s:.0f} s" if silent_s > lost_s else None
 
 
 def _started(number: int) -> str:

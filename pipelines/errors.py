@@ -1,6 +1,7 @@
 """Errors that end a command with one sentence instead of a traceback."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -21,6 +22,12 @@ def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
 def short(error: Exception) -> str:
     """What an error of another library says, in one line of ours."""
     return str(error).splitlines()[0][:300]
+
+
+def without_password(url: str) -> str:
+    """A URL as people may read it, wherever in it a password stands."""
+    without = re.sub(r"((?:^|//)[^/@:]*):(?!//).*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&][a-z_]*passw(?:or)?d=)[^&]*", r"\1***", without)
 
 
 def check_sizes(least: float, **lists: Sequence[float]) -> None:
@@ -45,6 +52,22 @@ def check_counts(**counts: int) -> None:
 
 class Undelivered(RuntimeError):
     """A run has ended and its store does not take it now; the message says where it is kept."""
+
+
+class Pruned(RuntimeError):
+    """A search has ended a training after `step`: others do better there."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"The search ended this training after step {step}.")
+        self.step = step
+
+
+class Ended(RuntimeError):
+    """A command of ours in a process of its own has failed, with that exit code, and said why."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Diverged(RuntimeError):

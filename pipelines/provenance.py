@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipelines import quiet
+from pipelines.errors import without_password
 from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,8 +119,8 @@ def _user() -> str:
 
 
 def _command() -> str:
-    """What was typed: `pipelines run gradient-formula`, without the interpreter."""
-    words = sys.orig_argv[1:]
+    """What was typed: `pipelines run gradient-formula`, without the interpreter or a password."""
+    words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
     return shlex.join(words[1:] if words[:1] == ["-m"] else words)
 
 

@@ -3,8 +3,11 @@
 Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
 """
 
-from collections.abc import Mapping
+import functools
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pipelines import (
@@ -21,8 +24,9 @@ from pipelines import (
     ui,
     unfinished,
 )
+from pipelines.batches import Splits
 from pipelines.checkpoints import Saving
-from pipelines.errors import check_counts
+from pipelines.errors import Diverged, Pruned, check_counts
 from pipelines.recipes import Recipe, digest
 from pipelines.verdict import spread, spreads, summary
 
@@ -54,20 +58,32 @@ class Habits:
 USUAL = Habits()
 
 
+@dataclass(frozen=True)
+class Watch:
+    """What a search sees of a training, whose test set stays unread."""
+
+    report: Callable[[Mapping[str, float], int], None]
+    """Gets every number that is logged, with its step; may raise Pruned."""
+    lost: Mapping[str, float]
+    """What stands for the numbers of a training whose loss diverges, which is a result here."""
+    validate_every: int | None = None
+    """Steps between two validations; None: an epoch."""
+
+
 def run(
     recipe: Recipe,
     habits: Habits = USUAL,
     *,
-    parent: tracking.Run | None = None,
+    parent: tracking.Run | tracking.Parent | None = None,
     kind: str = "training",
-    test: bool = True,
+    watch: Watch | None = None,
     title: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as the recipe says and record it; a finished run of the same recipe is used again.
 
-    A run that was interrupted goes on from its last checkpoint, as the same run. `test` False
-    leaves the test set unread, as searches must.
+    A run that was interrupted goes on from its last checkpoint, as the same run. What is
+    watched leaves the test set unread, as searches must.
     """
     same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
@@ -78,7 +94,7 @@ def run(
             _dismiss_others(recipe)
             return Result(done[0].id, _final(done[0].metrics), reused=True)
         resume = None if habits.new_run else unfinished.find(kind, recipe, parent)
-        job = _job(recipe)
+        job = _job(recipe, watch.validate_every if watch else None)
         with tracking.tracked(
             title or f"{recipe.name} seed {recipe.seed}",
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
@@ -88,12 +104,12 @@ def run(
             parent=parent,
             resume=resume,
         ) as tracked:
-            result = Result(tracked.id, _recorded(job, tracked, habits, test))
+            result = Result(tracked.id, _recorded(job, tracked, habits, watch))
         Saving(unfinished.folder(result.run_id)).discard()
         return result
 
 
-def _job(recipe: Recipe) -> Any:
+def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     """The recipe with its devices, data and rates: what `train` takes."""
     quiet.keras()
     from pipelines import devices, train
@@ -101,8 +117,16 @@ def _job(recipe: Recipe) -> Any:
     place = devices.place(recipe)  # before data, which start TensorFlow
     if place.role:
         train.cluster().begin(place, work=True)
-    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
-    return train.Job(recipe, splits, train.plan(recipe, len(splits.train)), place)
+    drawn = json.dumps(dict(recipe.data_args))
+    splits = _splits(recipe.data, recipe.train_examples, drawn, data.data_home())
+    rates = train.plan(recipe, len(splits.train))
+    return train.Job(recipe, splits, rates, place, validate_every)
+
+
+@functools.lru_cache(maxsize=1)
+def _splits(name: str, train_examples: int | None, data_args: str, folder: Path) -> Splits:
+    """The data, read once for the trainings of a process that follow one another on them."""
+    return data.load(name, train_examples, json.loads(data_args))
 
 
 def follow(recipe: Recipe) -> None:
@@ -124,17 +148,33 @@ def _dismiss_others(recipe: Recipe) -> None:
         cluster.begin(devices.place(recipe), work=False)
 
 
-def _recorded(job: Any, tracked: tracking.Run, habits: Habits, test: bool) -> dict[str, float]:
+def _recorded(
+    job: Any, tracked: tracking.Run, habits: Habits, watch: Watch | None
+) -> dict[str, float]:
     """Train into a tracked run, from its latest checkpoint on; the final numbers."""
     from pipelines.train import serving_model, train
+
+    def log(metrics: Mapping[str, float], step: int) -> None:
+        tracked.log_new(metrics, step)
+        if watch:
+            watch.report(metrics, step)
 
     recipe, splits = job.recipe, job.splits
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
     tracked.tag("device", str(job.place))
     saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every)
-    with tracking.system_metrics(tracked), unfinished.explained(tracked):
-        trained = train(job, tracked.log_new, saving, test=test)
+    try:
+        with tracking.system_metrics(tracked), unfinished.explained(tracked):
+            trained = train(job, log, saving, test=watch is None)
+    except Diverged as error:
+        if watch is None:
+            raise
+        tracked.log(watch.lost, error.step)
+        return dict(watch.lost)
+    except Pruned:
+        saving.discard()  # it never goes on
+        raise
     tracked.model(serving_model(trained.model, splits.train))
     return trained.metrics
 

@@ -52,10 +52,15 @@ def reap() -> dict[str, str]:
         for row in history.rows("RUNNING"):
             why = alive.why_dead(row.tags)
             if why and not (folder / f"{row.id}.jsonl").exists():
-                store.client().set_tag(row.id, alive.SETTLED, why)
-                store.client().set_terminated(row.id, "KILLED")
+                close(row.id, why)
                 settled[row.id] = why
     return settled
+
+
+def close(run_id: str, why: str) -> None:
+    """Mark a run KILLED whose process is dead, and say why."""
+    store.client().set_tag(run_id, alive.SETTLED, why)
+    store.client().set_terminated(run_id, "KILLED")
 
 
 def _deliver(left: live.Leftover) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import settle, store
-from pipelines.errors import Diverged, Undelivered, UserError, short
+from pipelines.errors import Diverged, Ended, Undelivered, UserError, short
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -31,9 +31,8 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         for run_id in settle.settle_dead():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
-    except (UserError, Diverged, Undelivered) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UserError) else 1
+    except (UserError, Diverged, Undelivered, Ended) as error:
+        return _told(error)
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -50,6 +49,14 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
         return 130
     return 0
+
+
+def _told(error: UserError | Diverged | Undelivered | Ended) -> int:
+    """Say what was wrong, unless another process has said it; the exit code."""
+    if isinstance(error, Ended):
+        return error.code
+    print(f"error: {error}", file=sys.stderr)
+    return 2 if isinstance(error, UserError) else 1
 
 
 def _sentence(error: Exception) -> str | None:

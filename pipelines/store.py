@@ -8,7 +8,6 @@ import contextlib
 import functools
 import logging
 import os
-import re
 import socket
 import sqlite3
 import sys
@@ -19,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from pipelines import live, provenance
-from pipelines.errors import UserError
+from pipelines.errors import UserError, without_password
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
@@ -40,7 +39,7 @@ def uri() -> str:
 
 def shown() -> str:
     """The store as people may read it: without a password."""
-    return re.sub(r"(://[^/@:]*):[^/@]*@", r"\1:***@", uri())
+    return without_password(uri())
 
 
 def home() -> Path:

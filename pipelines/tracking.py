@@ -17,11 +17,20 @@ from typing import Any
 import numpy as np
 
 from pipelines import alive, live, provenance, quiet, store
+from pipelines.errors import Pruned
 from pipelines.outbox import FLUSH_S, Outbox
 from pipelines.sending import send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
+
+
+@dataclass(frozen=True)
+class Parent:
+    """A run that others are children of; it may be written by another process."""
+
+    id: str
+    experiment: str
 
 
 @dataclass
@@ -35,9 +44,12 @@ class Run:
     logged: dict[str, int] = field(default_factory=dict)
     """Of a resumed run, by metric the last step that an earlier process wrote."""
 
-    def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Write down numbers of one step: in the journal at once, in MLflow within seconds."""
-        now = int(time.time() * 1000)
+    def log(self, metrics: Mapping[str, float], step: int = 0, when_ms: int | None = None) -> None:
+        """Write down numbers of one step: in the journal at once, in MLflow within seconds.
+
+        What is logged again for the same moment is kept once.
+        """
+        now = int(time.time() * 1000) if when_ms is None else when_ms
         self.outbox.add([(key, float(value), step, now) for key, value in metrics.items()])
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
@@ -93,13 +105,13 @@ def tracked(
     kind: str,
     params: Mapping[str, Any] | None = None,
     tags: Mapping[str, str] | None = None,
-    parent: Run | None = None,
+    parent: Run | Parent | None = None,
     resume: str | None = None,
 ) -> Iterator[Run]:
     """A run in MLflow for as long as the block lasts, with provenance, and settled at its end.
 
     `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
-    by its id. Ends FINISHED; KILLED after Ctrl-C or a termination signal; FAILED, with the
+    by its id. Ends FINISHED; KILLED after Ctrl-C, a termination signal or Pruned; FAILED, with the
     traceback as an artifact, after any other exception, which goes on to the caller.
     """
     where = store.uri()
@@ -118,7 +130,7 @@ def tracked(
                 _provenance(run)
         yield run
         status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, Pruned):
         status = "KILLED"
         raise
     except Exception as error:

@@ -18,7 +18,7 @@ from pipelines import blowup, devices, feed, interrupts, lr, optimizer, resuming
 from pipelines.batches import Pictures, Split, Splits
 from pipelines.checkpoints import Saving
 from pipelines.curves import MEAN, Curves, Log, named
-from pipelines.errors import Diverged, UserError
+from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.photographs import Photographs
 from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
@@ -61,11 +61,13 @@ class Job:
     splits: Splits
     rates: NDArray[np.float64]
     place: devices.Place
+    validate_every: int | None = None
 
     @property
     def epoch(self) -> int:
-        """Steps an epoch; at most those of the run."""
-        return min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
+        """Steps between two validations: an epoch, unless told fewer; at most those of the run."""
+        whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
+        return min(whole, self.validate_every or whole)
 
     def network(self) -> keras.Model:
         """The recipe's network at its start. UserError where its arguments are wrong."""
@@ -139,12 +141,13 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
         )
         try:
             _run(job, model, curves, saving)
-        except Diverged as error:
-            if not job.place.role:
+        except (Diverged, Pruned) as error:
+            log({"wall_s": curves.wall_s}, error.step)
+            if isinstance(error, Diverged) and not job.place.role:
                 _log_norms(job, error.step - 1, log, saving)
             raise
     final = {
-        f"best_val_{watched}": curves.best_val,
+        **curves.best,
         "images_per_s": curves.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }

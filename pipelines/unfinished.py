@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pipelines import history, provenance, store
 from pipelines.checkpoints import Saving
-from pipelines.errors import Diverged, UserError
+from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes import Recipe
 from pipelines.store import PARENT
-from pipelines.tracking import Run
+from pipelines.tracking import Parent, Run
 
 TRAINING = "training"
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
@@ -22,7 +22,7 @@ def folder(run_id: str) -> Path:
     return store.home() / "checkpoints" / run_id
 
 
-def find(kind: str, recipe: Recipe, parent: Run | None = None) -> str | None:
+def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
     """The id of the newest run with these settings, if it was interrupted.
 
     A training goes on below whatever parent asks for it; a trial is its study's. Without a
@@ -73,11 +73,11 @@ def _interrupted(row: history.Row) -> bool:
 
 @contextmanager
 def explained(run: Run) -> Iterator[None]:
-    """Say of a run that ends early where it stopped: it can go on, or it diverged."""
+    """Say of a run that ends early where it stopped: it can go on, or it diverged or was pruned."""
     try:
         yield
-    except Diverged as error:
-        run.tag("diverged", str(error.step))
+    except (Diverged, Pruned) as error:
+        run.tag(type(error).__name__.lower(), str(error.step))
         raise
     except (KeyboardInterrupt, SystemExit):
         print(

@@ -71,8 +71,8 @@ def go(home: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     return to
 
 
-@pytest.fixture(scope="session")
-def postgresql_database() -> Iterator[str]:
+@contextmanager
+def database() -> Iterator[str]:
     """The address of a database of its own, on a server that is there; dropped afterwards."""
     pytest.importorskip("psycopg2", reason="psycopg2 is not installed: no test on PostgreSQL")
     import sqlalchemy
@@ -88,6 +88,20 @@ def postgresql_database() -> Iterator[str]:
     with engine.connect() as connection:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
     engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def postgresql_database() -> Iterator[str]:
+    """A database on PostgreSQL for runs."""
+    with database() as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def postgresql_studies() -> Iterator[str]:
+    """A database on PostgreSQL for studies alone."""
+    with database() as address:
+        yield address
 
 
 @pytest.fixture

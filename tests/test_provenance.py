@@ -1,12 +1,14 @@
 """Provenance: a commit with changes says so, new files among them, and the patch applies."""
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines import provenance
+from pipelines.errors import without_password
 
 
 @pytest.fixture
@@ -50,3 +52,23 @@ def test_a_copy_without_history_says_unknown(
     monkeypatch.setattr(provenance, "ROOT", tmp_path.parent)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent.parent))
     assert provenance.tags()["commit"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("postgresql://u:secret@h/db", "postgresql://u:***@h/db"),
+        ("--storage=postgresql://u:secret@h/db", "--storage=postgresql://u:***@h/db"),
+        ("mysql://h/db?PASSWORD=secret", "mysql://h/db?PASSWORD=***"),
+        ("mysql://h/db?ssl_key_password=secret&a=b", "mysql://h/db?ssl_key_password=***&a=b"),
+        ("postgresql://h/db?a=b&sslpassword=secret", "postgresql://h/db?a=b&sslpassword=***"),
+        ("grpc://h:13000", "grpc://h:13000"),
+    ],
+)
+def test_the_command_is_kept_without_its_password(
+    url: str, said: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "tuning", "run", "a:b@c", url])
+    assert without_password(url) == said
+    words = provenance.tags()["mlflow.source.name"].replace("'", "")
+    assert words == f"tuning run a:b@c {said}"

@@ -171,9 +171,10 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
     numbers = {key for key in row.metrics if "/" not in key}
     assert numbers == {
         *("batch_loss", "learning_rate", "train_loss", "val_loss", "best_val_loss", "test_loss"),
-        *("images_per_s", "parameters", "wall_s"),
+        *("best_step", "images_per_s", "parameters", "wall_s"),
     }
     assert row.metrics["best_val_loss"] == row.metrics["val_loss"]  # still falling
+    assert row.metrics["best_step"] == 32
     assert row.params["data_args.condition"] == "4.0"
     (source,) = store.client().get_run(row.id).inputs.dataset_inputs
     assert (source.dataset.name, source.dataset.source_type) == ("linear-teacher", "generated")
