@@ -21,7 +21,13 @@ DOORS = {  # library: the modules that may import it
     }
     | {"pipelines.store", "pipelines.tracking"},
     "tensorflow_datasets": {"pipelines.data"},
-    "optuna": {"tuning.study", "tuning.travel"},
+    "optuna": {
+        f"tuning.{name}"
+        for name in ("catalogue", "database", "importances", "optuna_figures", "samplers")
+    }
+    | {f"tuning.{name}" for name in ("opening", "storage", "tickets", "travel", "workers")},
+    "optuna_dashboard": {"tuning.storage"},
+    "grpc": {"tuning.storage"},
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring

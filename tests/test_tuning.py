@@ -1,102 +1,409 @@
-"""Studies: every trial a child run, killed and continued, carried along, one plan a study."""
+"""Studies: every trial a child run, interrupted and continued, carried along, one plan a study."""
 
+import itertools
 import json
+import math
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipelines import history, tracking
+from pipelines import alive, history, store, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
-from tuning import spaces, travel
-from tuning.study import Plan, search, show, storage
+from tuning import (
+    catalogue,
+    figures,
+    leader,
+    outcomes,
+    spaces,
+    storage,
+    study,
+    summary,
+    tickets,
+    travel,
+    trial,
+)
+from tuning.catalogue import show
+from tuning.plan import Goal, Plan, changes
 
-PLAN = Plan("mlp-digits", "smoke", "lr-schedule")
+PLAN = Plan(recipe="mlp-digits", scale="smoke")
+RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 
 
-def states(parent: str) -> list[str]:
-    return [
-        row.status
-        for status in ("FINISHED", "FAILED", "KILLED", "RUNNING")
-        for row in history.rows(status, **{"mlflow.parentRunId": parent})
-    ]
+PICTURES = figures.all_of
 
 
-def test_a_study_starts_at_the_published_schedule_and_its_trials_are_children(
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take most of so short a study, and have tests of their own."""
+    monkeypatch.setattr(figures, "all_of", lambda *_: {})
+
+
+def search(trials: int, plan: Plan | None = PLAN, name: str = "s", **how: Any) -> dict[str, Any]:
+    return study.search(name, plan, Goal(trials), **how)
+
+
+def runs(parent: str, **tags: str) -> list[history.Row]:
+    return history.rows(None, **{store.PARENT: parent, **tags})
+
+
+def trials_of(parent: str) -> list[str]:
+    """The statuses of the runs of its trials."""
+    return sorted(row.status for row in runs(parent, kind="trial"))
+
+
+def held(name: str = "s") -> Any:
+    """What Optuna's storage has of the study."""
+    return catalogue.load(name, storage.place())
+
+
+def points(name: str = "s") -> list[tuple[Any, ...]]:
+    return [tuple(sorted(each.params.items())) for each in held(name).trials]
+
+
+def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
     home: Path, digits: Path
 ) -> None:
-    document = search("s", PLAN, trials=3)
-    assert states(document["run_id"]) == ["FINISHED"] * 3
+    document = search(6)
+    assert trials_of(document["run_id"]) == ["FINISHED"] * 6
+    labels = [each["published"] for each in document["trials"]]
+    assert labels == [*spaces.published("lr-schedule", PLAN.base), None]
     first = history.row(document["trials"][0]["run_id"])
-    base = named("mlp-digits", "smoke")
-    assert first.params["learning_rate"] == str(base.learning_rate)
-    assert first.params["schedule"] == base.schedule
+    assert first.params == PLAN.base.flat()
     metrics = document["metrics"]
     assert metrics["best_val_error_pct"] == min(t["val_error_pct"] for t in document["trials"])
     assert metrics["baseline_val_error_pct"] == document["trials"][0]["val_error_pct"]
-    best = min(document["trials"], key=lambda trial: trial["val_error_pct"])
-    rate = history.row(best["run_id"]).params["learning_rate"]
-    assert f"--learning-rate {rate}" in document["best"]  # to the last digit: it repeats the trial
-    assert not any("test_error_pct" in history.row(t["run_id"]).metrics for t in document["trials"])
+    assert metrics["gain_pct"] >= 0
+    best = min(document["trials"], key=lambda each: each["val_error_pct"])
+    params = history.row(best["run_id"]).params
+    repeated = PLAN.base.override(**document["best_changes"])
+    assert repeated.flat() == params
 
 
-def test_a_study_goes_on_where_it_was_killed(
+@pytest.mark.slow
+def test_the_test_set_is_read_after_the_search_with_new_seeds(home: Path, digits: Path) -> None:
+    document = search(2)
+    for row in runs(document["run_id"], kind="trial"):
+        assert not [key for key in row.metrics if "test" in key]
+    anew = runs(document["run_id"], kind="training")
+    assert {row.params["seed"] for row in anew} == {"1"}
+    best = PLAN.base.override(**document["best_changes"], seed=1)
+    (row,) = [row for row in anew if row.params == best.flat()]
+    assert document["metrics"]["test_error_pct"] == row.metrics["test_error_pct"]
+
+
+def test_an_interrupted_study_ends_like_an_uninterrupted_one(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuning import study
+    real, calls = trial.run, []
 
-    real, calls = study.run, []
-
-    def dies_in_the_second(*arguments: object, **options: object) -> object:
-        calls.append(arguments)
+    def dies_in_the_second(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments[0])
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(*arguments, **options)  # type: ignore[arg-type]
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(study, "run", dies_in_the_second)
+    monkeypatch.setattr(trial, "run", dies_in_the_second)
     with pytest.raises(KeyboardInterrupt):
-        search("s", PLAN, trials=3)
+        search(4, RATES)
     assert history.rows("KILLED", kind="study", study="s")
-    killed = calls[1][0]
-    document = search("s", PLAN, trials=3)
-    assert states(document["run_id"]) == ["FINISHED"] * 3
-    assert document["metrics"]["trials"] == 3
-    assert calls[2][0] == killed  # the killed trial is tried again with the same parameters
-    assert len(history.rows(kind="study")) == 1
-    assert search("s", PLAN, trials=3)["reused"]
-    assert len(search("s", PLAN, trials=4)["trials"]) == 4
+    assert show("s")["status"] == "KILLED"
+    document = search(4, plan=None)
+    assert calls[2] == calls[1]  # tried again as it was
+    assert trials_of(document["run_id"]) == ["FINISHED"] * 4
+    assert len(history.rows(None, kind="study")) == 1
+    whole = search(4, RATES, name="t")
+    assert document["metrics"]["trials"] == whole["metrics"]["trials"] == 4
+    ended = [each.params for each in outcomes.finished(held().trials)]
+    assert ended == [each["params"] for each in whole["trials"]]
+    assert search(4, RATES)["reused"]
 
 
 @pytest.mark.slow
-def test_an_interrupted_study_can_be_shown_and_its_summary_made_later(
+def test_a_trial_that_fails_is_tried_once_more_and_then_replaced(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuning import study
-    from tuning.__main__ import dispatch
+    real = trial.run
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def fails_at_the_peak_of_the_paper(recipe: Any, *arguments: Any, **options: Any) -> Any:
+        if recipe == PLAN.base:
+            raise OSError("no such device")
+        return real(recipe, *arguments, **options)
 
-    monkeypatch.setattr(study, "_summarize", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        search("s", PLAN, trials=2)
-    dispatch(["show", "s"])
-    assert show("s")["best"] is None
-    monkeypatch.undo()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
-    document = search("s", PLAN, trials=2)
-    assert (document["status"], document["metrics"]["trials"]) == ("FINISHED", 2)
-    assert len(document["trials"]) == 2
+    monkeypatch.setattr(trial, "run", fails_at_the_peak_of_the_paper)
+    document = search(5)
+    failed = [each for each in document["trials"] if each["state"] == "FAIL"]
+    assert [each["published"] for each in failed] == ["paper", "paper"]
+    assert all("OSError: no such device" in each["reason"] for each in failed)
+    assert document["metrics"]["trials"] == 5
+    assert "baseline_val_error_pct" not in document["metrics"]
+
+
+def test_a_mistake_that_every_trial_would_repeat_ends_the_study(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    with pytest.raises(UserError, match="data prepare cifar10"):
+        search(3, Plan(recipe="allconv-cifar10", scale="cpu"))
+    assert history.rows("FAILED", kind="study", study="s")
+    assert [each.state.name for each in held().trials].count("RUNNING") == 0
 
 
 @pytest.mark.slow
-def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: Path) -> None:
-    first = search("s", PLAN, trials=1)
-    second = search("s", PLAN, trials=1, force=True)
-    assert second["run_id"] != first["run_id"]
-    assert history.row(first["run_id"]).status == "FINISHED"
-    assert len(second["trials"]) == 1
+def test_a_study_whose_trials_all_crash_ends_with_their_error(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: Any, **__: Any) -> None:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(trial, "run", crash)
+    with pytest.raises(OSError, match="no such device"):
+        search(20)
+    assert len([each for each in held().trials if each.state.name == "FAIL"]) == 3
+
+
+def test_divergence_is_a_result(home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def wild(asked: Any, base: Any) -> Any:
+        return spaces.lr_only(asked, base).override(learning_rate=1e9)
+
+    monkeypatch.setitem(spaces.SPACES, "lr-only", wild)
+    document = search(2, RATES)
+    lost = document["trials"][1]
+    assert (lost["state"], lost["val_error_pct"]) == ("COMPLETE", 100)
+    row = history.row(lost["run_id"])
+    assert (row.status, row.metrics["val_error_pct"]) == ("FINISHED", 100)
+    assert int(row.tags["diverged"]) == lost["diverged"]
+    assert lost["device_s"] > 0
+    assert document["metrics"]["diverged_share"] == 0.5
+
+
+@pytest.mark.slow
+def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
+    home: Path, digits: Path
+) -> None:
+    plan = Plan(
+        recipe="mlp-digits",
+        scale="smoke",
+        pruner="hyperband",
+        sampler="random",
+        changes=changes(
+            named("mlp-digits", "smoke").override(steps=18), named("mlp-digits", "smoke")
+        ),
+    )
+    document = search(16, plan)
+    ended = {each["state"] for each in document["trials"]}
+    assert ended == {"COMPLETE", "PRUNED"}
+    for each in document["trials"]:
+        row, pruned = history.row(each["run_id"]), each["state"] == "PRUNED"
+        assert row.status == ("KILLED" if pruned else "FINISHED")
+        assert ("pruned" in row.tags) == pruned
+        assert not (pruned and each["published"])
+        assert each["device_s"] > 0
+    steps = [list(each.intermediate_values) for each in held().trials]
+    assert steps[0] == list(range(2, 19, 2))
+    assert all(reported == steps[0][: len(reported)] for reported in steps)
+
+
+@pytest.mark.slow
+def test_seeds_of_a_trial_are_its_children_and_their_mean_counts(home: Path, digits: Path) -> None:
+    document = search(1, Plan(recipe="mlp-digits", scale="smoke", seeds=2))
+    (own,) = runs(document["run_id"], kind="trial")
+    errors = [row.metrics["val_error_pct"] for row in runs(own.id)]
+    assert len(errors) == 2
+    assert own.metrics["val_error_pct"] == document["trials"][0]["val_error_pct"]
+    assert math.isclose(own.metrics["val_error_pct"], sum(errors) / 2)
+
+
+@pytest.mark.slow
+def test_error_and_cost_are_minimized_together(home: Path, digits: Path) -> None:
+    plan = Plan(recipe="mlp-digits", scale="smoke", minimize_cost=True, sampler="nsga2")
+    search(7, plan)
+    base = PLAN.base
+    for each in outcomes.finished(held().trials):
+        steps = int(history.row(each.user_attrs["run_id"]).params["steps"])
+        assert each.values[1] == steps * base.batch_size
+        assert (base.steps or 0) / 4 <= steps <= (base.steps or 0)
+    lengths = {each.values[1] for each in held().trials}
+    assert len(lengths) > 1
+    best = outcomes.best(held().trials)
+    tested = {row.params["steps"] for row in runs(show("s")["run_id"], kind="training")}
+    assert tested == {str(best.user_attrs["steps"]), str(base.steps)}  # as long as it was searched
+
+
+@pytest.mark.slow
+def test_a_budget_shortens_every_trial_and_not_what_is_pasted(home: Path, digits: Path) -> None:
+    plan = Plan(recipe="mlp-digits", scale="smoke", budget=0.5)
+    document = search(2, plan)
+    assert plan.base.steps == (PLAN.base.steps or 0) // 2
+    for row in runs(document["run_id"]):
+        assert row.params["steps"] == str(plan.base.steps)
+    assert "--steps" not in document["best"]
+
+
+@pytest.mark.slow
+def test_goals_of_hours_and_of_patience_end_a_study(home: Path, digits: Path) -> None:
+    document = study.search("s", PLAN, Goal(trials=50, patience=1))
+    errors = [each["val_error_pct"] for each in document["trials"]]
+    assert len(errors) < 50
+    assert errors[-1] >= min(errors[:-1])
+    brief = study.search("t", PLAN, Goal(hours=1e-9))
+    assert (len(brief["trials"]), brief["status"]) == (0, "FINISHED")
+
+
+@pytest.mark.parametrize(
+    ("goal", "errors", "spent_s", "reached"),
+    [
+        (Goal(trials=2), [3.0], 0, False),
+        (Goal(trials=2), [3.0, 4.0], 0, True),
+        (Goal(hours=1), [3.0], 3599, False),
+        (Goal(hours=1), [3.0], 3600, True),
+        (Goal(patience=2), [3.0, 4.0], 0, False),
+        (Goal(patience=2), [3.0, 4.0, 3.0], 0, True),
+        (Goal(patience=2), [3.0, 4.0, 2.0], 0, False),
+        (Goal(trials=9, patience=2), [3.0, 4.0, 5.0], 0, True),
+    ],
+)
+def test_when_a_goal_is_reached(
+    goal: Goal, errors: list[float], spent_s: float, reached: bool
+) -> None:
+    assert goal.reached(errors, spent_s) == reached
+
+
+@pytest.mark.slow
+def test_a_proxy_is_trained_and_said_to_be_one(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuning import plan as plans
+
+    monkeypatch.setattr(plans, "PROXIES", {"allconv-digits": ("mlp-digits",)})
+    plan = Plan(recipe="allconv-digits", scale="smoke", proxy="mlp-digits")
+    document = search(1, plan)
+    row = history.row(document["run_id"])
+    assert row.tags["proxy"] == document["proxy"] == "mlp-digits"
+    assert "mlp-digits" in row.tags[store.NOTE]
+    assert history.row(document["trials"][0]["run_id"]).params["model"] == "mlp"
+    with pytest.raises(UserError, match="A proxy of mlp-digits"):
+        Plan(recipe="mlp-digits", scale="smoke", proxy="allconv-digits")
+
+
+@pytest.mark.slow
+def test_a_grid_is_searched_whole(home: Path, digits: Path) -> None:
+    document = search(5, Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid"))
+    rates = sorted(each["params"]["learning_rate"] for each in document["trials"][1:])
+    ratios = [b / a for a, b in itertools.pairwise(rates)]
+    assert len(rates) == 4
+    assert max(ratios) / min(ratios) < 1 + 1e-9
+
+
+@pytest.mark.slow
+def test_what_a_study_leaves_for_people(
+    home: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "all_of", PICTURES)
+    document = search(6)
+    client = store.client()
+    there = {item.path for item in client.list_artifacts(document["run_id"])}
+    assert there >= {"trials.csv", "tunability.md", travel.FILE, "schedules.png", "best_of_k.png"}
+    written = tmp_path / "trials.csv"
+    assert catalogue.export("s", written) == 6
+    assert len(written.read_text().splitlines()) == 7
+    assert catalogue.export("s", tmp_path / "s.json") == 6
+    assert json.loads((tmp_path / "s.json").read_text())["study"] == "s"
+    assert [row["study"] for row in catalogue.overview()] == ["s"]
+    with pytest.raises(UserError, match=r"a \.csv or a \.json"):
+        catalogue.export("s", tmp_path / "s.xlsx")
+
+
+def dead() -> dict[str, str]:
+    """A process of this machine that has ended."""
+    return alive.tags() | {alive.PROCESS: "1 0.0"}
+
+
+def test_a_dead_worker_s_trial_is_queued_again_once(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    for again in (True, False):
+        asked = there.ask()  # the first that waits
+        asked.suggest_float("learning_rate", 0, 1)
+        if again:
+            asked.report(50.0, step=3)
+        asked.set_user_attr(tickets.WORKER, dead())
+        for _ in range(2):
+            tickets.Watchman(there).settle()
+        (waiting,) = tickets.in_state(there, "WAITING")
+        assert waiting.system_attrs["fixed_params"] == (asked.params if again else {})
+        assert waiting.intermediate_values == ({3: 50.0} if again else {})
+        assert waiting.user_attrs[tickets.AFTER] == asked.number
+
+
+def test_a_trial_that_its_worker_signs_is_left_alone(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    there.ask().set_user_attr(tickets.WORKER, alive.tags())
+    there.ask()  # not signed yet
+    tickets.Watchman(there).settle()
+    assert len(tickets.in_state(there, "RUNNING")) == 2
+
+
+def test_what_a_worker_that_was_killed_did_not_queue_is_queued(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    asked = there.ask()
+    asked.suggest_float("learning_rate", 0, 1)
+    there.tell(asked, state=optuna.trial.TrialState.FAIL)
+    watchman = tickets.Watchman(there)
+    watchman.recover()
+    assert not tickets.in_state(there, "WAITING")  # whoever ended it may be about to queue it
+    monkeypatch.setattr(tickets, "STUCK_S", 0.0)
+    for _ in range(2):
+        watchman.recover()
+    (waiting,) = tickets.in_state(there, "WAITING")
+    assert waiting.system_attrs["fixed_params"] == asked.params
+
+
+def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    assert leader.take(there, several=False)
+    there.set_user_attr(leader.LEADER, alive.tags() | {alive.PROCESS: f"{os.getppid()} 0.0"})
+    assert leader.living(there) is None
+    assert leader.take(there, several=True)
+    other = alive.tags() | {alive.MACHINE: "elsewhere"}
+    there.set_user_attr(leader.LEADER, other)
+    assert not leader.take(there, several=False)
+    silent = other | {alive.BEAT: str(time.time() - 2 * leader.LOST_S)}
+    there.set_user_attr(leader.LEADER, silent)
+    assert leader.take(there, several=False)
+    with leader.leading(there):
+        assert leader.living(there)
+    assert leader.living(there) is None
+
+
+def test_an_sqlite_study_at_work_on_another_machine_is_refused(home: Path, digits: Path) -> None:
+    search(1)
+    held().set_user_attr(leader.LEADER, alive.tags() | {alive.MACHINE: "elsewhere 1 2"})
+    for ask in (lambda: search(2), lambda: study.join("s", storage.place())):
+        with pytest.raises(UserError, match=r"one machine\. Received: .* at work on elsewhere"):
+            ask()
+    with pytest.raises(UserError, match="cannot be started over"):
+        search(2, force=True)
+
+
+def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_path: Path) -> None:
+    search(1)
+    other = f"sqlite:///{tmp_path}/other.db"
+    for ask in (lambda: show("s", other), lambda: search(1, where=other)):
+        with pytest.raises(UserError, match=f"Received: {other}.*which is in {storage.place()}"):
+            ask()
 
 
 def carrying(text: str) -> str:
@@ -107,63 +414,53 @@ def carrying(text: str) -> str:
     return run.id
 
 
-def held(name: str = "s") -> Any:
-    """What Optuna's storage has of the study."""
-    import optuna
-
-    return optuna.load_study(study_name=name, storage=storage())
-
-
+@pytest.mark.slow
 def test_a_study_whose_database_is_lost_is_shown_and_goes_on(home: Path, digits: Path) -> None:
     import optuna
 
-    document = search("s", PLAN, trials=2)
+    document = search(2)
     before = json.loads(travel.text(held()))
-    (home / "optuna.db").unlink()
-    assert show("s") == document
-    assert json.loads(travel.text(held())) == before
-    (home / "optuna.db").unlink()
-    optuna.create_study(study_name="s", storage=storage())  # as a kill leaves a restoration
-    assert search("s", PLAN, trials=2) == document | {"reused": True}
-    more = search("s", PLAN, trials=4)
+    for _ in range(2):
+        for name in optuna.get_all_study_names(storage.connect(storage.place())):
+            optuna.delete_study(study_name=name, storage=storage.connect(storage.place()))
+        assert show("s") == document
+        assert json.loads(travel.text(held())) == before
+        optuna.delete_study(study_name="s", storage=storage.connect(storage.place()))
+        optuna.create_study(study_name="s", storage=storage.connect(storage.place()))  # half made
+    assert search(2) == document | {"reused": True}
+    more = search(4)
     assert more["run_id"] == document["run_id"]
     assert more["trials"][:2] == document["trials"]
-    tried = [tuple(sorted(trial.params.items())) for trial in held().trials]
-    assert len(set(tried)) == len(tried) == len(more["trials"]) == 4
+    assert len(set(points())) == len(points()) == len(more["trials"]) == 4
 
 
 def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: Path) -> None:
     import optuna
 
-    def objective(trial: Any) -> float:
-        rate = trial.suggest_float("learning_rate", 1e-3, 1.0, log=True)
-        trial.suggest_categorical("schedule", ["constant", "cosine"])
-        trial.suggest_int("depth", 1, 9, step=2)
-        trial.report(rate, 3)
-        trial.set_user_attr("note", {"é": [1, None]})
-        if trial.number == 1:
+    def objective(asked: Any) -> float:
+        rate = asked.suggest_float("learning_rate", 1e-3, 1.0, log=True)
+        asked.suggest_categorical("schedule", ["constant", "cosine"])
+        asked.suggest_int("depth", 1, 9, step=2)
+        asked.report(rate, 3)
+        asked.set_user_attr("note", {"é": [1, None]})
+        if asked.number == 1:
             raise optuna.TrialPruned
-        if trial.number == 2:
+        if asked.number == 2:
             raise ValueError
-        return rate / 3
+        return float(rate / 3)
 
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(study_name="s", storage=storage())
-    study.optimize(objective, n_trials=4, catch=ValueError)
-    study.enqueue_trial({"learning_rate": 0.5})
-    study.set_user_attr("run_id", "of the machine it comes from")
-    study.set_user_attr(travel.PLAN, PLAN.identity)
-    before, run_id = study.trials, carrying(travel.text(study))
-    optuna.delete_study(study_name="s", storage=storage())
-    travel.restore("s", storage())
+    there = storage.connect(storage.place())
+    made = optuna.create_study(study_name="s", storage=there)
+    made.optimize(objective, n_trials=4, catch=ValueError)
+    made.enqueue_trial({"learning_rate": 0.5})
+    made.set_user_attr("run_id", "of the machine it comes from")
+    made.set_user_attr(travel.PLAN, PLAN.identity)
+    before, run_id = made.trials, carrying(travel.text(made))
+    optuna.delete_study(study_name="s", storage=there)
+    travel.restore("s", storage.place())
     assert held().user_attrs == {"run_id": run_id, travel.PLAN: PLAN.identity}
-    assert [trial.state.name for trial in before] == [
-        "COMPLETE",
-        "PRUNED",
-        "FAIL",
-        "COMPLETE",
-        "WAITING",
-    ]
+    states = ["COMPLETE", "PRUNED", "FAIL", "COMPLETE", "WAITING"]
+    assert [each.state.name for each in before] == states
     for old, new in zip(before, held().trials, strict=True):
         assert {**vars(old), "_trial_id": 0} == {**vars(new), "_trial_id": 0}
 
@@ -184,11 +481,11 @@ def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged:
     import optuna
 
     run_id = carrying(damaged)
-    for ask in (lambda: show("s"), lambda: search("s", PLAN, trials=1)):
+    for ask in (lambda: show("s"), lambda: search(1)):
         with pytest.raises(UserError, match=f"run {run_id}.*--force") as caught:
             ask()
         assert "\n" not in str(caught.value)
-    assert optuna.get_all_study_names(storage()) == []
+    assert optuna.get_all_study_names(storage.connect(storage.place())) == []
 
 
 def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path) -> None:
@@ -205,44 +502,53 @@ def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path)
             show(name)
 
 
-def test_divergence_is_a_result(home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    published = spaces.lr_schedule
-    wild = {"lr-schedule": lambda *given: published(*given).override(learning_rate=1e9)}
-    monkeypatch.setattr(spaces, "SPACES", wild)
-    document = search("s", PLAN, trials=1)
-    assert states(document["run_id"]) == ["FAILED"]
-    assert document["metrics"]["best_val_error_pct"] == 100
+@pytest.mark.slow
+def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: Path) -> None:
+    first = search(1)
+    second = search(1, force=True)
+    assert second["run_id"] != first["run_id"]
+    assert history.row(first["run_id"]).status == "FINISHED"
+    assert len(second["trials"]) == 1
 
 
 def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
-    search("s", PLAN, trials=1)
-    with pytest.raises(UserError, match="holds"):
-        search("s", Plan("allconv-digits", "smoke", "lr-schedule"), trials=1)
-    with pytest.raises(UserError, match="study name"):
-        search("it's", PLAN, trials=1)
-    with pytest.raises(UserError, match="trials must be >= 1"):
-        search("s", PLAN, trials=0)
-    with pytest.raises(UserError, match="lr-schedule"):
-        Plan("mlp-digits", "smoke", "lr-schedul")
-    with pytest.raises(UserError, match="mlp-digits"):
-        Plan("mlp-digit", "smoke", "lr-schedule")
-    with pytest.raises(UserError, match="linear-teacher, a regression"):
-        Plan("linear-teacher", "smoke", "lr-schedule")
-    with pytest.raises(UserError, match="Choices: s"):
-        show("t")
+    search(1)
+    with pytest.raises(UserError, match="space: lr-schedule there, lr-only here") as caught:
+        search(1, RATES)
+    assert "recipe" not in str(caught.value).partition("Received")[2].partition("Take")[0]
+    for wrong, said in (
+        (lambda: search(1, name="it's"), "study name"),
+        (lambda: search(0), "trials must be >= 1"),
+        (lambda: search(1, Plan(recipe="mlp-digits", sampler="grid"), name="g"), "grid of lr"),
+        (lambda: Goal(hours=0), "hours must be"),
+        (lambda: Goal(patience=0), "patience must be >= 1"),
+        (lambda: Plan(recipe="mlp-digits", space="lr-schedul"), "lr-schedule"),
+        (lambda: Plan(recipe="mlp-digit"), "mlp-digits"),
+        (lambda: Plan(recipe="linear-teacher", scale="smoke"), "linear-teacher, a regression"),
+        (lambda: Plan(recipe="mlp-digits", budget=0), "budget must be a share"),
+        (lambda: Plan(recipe="mlp-digits", seeds=0), "seeds must be >= 1"),
+        (lambda: Plan(recipe="mlp-digits", sampler="tp"), "tpe"),
+        (lambda: Plan(recipe="mlp-digits", pruner="media"), "median"),
+        (lambda: show("t"), "Choices: s"),
+        (lambda: search(1, plan=None, name="t"), "Choices: s"),
+    ):
+        with pytest.raises(UserError, match=said):
+            wrong()
+    assert [row["study"] for row in catalogue.overview()] == ["s"]
+    assert summary.command(PLAN, "").endswith("smoke")
 
 
-def test_the_space_stays_within_the_recipe(digits: Path) -> None:
-    class Trial:
-        """Stands for the lower end of every range."""
+@pytest.mark.slow
+def test_a_goal_is_raised_and_not_lowered(home: Path, digits: Path) -> None:
+    search(2)
+    assert search(1)["reused"]
+    held().set_user_attr("goal", {"trials": 9, "hours": None, "patience": None})
+    with pytest.raises(UserError, match=r"not lowered\. Received: 3 trials .* way to 9"):
+        search(3)
 
-        def suggest_categorical(self, name: str, choices: list[str]) -> str:
-            return choices[-1]
 
-        def suggest_float(self, name: str, low: float, high: float, log: bool) -> float:
-            return low
-
-    base = named("allconv-digits")
-    tried = spaces.lr_schedule(Trial(), base)
-    changed = {k for k, v in tried.flat().items() if base.flat().get(k) != v}
-    assert changed == {"schedule", "schedule_args.final", "learning_rate"}
+@pytest.mark.slow
+def test_published_schedules_that_had_no_room_are_tried_later(home: Path, digits: Path) -> None:
+    search(1)
+    labels = [each["published"] for each in search(5)["trials"]]
+    assert labels == [*spaces.published("lr-schedule", PLAN.base)]

@@ -1,61 +1,175 @@
-"""Command line: `python -m tuning run STUDY | show STUDY`."""
+"""Command line: `python -m tuning COMMAND`: learning-rate studies.
 
+Search: run, resume, work. Look: list, show, best, compare, budgets, export. Storage: proxy,
+dashboard."""
+
+import functools
+import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import tyro
 
+from pipelines.errors import UserError
+from pipelines.overriding import one_sentence
 from pipelines.shell import guarded, print_json, use_data_dir
+from tuning.run_command import PROG
 
-PROG = "python -m tuning"
 app = tyro.extras.SubcommandApp()
+Study = tyro.conf.Positional[str]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def later(command: Callable[P, T]) -> Callable[P, Callable[[], T]]:
+    """For tyro: what the words ask for, to be called once they are known to be right."""
+
+    @functools.wraps(command)
+    def ready(*args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
+        return functools.partial(command, *args, **kwargs)
+
+    return ready
 
 
 @app.command
-def run(
-    study: tyro.conf.Positional[str],
+def run(study: Study) -> None:  # `dispatch` reads its words: here for --help
+    """Search schedules for a recipe: `run STUDY --recipe R`; `run STUDY --help` says more."""
+
+
+@app.command
+def resume(study: Study) -> None:  # as `run`
+    """Go on with a study: `resume STUDY`; `resume STUDY --help` says more."""
+
+
+@app.command
+@later
+def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
+    """Be one more worker of a study that another process leads, here or on another machine."""
+    from tuning import storage as storages
+    from tuning import study as studies
+    from tuning import workers
+
+    use_data_dir(data_dir)
+    workers.end_with_crew()
+    studies.help_out(study, storages.place(storage))
+
+
+@app.command(name="list")
+@later
+def list_command(storage: str | None = None, json: bool = False) -> None:
+    """List the studies of a storage."""
+    from tuning import catalogue
+
+    rows = catalogue.overview(storage)
+    _answer(rows, json, lambda rows: print("\n".join(map(_overview, rows)) or "No study yet."))
+
+
+@app.command
+@later
+def show(study: Study, storage: str | None = None, json: bool = False) -> None:
+    """Print a study: its trials, the best, and the overrides that repeat it."""
+    from tuning import catalogue
+
+    _answer(catalogue.show(study, storage), json, _print)
+
+
+@app.command
+@later
+def best(study: Study, storage: str | None = None) -> None:
+    """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
+    from tuning import catalogue
+
+    found = catalogue.show(study, storage)
+    if found["best"] is None:
+        state = "has no complete trial" if found["status"] == "FINISHED" else "is not finished"
+        raise UserError(
+            "A study's best is known once it is finished, with a complete trial. Received: "
+            f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
+        )
+    print(found["best"])
+
+
+@app.command
+@later
+def compare(
+    studies: tyro.conf.Positional[tuple[str, ...]],
+    storage: str | None = None,
+    out: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Compare studies: best, gain, good region, cost; --out FILE.png draws their best-of-k."""
+    from tuning import comparison
+
+    found = comparison.compare(studies, storage, out)
+    _answer(found, json, comparison.show)
+
+
+@app.command
+@later
+def budgets(
+    study: Study,
     *,
-    recipe: str = "allconv-digits",
-    scale: str = "cpu",
-    space: str = "lr-schedule",
-    trials: int = 20,
-    force: bool = False,
+    shares: tuple[float, ...] = (0.25, 0.5),
+    trials: int = 12,
+    storage: str | None = None,
     json: bool = False,
     data_dir: Path | None = None,
 ) -> None:
-    """Search until the study has so many finished trials; started again, it goes on.
+    """Train a study's schedules at shares of its budget: can short runs rank them?
 
     Args:
         study: name of the study.
-        recipe: recipe to improve; `python -m pipelines list` names them.
-        scale: scale of the recipe.
-        space: search space (tuning/spaces.py).
-        trials: finished trials to reach.
-        force: start the study over.
+        shares: shares of the study's own length.
+        trials: how many of its trials, evenly by rank.
+        storage: where the study is kept.
         json: print one JSON document on standard output.
         data_dir: folder of prepared data sets (default: TFDS_DATA_DIR).
     """
-    from tuning.study import Plan, search
+    from tuning import short
 
     use_data_dir(data_dir)
-    document = search(study, Plan(recipe, scale, space), trials, force)
-    if json:
-        print_json(document)
-    else:
-        _print(document)
+    _answer(short.check(study, shares, trials, storage), json, lambda found: print(found["text"]))
 
 
 @app.command
-def show(study: tyro.conf.Positional[str], json: bool = False) -> None:
-    """Print a study: its trials, the best, and the overrides that repeat it."""
-    from tuning import study as studies
+@later
+def export(study: Study, file: tyro.conf.Positional[Path], storage: str | None = None) -> None:
+    """Write a study's trials as a table: FILE.csv, or FILE.json with all that `show` knows."""
+    from tuning import catalogue
 
-    document = studies.show(study)
+    print(f"{catalogue.export(study, file, storage)} trials: {file}")
+
+
+@app.command
+@later
+def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
+    """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
+    from tuning import storage as storages
+
+    storages.serve(storages.place(storage), host, port)
+
+
+@app.command
+@later
+def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
+    """Serve optuna-dashboard on the same storage."""
+    from tuning import storage as storages
+
+    storages.dashboard(storages.place(storage), host, port)
+
+
+def _answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
+    """The answer of a command: its JSON document, or what `show` makes of it."""
     if json:
         print_json(document)
     else:
-        _print(document)
+        show(document)
+
+
+def _overview(row: dict[str, Any]) -> str:
+    return f"{row['study']:<28} {row['trials']:>5} trials  {row['status']:<9} {row['about']}"
 
 
 def _print(document: dict[str, Any]) -> None:
@@ -63,21 +177,45 @@ def _print(document: dict[str, Any]) -> None:
         print("Found finished; --force starts it over, more --trials continue it.")
     for trial in document["trials"]:
         error = trial["val_error_pct"]
-        result = trial["status"] if error is None else f"{error:.2f} % validation error"
-        print(f"{trial['name']:<32} {result}")
-    metrics = document["metrics"]
-    if document["best"] is None:
-        print(f"Not finished; go on with: {PROG} run {document['study']}")
+        result = trial["state"] if error is None else f"{error:.2f} % validation error"
+        ended = " (pruned)" if trial["state"] == "PRUNED" else ""
+        ended = " (diverged)" if trial["diverged"] is not None else ended
+        print(f"{trial['name']:<32} {result}{ended}")
+    if document["status"] != "FINISHED":
+        print(f"Not finished; go on with: {PROG} resume {document['study']}")
         return
+    if document["best"] is None:
+        print("No trial is complete.")
+        return
+    metrics = document["metrics"]
+    for title, name in (("validation", "val_error_pct"), ("test, new seeds", "test_error_pct")):
+        of_best = metrics.get("test_error_pct" if "test" in title else f"best_{name}")
+        published = metrics.get(f"baseline_{name}")
+        as_published = "" if published is None else f", as published {published:.2f} %"
+        print(f"{title} error: {of_best:.2f} % at best{as_published}")
     print(
-        f"published schedule {metrics['baseline_val_error_pct']:.2f} %, "
-        f"best {metrics['best_val_error_pct']:.2f} %: python -m pipelines run "
-        f"{document['recipe']} --scale {document['scale']} {document['best']}"
+        f"python -m pipelines run {document['recipe']} --scale {document['scale']} "
+        f"{document['best']}"
     )
 
 
 def dispatch(arguments: list[str]) -> None:
-    app.cli(args=arguments, prog=PROG, description=__doc__)
+    """`run STUDY` and `resume STUDY` read their own options; tyro knows all other commands."""
+    command, *rest = arguments or [""]
+    if command in ("run", "resume") and rest and not rest[0].startswith("-"):
+        from tuning import run_command
+
+        named = run_command.run if command == "run" else run_command.resume
+        _answer(*named(rest[0], rest[1:]), _print)
+        return
+    if command in ("run", "resume") and not {"-h", "--help"} & set(rest):
+        raise UserError(
+            f"The study's name stands first. Received: {shlex.join(arguments)}. Write: {PROG} "
+            f"{command} STUDY, and then the options."
+        )
+    with one_sentence():
+        asked = app.cli(args=arguments, prog=PROG, description=__doc__)
+    asked()
 
 
 if __name__ == "__main__":

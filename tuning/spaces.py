@@ -1,28 +1,203 @@
 """Search spaces: functions from an Optuna trial and a base recipe to the recipe to try.
 
-To add a space, write the function and name it in SPACES.
+To add a space, write the function and name it in SPACES. A schedule of pipelines/lr.py is in
+`lr-schedule` as soon as it is there; the ranges of its arguments are those of ranges.py. Parameters
+are named like the recipe's fields, arguments of a schedule `family.argument`.
 """
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from pipelines.lr import SCHEDULES
-from pipelines.recipes import Recipe
+from pipelines import cifar, imagenet, lr
+from pipelines.errors import UserError, unknown
+from pipelines.recipes import Recipe, digest
+from tuning.ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
+
+PUBLISHED = "published"  # attribute of a trial: the label of a published schedule
+PAPER = "paper"  # the label of the recipe's own
 
 Space = Callable[[Any, Recipe], Recipe]
+Params = dict[str, Any]
 
 
 def lr_schedule(trial: Any, base: Recipe) -> Recipe:
-    """Schedule family, and peak rate from a fifth of the base recipe's to twice it."""
-    family = trial.suggest_categorical("schedule", list(SCHEDULES))
-    low, high = base.learning_rate / 5, 2 * base.learning_rate
-    rate = trial.suggest_float("learning_rate", low, high, log=True)
-    return base.override(schedule=family, learning_rate=rate)
+    """Schedule family, its shape, peak rate, warm-up, momentum and weight decay."""
+    family = trial.suggest_categorical("schedule", list(lr.SCHEDULES))
+    return _tried(trial, base, family, ranges_of(base, family))
 
 
-SPACES: dict[str, Space] = {"lr-schedule": lr_schedule}
+def lr_only(trial: Any, base: Recipe) -> Recipe:
+    """The peak rate, of the base's schedule."""
+    rates = ranges_of(base, base.schedule)["learning_rate"]
+    return base.override(learning_rate=rates.ask(trial, "learning_rate"))
 
 
-def published(base: Recipe) -> dict[str, Any]:
-    """The point of the space at which the base recipe stands; every study starts there."""
-    return {"schedule": base.schedule, "learning_rate": base.learning_rate}
+def paper_neighbourhood(trial: Any, base: Recipe) -> Recipe:
+    """All that `lr-schedule` varies within the base's family, near the base's values."""
+    ranges, own = ranges_of(base, base.schedule), values_of(base)
+    near = {name: ranges[name].near(value) for name, value in own.items() if name in ranges}
+    return _tried(trial, base, base.schedule, ranges | near)
+
+
+SPACES: dict[str, Space] = {
+    "lr-schedule": lr_schedule,
+    "lr-only": lr_only,
+    "paper-neighbourhood": paper_neighbourhood,
+}
+
+
+def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recipe:
+    """What the trial trains: a published recipe exactly where it names one, else the space's.
+
+    `lengths`: the trial also chooses `length`, the share of the base's steps that it trains.
+    """
+    tried = SPACES[space](trial, base)  # of a published one too: Optuna records what is asked
+    label = trial.user_attrs.get(PUBLISHED)
+    if label is not None:
+        known = published(space, base)
+        if label not in known:
+            raise unknown("A published schedule", label, known)
+        tried = known[label].recipe
+    if not lengths:
+        return tried
+    share = LENGTH.ask(trial, "length")
+    if tried.steps is None:
+        return tried.override(epochs=share * (tried.epochs or 0))
+    return tried.override(steps=max(1, round(share * tried.steps)))
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published schedule as a point of a space, and as the recipe that it is exactly."""
+
+    params: Params
+    recipe: Recipe
+
+
+def published(space: str, base: Recipe, lengths: bool = False) -> dict[str, Published]:
+    """What a study starts from, by label: PAPER, the base itself, first.
+
+    A space of several families adds the schedules of HM for CIFAR-10 and ImageNet and of He et al.
+    and the cosine, at the base's peak rate, but those that are the base's own. `lengths` as for
+    `recipe`: they are of full length.
+    """
+    sources = {"HM CIFAR-10": cifar.ALLCONV, "HM ImageNet": imagenet.ALLCONV}
+    sources |= {"He et al.": cifar.RESNET, "cosine": base.override(schedule="cosine")}
+    recipes = {PAPER: base}
+    if "schedule" in _params(space, base, base):
+        recipes |= {label: _scheduled(base, source) for label, source in sources.items()}
+    full = {"length": 1.0} if lengths else {}
+    return {
+        label: Published(_params(space, base, exact) | full, exact)
+        for label, exact in recipes.items()
+        if label == PAPER or exact.fingerprint != base.fingerprint
+    }
+
+
+def grid(space: str, base: Recipe, most: int) -> list[Params]:
+    """All combinations of the middles of equal parts of every range, at most `most` in all.
+
+    Parameters get one more part in turn, the peak rate first, for as long as the combinations are
+    no more than that. UserError where those of the middles of whole ranges are more.
+    """
+    branches = list(_branches(SPACES[space], base, {}))
+    ranges = {name: asked for b in branches for name, asked in b.asked.items() if _number(asked)}
+    counts = dict.fromkeys(ranges, 1)
+    size = _size(branches, ranges, counts)
+    if size > most:
+        raise UserError(
+            f"A grid of {space} must have {size} points or more, beside the published schedules. "
+            f"Received: trials for {max(0, most)}. Raise --trials, or choose another --sampler."
+        )
+    grown = True
+    while grown:
+        grown = False
+        for name, own in ranges.items():
+            finer = counts | {name: counts[name] + 1}
+            more = _size(branches, ranges, finer)  # no more where nothing asks for it yet
+            if counts[name] < own.most and size < more <= most:
+                counts, size, grown = finer, more, True
+    return [point for b in branches for point in _points(b, ranges, counts)]
+
+
+def signature(space: str, base: Recipe, lengths: bool = False) -> str:
+    """Twelve hexadecimal digits of all that the space asks about that base: names and ranges."""
+    branches = [(b.answers, b.asked) for b in _branches(SPACES[space], base, {})]
+    return digest([branches, LENGTH if lengths else None])
+
+
+def _number(asked: Any) -> bool:
+    return isinstance(asked, Range)
+
+
+def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[Questions]:
+    """The questions of the space under every answer to those of countably many."""
+    questions = Questions(answers)
+    space(questions, base)
+    for name, asked in questions.asked.items():
+        if name in answers or (_number(asked) and not asked.whole):
+            continue
+        choices = range(int(asked.low), int(asked.high) + 1) if _number(asked) else asked
+        for choice in choices:
+            yield from _branches(space, base, answers | {name: choice})
+        return
+    yield questions
+
+
+def _size(branches: list[Questions], ranges: Mapping[str, Range], counts: dict[str, int]) -> int:
+    """How many points a grid has."""
+    return sum(
+        math.prod(counts[name] for name in branch.asked.keys() - branch.answers.keys())
+        for branch in branches
+        if _in_grid(branch, ranges, counts)
+    )
+
+
+def _in_grid(branch: Questions, ranges: Mapping[str, Range], counts: dict[str, int]) -> bool:
+    numbers = {name: value for name, value in branch.answers.items() if name in ranges}
+    return all(value in ranges[name].points(counts[name]) for name, value in numbers.items())
+
+
+def _points(
+    branch: Questions, ranges: Mapping[str, Range], counts: dict[str, int]
+) -> Iterator[Params]:
+    """The grid's points in a branch."""
+    if _in_grid(branch, ranges, counts):
+        free = [name for name in branch.asked if name not in branch.answers]
+        for values in itertools.product(*(ranges[name].points(counts[name]) for name in free)):
+            yield branch.answers | dict(zip(free, values, strict=True))
+
+
+def _params(space: str, base: Recipe, exact: Recipe) -> Params:
+    """The point of the space at which that recipe stands."""
+    own = values_of(exact)
+    questions = Questions(own)
+    SPACES[space](questions, base)
+    return {name: own[name] for name in questions.asked}
+
+
+def _scheduled(base: Recipe, source: Recipe) -> Recipe:
+    """The base under the shape and warm-up of another's schedule."""
+    return base.override(
+        schedule=source.schedule, schedule_args=source.schedule_args, warmup=source.warmup
+    )
+
+
+def _tried(trial: Any, base: Recipe, family: str, ranges: Mapping[str, Range]) -> Recipe:
+    """The base with what the trial says of everything that has a range."""
+
+    def ask(name: str) -> Any:
+        return ranges[name].ask(trial, name)
+
+    changes: Params = {"warmup": base.warmup if family == base.schedule else 0.0}
+    changes |= {name: ask(name) for name in ranges if "." not in name}
+    names = lr.defaults(family)
+    shape = {name: ask(f"{family}.{name}") for name in names if f"{family}.{name}" in ranges}
+    if "boundaries" in names:
+        shape["boundaries"] = boundaries_of(
+            [ask(f"{family}.drop{i + 1}") for i in range(ask(f"{family}.drops"))]
+        )
+    return base.override(schedule=family, schedule_args=shape, **changes)

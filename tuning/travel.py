@@ -5,10 +5,13 @@ MLflow's runs can be carried to another machine, Optuna's database stays where i
 
 import json
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pipelines import history, store
 from pipelines.errors import UserError
+from tuning import storage
+from tuning.leader import LEADER
 
 FILE = "study.json"
 PLAN = "plan"  # an attribute that a study gets last: without it, it is not whole
@@ -19,7 +22,7 @@ def text(study: Any) -> str:
     document = {
         "study": study.study_name,
         "directions": [direction.name for direction in study.directions],
-        "user_attrs": study.user_attrs,
+        "user_attrs": {k: v for k, v in study.user_attrs.items() if k != LEADER},  # of one place
         "trials": [_packed(trial) for trial in study.trials],
     }
     return json.dumps(document, indent=1) + "\n"
@@ -29,10 +32,25 @@ def waiting(name: str, where: str) -> history.Row | None:
     """The run to make a study from that the storage lacks: the newest finished one, if any."""
     import optuna
 
-    there = name in optuna.get_all_study_names(where)
-    if there and PLAN in optuna.load_study(study_name=name, storage=where).user_attrs:
+    there = storage.connect(where)
+    known = name in optuna.get_all_study_names(there)
+    if known and PLAN in optuna.load_study(study_name=name, storage=there).user_attrs:
         return None
-    return next(iter(history.rows(kind="study", study=name)), None)
+    row = next(iter(history.rows(kind="study", study=name)), None)
+    _refuse_elsewhere(name, row, where)
+    return row
+
+
+def _refuse_elsewhere(name: str, row: history.Row | None, where: str) -> None:
+    """UserError where a study is kept in another storage, which would otherwise be forked."""
+    kept = row.tags.get("storage") if row and store.ORIGIN not in row.tags else None
+    gone = bool(kept) and not Path(str(kept).removeprefix(store.SQLITE)).exists()
+    lost = gone and str(kept).startswith(store.SQLITE)
+    if kept and kept != storage.shown(where) and not lost:
+        raise UserError(
+            f"A study is kept in one storage. Received: {storage.shown(where)} for study {name}, "
+            f"which is in {kept}. Give --storage accordingly, or set OPTUNA_STORAGE."
+        )
 
 
 def restore(name: str, where: str) -> None:
@@ -46,7 +64,7 @@ def restore(name: str, where: str) -> None:
     carried = store.artifact(row.id, FILE) if row else None
     if row is None or carried is None:
         return
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    there = storage.connect(where)
     try:
         attributes, rehearsed = _rehearsed(json.loads(carried))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -55,9 +73,9 @@ def restore(name: str, where: str) -> None:
             f"{name}, run {row.id}: {error!r}. Start "
             f"the study over: python -m tuning run {name} --force"
         ) from error
-    if name in optuna.get_all_study_names(where):  # a kill has cut its restoration short
-        optuna.delete_study(study_name=name, storage=where)
-    study = optuna.create_study(study_name=name, storage=where, directions=rehearsed.directions)
+    if name in optuna.get_all_study_names(there):  # a kill has cut its restoration short
+        optuna.delete_study(study_name=name, storage=there)
+    study = optuna.create_study(study_name=name, storage=there, directions=rehearsed.directions)
     study.add_trials(rehearsed.trials)
     plan = attributes.pop(PLAN)
     for key, value in (attributes | {"run_id": row.id, PLAN: plan}).items():

@@ -1,0 +1,135 @@
+"""`python -m tuning` as a person types it: quick to answer, one sentence for a mistake."""
+
+import json
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipelines import history
+from pipelines.shell import guarded
+from tests.conftest import ROOT, command, free_port
+from tuning.__main__ import dispatch
+
+SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
+MISTAKES = [
+    ("run", "s", "--recipe", "mlp-digit"),
+    ("run", "s", "--recipe", "mlp-digits", "--scale", "paper"),
+    ("run", "s", *SMOKE, "--space", "lr-schedul"),
+    ("run", "s", *SMOKE, "--schedule", "cosin"),
+    ("run", "s", *SMOKE, "--sampler", "tp"),
+    ("run", "s", *SMOKE, "--pruner", "half"),
+    ("run", "s", *SMOKE, "--trials", "0"),
+    ("run", "s", *SMOKE, "--trials", "many"),
+    ("run", "s", *SMOKE, "--hours", "0"),
+    ("run", "s", *SMOKE, "--patience", "0"),
+    ("run", "s", *SMOKE, "--workers", "0"),
+    ("run", "s", *SMOKE, "--budget", "2"),
+    ("run", "s", *SMOKE, "--proxy", "allconv-cifar10"),
+    ("run", "s", *SMOKE, "--learning-rate", "-1"),
+    ("run", "s", *SMOKE, "--minimize-cost", "--pruner", "median"),
+    ("run", "s", *SMOKE, "--minimize-cost", "--sampler", "cmaes"),
+    ("run", "s", *SMOKE, "--sampler", "grid", "--trials", "3"),
+    ("run", "s", *SMOKE, "--storage", "postgresql://127.0.0.1:{port}/x"),
+    ("run", "s", *SMOKE, "--storage", "grpc://127.0.0.1:{port}"),
+    ("run", "s", *SMOKE, "--storage", "redis://127.0.0.1:{port}"),
+    ("run", "s", *SMOKE, "--storage", "sqlite:////proc/no/folder.db"),
+    ("run", "s s", *SMOKE),
+    ("run", "s", "--recipe", "linear-teacher"),
+    ("run", "s", "--trial", "3"),
+    ("resume", "nothing"),
+    ("show", "nothing"),
+    ("best", "nothing"),
+    ("work", "nothing"),
+    ("export", "nothing", "x.csv"),
+    ("compare", "nothing"),
+    ("compare", "nothing", "nobody"),
+    ("budgets", "nothing"),
+    ("dashboard", "--port", "{taken}"),
+    ("proxy", "--port", "{taken}"),
+]
+
+
+@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: " ".join(words)[-40:])
+def test_a_mistake_is_one_sentence(
+    words: tuple[str, ...], home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ports = {"port": free_port(), "taken": taken.getsockname()[1]}
+        code = guarded(dispatch, [word.format(**ports) for word in words])
+    said = capsys.readouterr()
+    assert code == 2, said
+    assert said.err.startswith("error: ")
+    assert said.err.count("\n") == 1, said.err
+    assert "Received" in said.err or "--trial" in said.err
+    assert said.out == ""
+    assert not history.rows(None)
+
+
+@pytest.mark.slow
+def test_a_study_is_searched_shown_compared_and_its_best_pasted(
+    home: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(*words: str) -> str:
+        assert guarded(dispatch, list(words)) == 0
+        return capsys.readouterr().out
+
+    document = json.loads(said("run", "s", *SMOKE, "--trials", "6", "--json"))
+    said("run", "t", *SMOKE, "--trials", "2", "--space", "lr-only")
+    best = said("best", "s").strip()
+    assert best == document["best"]
+    assert best in said("show", "s").splitlines()[-1]
+    assert "as published" in said("show", "s")
+    assert "gain over paper" in said("compare", "s", "t", "--out", str(tmp_path / "both.png"))
+    assert (tmp_path / "both.png").stat().st_size > 10_000
+    assert [line.split()[0] for line in said("list").splitlines()] == ["s", "t"]
+    assert "6 trials" in said("export", "s", str(tmp_path / "s.csv"))
+    from pipelines.__main__ import dispatch as pipelines
+
+    assert guarded(pipelines, ["run", "mlp-digits", "--scale", "smoke", *shlex.split(best)]) == 0
+    winner = min(document["trials"], key=lambda each: each["val_error_pct"])
+    (again,) = [row for row in history.rows(kind="training") if row.params["seed"] == "0"]
+    assert again.metrics["val_error_pct"] == winner["val_error_pct"]
+
+
+@pytest.mark.slow
+def test_short_budgets_are_ranked_against_the_whole(
+    home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(dispatch, ["run", "s", *SMOKE, "--trials", "6"]) == 0
+    capsys.readouterr()
+    words = ["budgets", "s", "--shares", "0.5", "--trials", "6", "--json"]
+    assert guarded(dispatch, words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["short"]["0.5"]["errors"]) == len(found["full"]) == 6
+    assert -1 <= found["short"]["0.5"]["spearman"] <= 1
+    runs = history.rows(kind="short")
+    assert {row.params["steps"] for row in runs} == {"4"}
+    assert guarded(dispatch, words) == 0
+    assert len(history.rows(kind="short")) == len(runs)  # what has been trained is not repeated
+    assert guarded(dispatch, ["budgets", "s", "--shares", "1.5"]) == 2
+    assert guarded(dispatch, ["budgets", "s", "--trials", "2"]) == 2
+
+
+def test_help_answers_without_heavy_libraries() -> None:
+    heavy = {"keras", "tensorflow", "mlflow", "optuna", "matplotlib", "sklearn", "scipy"}
+    program = (
+        "import sys; from tuning.__main__ import dispatch\n"
+        "try: dispatch(['run', 's', '--help'])\n"
+        f"except SystemExit: sys.exit(len({heavy} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
+
+
+def test_help_names_every_command() -> None:
+    said = command("tuning", "--help").stdout
+    for name in (
+        *("run", "resume", "work", "list", "show", "best"),
+        *("compare", "budgets", "export", "proxy", "dashboard"),
+    ):
+        assert name in said

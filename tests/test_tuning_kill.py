@@ -1,0 +1,160 @@
+"""Studies under kill -9: of workers and of their leader, on SQLite and PostgreSQL."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from pipelines import history, settle, store
+from tests.conftest import ROOT
+from tuning import catalogue, leader, outcomes, storage
+
+pytestmark = pytest.mark.slow
+TRIALS = 5
+LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "1500"]
+WAIT_S = 240.0
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    """A command of ours, as a person starts it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tuning", *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def until(found: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
+    """What `found` finds, as soon as it finds something."""
+    end = time.monotonic() + WAIT_S
+    while not (result := found()):
+        assert time.monotonic() < end
+        assert process.poll() is None, process.stdout.read() if process.stdout else ""
+        time.sleep(0.2)
+    return result
+
+
+def trials(where: str) -> list[Any]:
+    import optuna
+
+    there = storage.connect(where)
+    if "s" not in optuna.get_all_study_names(there):
+        return []
+    return list(catalogue.load("s", where).get_trials(deepcopy=False))
+
+
+def at_work(where: str) -> list[int]:
+    """The processes of the trials that are being trained and have been for a while."""
+    running = [trial for trial in trials(where) if trial.state.name == "RUNNING"]
+    workers = [t.user_attrs["worker"] for t in running if "steps" in t.user_attrs]
+    return [int(worker["process"].split()[0]) for worker in workers]
+
+
+def finished(where: str) -> int:
+    return len(outcomes.finished(trials(where)))
+
+
+def check(where: str, process: subprocess.Popen[str], most_again: int) -> None:
+    """Exactly so many finished trials, each parameter set once, and every run settled."""
+    said = process.communicate(timeout=WAIT_S)[0]
+    assert process.returncode == 0, said
+    ended = outcomes.finished(trials(where))
+    assert len(ended) == TRIALS
+    points = [trial.params.items() for trial in ended]
+    assert not any(a == b for a, b in itertools.combinations(points, 2))
+    again = [trial for trial in trials(where) if trial.state.name == "FAIL"]
+    assert len(again) <= most_again
+    for trial in again:  # one may have ended before it had all of its parameters
+        assert any(trial.params.items() <= point for point in points)
+    assert {trial.state.name for trial in trials(where)} <= {"COMPLETE", "FAIL"}
+    settle.reap()
+    assert not history.rows("RUNNING")
+    own = history.rows("FINISHED", kind="study", study="s")
+    assert len(own) == 1
+    children = history.rows("FINISHED", kind="trial", **{store.PARENT: own[0].id})
+    assert sorted(row.id for row in children) == sorted(t.user_attrs["run_id"] for t in ended)
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest, home: Path) -> str:
+    """The storage of the study, empty: SQLite, unless a test asks for PostgreSQL."""
+    import optuna
+
+    if getattr(request, "param", "sqlite") == "postgresql":
+        url = storage.place(str(request.getfixturevalue("postgresql_studies")))
+        if trials(url):  # of another test: the server is shared
+            optuna.delete_study(study_name="s", storage=storage.connect(url))
+        return url
+    return f"sqlite:///{home / 'optuna.db'}"
+
+
+POSTGRESQL = pytest.mark.parametrize("where", ["postgresql"], indirect=True)
+
+
+def test_a_killed_worker_s_trial_is_tried_again_by_another(
+    where: str, home: Path, digits: Path
+) -> None:
+    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
+    process = started("run", "s", *words)
+    victim = until(lambda: finished(where) and at_work(where), process)[0]
+    os.kill(victim, signal.SIGKILL)
+    check(where, process, most_again=1)
+    retried = [t for t in trials(where) if t.user_attrs.get("retries")]
+    assert len(retried) == 1
+
+
+@POSTGRESQL
+def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
+    where: str, home: Path, digits: Path
+) -> None:
+    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "4"]
+    process = started("run", "s", *words)
+    victims = until(lambda: finished(where) >= 2 and at_work(where), process)
+    for pid in (process.pid, victims[0]):
+        os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    resumed = started("resume", "s", "--storage", where, "--workers", "4")
+    check(where, resumed, most_again=4)
+    assert not [pid for pid in victims if psutil.pid_exists(pid)]
+
+
+def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
+    where: str, home: Path, digits: Path
+) -> None:
+    words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
+    process = started("run", "s", *words)
+    until(lambda: at_work(where), process)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert not history.rows("RUNNING")
+    assert history.rows("KILLED", kind="study")
+    stopped = [trial for trial in trials(where) if trial.state.name == "FAIL"]
+    again = [t for t in trials(where) if t.user_attrs.get("after") in {s.number for s in stopped}]
+    assert len(stopped) == len(again) > 0
+    assert not [trial for trial in again if trial.user_attrs["retries"]]
+    assert leader.living(catalogue.load("s", where)) is None
+
+
+@POSTGRESQL
+def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) -> None:
+    words = [*LONG, "--storage", where, "--trials", str(TRIALS)]
+    first = started("run", "s", *words)
+    until(lambda: at_work(where), first)
+    second = started("run", "s", *words)
+    check(where, first, most_again=0)
+    said = second.communicate(timeout=WAIT_S)[0]
+    assert second.returncode == 0, said
+    writers = {t.user_attrs["worker"]["process"] for t in outcomes.finished(trials(where))}
+    assert len(writers) == 2

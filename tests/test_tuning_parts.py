@@ -1,0 +1,348 @@
+"""Parts of studies by themselves: plans, one trial, what a study is summed up to, its commands."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+
+from pipelines import history, lr, provenance, store, studied, tracking, unfinished
+from pipelines.claims import better_schedule_exists, tuning_without_batchnorm
+from pipelines.errors import Ended, Pruned, UserError
+from pipelines.published import named
+from pipelines.recipes import Recipe
+from pipelines.run import Habits, Result, Watch, run
+from pipelines.shell import guarded
+from tuning import outcomes, ranges, short, spaces, storage, summary, travel, trial
+from tuning.__main__ import _print, dispatch
+from tuning.plan import OBJECTIVE, Plan, changes, steps_of
+
+SMOKE = named("mlp-digits", "smoke")
+LR_ONLY = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
+TWO_SEEDS = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", seeds=2)
+OFTEN = Habits(checkpoint_every=1)
+
+
+def asked(rate: float = 0.1, **more: float) -> Any:
+    """A study in memory and its first trial, of that peak rate."""
+    study = optuna.create_study(directions=["minimize"] * (2 if more else 1))
+    study.enqueue_trial({"learning_rate": rate, **more})
+    return study, study.ask()
+
+
+def below(study: str = "s") -> Any:
+    """A study's run, which ends with the block."""
+    return tracking.tracked(study, experiment="tuning", kind="study", tags={"study": study})
+
+
+def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Callable[..., Result]:
+    """Stands in for `run`: every call has the next error or raises it; what began is in `trained`.
+
+    Its runs are there as those of `run` are.
+    """
+
+    def quickly(recipe: Recipe, *_: Any, **how: Any) -> Result:
+        trained.append(recipe)
+        error = errors.pop(0)
+        tags = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+        tags |= {**how.get("tags", {}), **({"diverged": diverged} if error == 100 else {})}
+        with tracking.tracked(
+            "training", experiment="tuning", kind=how["kind"], tags=tags, parent=how["parent"]
+        ) as own:
+            if isinstance(error, BaseException):
+                raise error
+            own.log({OBJECTIVE: error}, 8)
+        return Result(own.id, {OBJECTIVE: error})
+
+    return quickly
+
+
+@pytest.mark.slow
+def test_what_a_trial_costs_is_counted_by_its_own_epochs(home: Path, digits: Path) -> None:
+    in_epochs = SMOKE.override(epochs=4)
+    plan = Plan(
+        recipe="mlp-digits",
+        scale="smoke",
+        space="lr-only",
+        minimize_cost=True,
+        changes=changes(in_epochs, SMOKE),
+    )
+    study, first = asked(length=0.5)
+    with below() as parent:
+        values = trial.attempt(study, first, plan, parent)
+    study.tell(first, values)
+    (row,) = history.rows(kind="trial")
+    curve = store.client().get_metric_history(row.id, "batch_loss")
+    trained = max(point.step for point in curve)
+    assert trained == steps_of(plan.base) / 2 == first.user_attrs["steps"]
+    assert values[1] == trained * SMOKE.batch_size
+    (drawn,) = summary._schedules(plan, study.trials)
+    assert len(drawn.rates) == trained
+
+
+def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> None:
+    def prune(metrics: Any, step: int) -> None:
+        if OBJECTIVE in metrics:
+            raise Pruned(step)
+
+    with pytest.raises(Pruned):
+        run(SMOKE, OFTEN, kind="pruned", watch=Watch(prune, {}, validate_every=4))
+    run(SMOKE.override(learning_rate=1e9), OFTEN, kind="diverged", watch=trial.UNWATCHED)
+    for kind in ("pruned", "diverged"):
+        (row,) = history.rows(None, kind=kind)
+        assert kind in row.tags
+        assert not unfinished.folder(row.id).exists()
+
+
+def test_a_new_schedule_is_another_space_of_schedules_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    families = Plan(recipe="mlp-digits", scale="smoke")
+    before = {plan.space: plan.identity for plan in (LR_ONLY, families)}
+    monkeypatch.setitem(lr.SCHEDULES, "half", lambda t: 0.5)
+    assert Plan.going_on(before["lr-only"]) == LR_ONLY
+    with pytest.raises(UserError, match="lr-schedule, which has changed since"):
+        Plan.going_on(before["lr-schedule"])
+    assert Plan.of(before["lr-schedule"]) == families
+
+
+def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costly = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
+    before = [LR_ONLY.identity, costly.identity]
+    monkeypatch.setattr(spaces, "LENGTH", ranges.Range(0.1, 1))
+    assert Plan.going_on(before[0]) == LR_ONLY
+    with pytest.raises(UserError, match="the ranges it began with"):
+        Plan.going_on(before[1])
+    monkeypatch.setattr(ranges, "RATE", (1 / 16, 8))
+    with pytest.raises(UserError, match="the ranges it began with"):
+        Plan.going_on(before[0])
+
+
+def test_a_pruned_trial_of_several_seeds_says_so_itself(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "run", trains([Pruned(3)], []))
+    study, first = asked()
+    with below() as parent, pytest.raises(Pruned):
+        trial.attempt(study, first, TWO_SEEDS, parent)
+    (own,) = history.rows(None, kind="trial")
+    assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
+    assert unfinished.find("trial", TWO_SEEDS.base, parent) is None
+
+
+def test_a_trial_of_which_one_seed_diverged_says_so_itself(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "run", trains([20.0, 100.0], [], diverged="5"))
+    study, first = asked()
+    with below() as parent:
+        assert trial.attempt(study, first, TWO_SEEDS, parent) == [60]
+    (own,) = history.rows(kind="trial")
+    assert (own.tags["diverged"], own.metrics[OBJECTIVE]) == ("5", 60)
+    assert first.user_attrs["diverged"] == 5
+
+
+def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[Recipe] = []
+    errors = [20.0, KeyboardInterrupt(), 40.0]
+    monkeypatch.setattr(trial, "run", trains(errors, trained))
+    study, first = asked()
+    with below() as parent:
+        with pytest.raises(KeyboardInterrupt):
+            trial.attempt(study, first, TWO_SEEDS, parent)
+        study.enqueue_trial(first.params)
+        again = study.ask()
+        assert trial.attempt(study, again, TWO_SEEDS, parent) == [30]
+    assert [recipe.seed for recipe in trained] == [0, 1, 1]
+    (own,) = history.rows(None, kind="trial")
+    assert (own.status, own.tags["trial"]) == ("FINISHED", str(again.number))
+    assert again.user_attrs["run_id"] == own.id
+
+
+def searched(plan: Plan) -> Any:
+    """A study of five complete trials, in the storage of the tracking home."""
+    there = storage.connect(storage.place())
+    study = optuna.create_study(study_name="s", storage=there)
+    study.set_user_attr(travel.PLAN, plan.identity)
+    for number in range(5):
+        one = study.ask()
+        spaces.recipe(plan.space, plan.base, one)
+        study.tell(one, 10.0 * number)
+    return study
+
+
+def test_short_runs_have_all_seeds_and_only_the_same_ones_go_on(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched(TWO_SEEDS)
+    trained: list[Recipe] = []
+    monkeypatch.setattr(short, "run", trains([20.0, KeyboardInterrupt()], trained))
+    with pytest.raises(KeyboardInterrupt):
+        short.check("s", (0.5,), 5)
+    monkeypatch.setattr(short, "run", trains([float(n) for n in range(10)], trained))
+    found = short.check("s", (0.25, 0.25), 5)
+    assert found["short"].keys() == {"0.25"}
+    assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
+    assert {recipe.seed for recipe in trained} == {0, 1}
+    states = {row.id: row.status for row in history.rows(None, kind="budgets")}
+    assert sorted(states.values()) == ["FINISHED", "KILLED"]
+    monkeypatch.setattr(short, "run", trains([float(n) for n in range(10)], trained))
+    assert states[short.check("s", (0.5,), 5)["run_id"]] == "KILLED"
+    assert len(history.rows("FINISHED", kind="budgets")) == 2
+
+
+def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
+    proxy, target = (named(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
+    plan = Plan(
+        recipe="allconv-imagenet",
+        space="lr-only",
+        minimize_cost=True,
+        proxy="allconv-cifar10",
+        changes={"learning_rate": proxy.learning_rate / 5},
+    )
+    study, best = asked(proxy.learning_rate / 2, length=0.25)
+    spaces.recipe(plan.space, plan.base, best, lengths=True)
+    words = summary.override(plan, study.trials[0]).split()
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    assert float(said["--learning-rate"]) == pytest.approx(target.learning_rate / 2)
+    assert int(said["--steps"]) == round((target.steps or 0) / 4)
+    found = proxy.override(weight_decay=3 * proxy.weight_decay)
+    other = target.override(weight_decay=0.01)
+    assert summary._carried(other, found, proxy).weight_decay == pytest.approx(0.03)
+
+
+def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
+    """The document of a study whose run has that status and was summed up before."""
+    study, one = asked(0.2)
+    study.set_user_attr(travel.PLAN, plan.identity)
+    spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
+    if complete:
+        study.tell(one, 20.0)
+    tags = {"best": "--learning-rate 0.2"} if complete else {}
+    metrics = {f"best_{OBJECTIVE}": 20.0, "test_error_pct": 21.0} if complete else {"trials": 0.0}
+    row = history.Row("id", "s", status, 0, {}, metrics, tags)
+    return summary.document(study, plan, row)
+
+
+def test_what_a_study_found_is_known_while_it_is_finished(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = summed_up("FINISHED")
+    assert found["best"] == "--learning-rate 0.2"
+    assert found["best_changes"] == {"learning_rate": 0.2}
+    assert found["metrics"]["test_error_pct"] == 21
+    _print(found)
+    assert "20.00 % at best" in capsys.readouterr().out
+    for status in ("KILLED", "RUNNING"):
+        stale = summed_up(status)
+        assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
+        _print(stale)
+        assert "Not finished" in capsys.readouterr().out
+    _print(summed_up("FINISHED", complete=False))
+    said = capsys.readouterr().out
+    assert "No trial is complete." in said
+    assert "Not finished" not in said
+
+
+def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    study, one = asked(0.2)
+    study.set_user_attr(travel.PLAN, LR_ONLY.identity)
+    spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
+    study.tell(one, 20.0)
+    monkeypatch.setattr(ranges, "RATE", (1 / 2, 1))
+    row = history.Row("id", "s", "FINISHED", 0, {}, {}, {"best": "--learning-rate 0.2"})
+    found = summary.document(study, Plan.of(study.user_attrs[travel.PLAN]), row)
+    assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("run", "Received: run. Write: python -m tuning run STUDY"),
+        ("run --recipe mlp-digits mine", "Received: run --recipe mlp-digits mine"),
+        ("resume --trials 3", "Received: resume --trials 3"),
+        ("show", "study (required)"),
+        ("show a b", "Unrecognized options: b"),
+        ("nothing", "Available subcommands: run"),
+        ("", "Expected one of"),
+        ("run s --recipe mlp-digits --trials 0", "error: trials must be >= 1"),
+        ("run s --recipe mlp-digits --workers 0", "error: workers must be >= 1"),
+        ("run s --recipe mlp-digits --hours 0", "error: hours must be"),
+        ("run s --recipe mlp-digits --seeds-per-trial 0", "Set --seeds-per-trial 1"),
+    ],
+)
+def test_wrong_words_are_one_sentence(
+    words: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert guarded(dispatch, words.split()) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(_: list[str]) -> None:
+        with tracking.tracked("claim", experiment="tuning", kind="claim"):
+            studied.answer("tuning", "run")
+
+    assert guarded(ask, []) == 2
+    said = capsys.readouterr().err
+    assert said.count("study's name stands first") == 1
+    assert "Traceback" not in said
+    (row,) = history.rows("FAILED", kind="claim")
+    assert "study's name stands first" in row.tags[tracking.FAILURE]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "error", "reason"),
+    [
+        (1, "error: first\nerror: The loss diverged.\nmore\n", Ended, "The loss diverged."),
+        (1, "Traceback:\nOSError: no device\n", Ended, "OSError: no device"),
+        (2, "", Ended, "exit code 2"),
+        (-9, "half a li", UserError, "killed by signal 9"),
+        (143, "", SystemExit, "143"),
+    ],
+)
+def test_the_end_of_a_command_says_what_happened(
+    code: int, said: str, error: type[BaseException], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        studied._check(code, ("tuning", "run", "s"), said)
+
+
+def test_claims_read_finished_studies_and_invent_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(studied, "answer", lambda *_: {"status": "KILLED"})
+    with pytest.raises(UserError, match="s, which is KILLED"):
+        studied.study("s")
+    metrics = {"diverged_share": 0.5, f"best_{OBJECTIVE}": 60.0}
+    both = {
+        "plain": {"metrics": metrics},
+        "normalized": {"metrics": {**metrics, "good_share": 0.5}},
+    }
+    found = tuning_without_batchnorm._numbers(both)
+    assert (found["share_lost"], found["plain_good_rate_decades"]) == (0.5, 0)
+    del metrics[f"best_{OBJECTIVE}"]
+    with pytest.raises(KeyError):
+        tuning_without_batchnorm._numbers(both)
+    setting: Any = better_schedule_exists.CLAIM.scales["smoke"]
+    with pytest.raises(UserError, match="which has none"):
+        better_schedule_exists.recipes(setting, 0, {"study": "s", "best_changes": None})
+
+
+def test_there_is_one_trial_of_the_paper_s_schedule() -> None:
+    study, one = asked()
+    assert outcomes.paper(study.trials) is None
+    one.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
+    assert outcomes.paper(study.trials) is None  # it has not finished
+    study.tell(one, 20.0)
+    assert outcomes.paper(study.trials).number == one.number

@@ -1,0 +1,146 @@
+"""The studies there are: found, opened, shown, written out.
+
+Each is in Optuna's storage, its run in MLflow. Where the storage lacks a study, it is made anew
+from what its finished run carries.
+"""
+
+import json
+import re
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from pipelines import history, live, store
+from pipelines.errors import UserError, unknown
+from tuning import leader, outcomes, storage, summary, travel
+from tuning.plan import Plan
+
+EXPERIMENT = "tuning"  # of MLflow
+NAME = re.compile(r"[\w.-]+")
+READY_S = 30.0  # for another machine that is making the study
+
+
+def check_name(name: str) -> None:
+    """UserError for a name that no study can have."""
+    if not NAME.fullmatch(name):
+        raise UserError(
+            f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
+            "Take another name."
+        )
+
+
+def alone(name: str) -> AbstractContextManager[None]:
+    """One process of this machine at a time opens the study."""
+    return live.locked(store.home() / "live", f"study-{name}")
+
+
+def load(name: str, where: str) -> Any:
+    """The study of that name, whole; UserError lists those there are."""
+    import optuna
+
+    there = storage.connect(where)
+    names = optuna.get_all_study_names(there)
+    if name not in names:
+        raise unknown("A study", name, names)
+    end = time.monotonic() + READY_S
+    while True:
+        study = optuna.load_study(study_name=name, storage=there)
+        if travel.PLAN in study.user_attrs:
+            return study
+        if time.monotonic() > end:
+            raise UserError(
+                f"A study must be whole. Received: {name}, whose beginning was cut short. Start "
+                f"it over: python -m tuning run {name} --force"
+            )
+        time.sleep(0.5)
+
+
+def own_run(study: Any) -> history.Row | None:
+    """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
+    run_id = study.user_attrs.get("run_id")
+    row = history.find(run_id) if run_id else None
+    if run_id and row is None:
+        raise UserError(
+            f"A study's run must be in the tracking store. Received: study {study.study_name}, "
+            f"whose run {run_id} is not in {store.shown()}. Set MLFLOW_TRACKING_URI to the store "
+            "it began with, or use --force to start the study over."
+        )
+    return row
+
+
+def show(name: str, where: str | None = None) -> dict[str, Any]:
+    """The study as one JSON document; UserError when there is none of that name."""
+    where = storage.place(where)
+    store.client()
+    if NAME.fullmatch(name) and travel.waiting(name, where):
+        with alone(name):
+            travel.restore(name, where)
+    study = load(name, where)
+    return summary.document(study, plan_of(study), begun(study))
+
+
+def begun(study: Any) -> history.Row:
+    """The study's run, which its leader may be making. UserError for a study that has none."""
+    end = time.monotonic() + READY_S
+    while (row := own_run(study)) is None and leader.living(study) and time.monotonic() < end:
+        time.sleep(0.5)
+    if row is None:
+        raise UserError(
+            f"A study must have begun. Received: {study.study_name}. Start it: python -m tuning "
+            f"resume {study.study_name}"
+        )
+    return row
+
+
+def plan_of(study: Any) -> Plan:
+    """What the study searches."""
+    return Plan.of(study.user_attrs[travel.PLAN])
+
+
+def going_on(study: Any) -> Plan:
+    """The same, for who tries more trials. UserError where recipe or space have changed since."""
+    return Plan.going_on(study.user_attrs[travel.PLAN])
+
+
+def overview(where: str | None = None) -> list[dict[str, Any]]:
+    """Every study of a storage: its name, finished trials, its run's status, what it searches."""
+    import optuna
+
+    store.client()
+    there = storage.connect(storage.place(where))
+    studies = [
+        optuna.load_study(study_name=name, storage=there)
+        for name in sorted(optuna.get_all_study_names(there))
+    ]
+    return [_line(study) for study in studies if travel.PLAN in study.user_attrs]
+
+
+def _line(study: Any) -> dict[str, Any]:
+    held, run_id = study.user_attrs[travel.PLAN], study.user_attrs.get("run_id")
+    row = history.find(run_id) if run_id else None
+    return {
+        "study": study.study_name,
+        "trials": len(outcomes.finished(study.get_trials(deepcopy=False))),
+        "status": row.status if row else "in another tracking store" if run_id else "not begun",
+        "about": f"{held['recipe']} {held['scale']}, {held['space']}",
+        "run_id": run_id,
+    }
+
+
+def export(name: str, file: Path, where: str | None = None) -> int:
+    """Write the study's trials into a .csv, or all of its document into a .json; their number."""
+    if file.suffix not in (".csv", ".json"):
+        raise UserError(
+            f"A study is written as a .csv or a .json. Received: {file}. Name the file accordingly."
+        )
+    found = show(name, where)
+    trials = load(name, storage.place(where)).get_trials(deepcopy=False)
+    text = summary.table(trials) if file.suffix == ".csv" else json.dumps(found, indent=2) + "\n"
+    try:
+        file.write_text(text)
+    except OSError as error:
+        raise UserError(
+            f"The file must be writable. Received: {file}: {error.strerror}. Name another."
+        ) from error
+    return len(found["trials"])

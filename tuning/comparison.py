@@ -1,0 +1,89 @@
+"""Studies side by side: what each found, how hard it was to find, what it cost."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import UserError
+from tuning import catalogue, figures, storage, tunability
+
+COLUMNS = {  # of the table: metric, and its title
+    "trials": "trials",
+    "best_val_error_pct": "best val. error %",
+    "gain_pct": "gain over paper",
+    "test_error_pct": "test error %",
+    "good_share": "share good",
+    "good_rate_decades": "good rates, decades",
+    "paper_rank": "paper's rank",
+    "device_hours": "device-hours",
+}
+
+
+def compare(
+    names: Sequence[str], where: str | None = None, out: Path | None = None
+) -> dict[str, Any]:
+    """The numbers of two studies or more, and their best-of-k curves, drawn into `out`."""
+    if len(names) < 2:
+        raise UserError(
+            f"Studies are compared two or more at a time. Received: {list(names)}. Name another; "
+            "python -m tuning list names them."
+        )
+    there = storage.place(where)
+    documents = [catalogue.show(name, there) for name in names]
+    measured = {name: _measured(name, there) for name in names}
+    if out:
+        _draw({name: found.curve for name, found in measured.items()}, out)
+    return {
+        "studies": [
+            {key: document[key] for key in ("study", "recipe", "scale", "space", "sampler")}
+            | {"metrics": document["metrics"]}
+            for document in documents
+        ],
+        "best_of_k": {
+            name: {
+                "expected": found.curve.expected.tolist(),
+                "low": found.curve.low.tolist(),
+                "high": found.curve.high.tolist(),
+            }
+            for name, found in measured.items()
+        },
+        "figure": str(out) if out else None,
+    }
+
+
+def _measured(name: str, where: str) -> tunability.Tunability:
+    study = catalogue.load(name, where)
+    plan = catalogue.plan_of(study)
+    return tunability.measure(study.get_trials(deepcopy=False), chance_pct=plan.chance_pct)
+
+
+def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:
+    try:
+        figures.best_of_k(curves).savefig(out, dpi=120)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"The figure needs a file it can write, .png or .pdf. Received: {out}: {error}. Name "
+            "another with --out."
+        ) from error
+
+
+def show(document: dict[str, Any]) -> None:
+    """Print the table: a row a number, a column a study."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", *(study["study"] for study in document["studies"]))
+    for key in ("recipe", "space", "sampler"):
+        table.add_row(key, *(study[key] for study in document["studies"]))
+    for metric, title in COLUMNS.items():
+        table.add_row(title, *(_cell(study["metrics"], metric) for study in document["studies"]))
+    Console().print(table)
+
+
+def _cell(metrics: dict[str, float], metric: str) -> str:
+    """A number with its band, where it has one."""
+    if metric not in metrics:
+        return ""
+    low, high = metrics.get(f"ci_low/{metric}"), metrics.get(f"ci_high/{metric}")
+    band = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
+    return f"{metrics[metric]:.4g}{band}"

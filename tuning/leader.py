@@ -1,0 +1,70 @@
+"""Who leads a study: one process, which queues its trials, writes its run and sums it up."""
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pipelines import alive
+
+LEADER = "leader"  # attribute of a study: the process that leads it
+BEAT_S = 60.0  # between two signs of life
+LOST_S = 600.0  # without one: a process on another machine is taken for dead
+DOUBT_S = 1.0  # for another machine that takes the lead at the same moment
+
+
+def living(study: Any) -> Mapping[str, str] | None:
+    """The process that leads the study, as alive.py has it; None where none does."""
+    found: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
+    return found if found and alive.why_dead(found, LOST_S) is None else None
+
+
+def take(study: Any, several: bool) -> bool:
+    """Lead the study, unless another living process does.
+
+    Call it under the study's lock, which keeps other processes of this machine out. Where `several`
+    machines may take the lead, the last one that says so has it.
+    """
+    if living(study) and not _ours(study):
+        return False
+    study.set_user_attr(LEADER, alive.tags())
+    if several:
+        time.sleep(DOUBT_S)
+    return _ours(study)
+
+
+def _ours(study: Any) -> bool:
+    held, own = study.user_attrs.get(LEADER) or {}, alive.tags()
+    return all(held.get(key) == own[key] for key in (alive.PROCESS, alive.MACHINE))
+
+
+@contextmanager
+def leading(study: Any) -> Iterator[None]:
+    """Give the leader's sign of life for as long as the block lasts; then none leads."""
+    try:
+        with beating(lambda: study.set_user_attr(LEADER, alive.tags())):
+            yield
+    finally:
+        with contextlib.suppress(Exception):  # the storage may be what has failed
+            study.set_user_attr(LEADER, None)
+
+
+@contextmanager
+def beating(beat: Callable[[], None]) -> Iterator[None]:
+    """Have a sign of life given now and then, in a thread, for as long as the block lasts."""
+    ended = threading.Event()
+
+    def work() -> None:
+        while not ended.wait(BEAT_S):
+            with contextlib.suppress(Exception):  # a storage that is away may take the next one
+                beat()
+
+    thread = threading.Thread(target=work, daemon=True, name="sign of life")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -1,0 +1,164 @@
+"""`python -m tuning run STUDY [overrides]` and `resume STUDY`: options read against the recipe."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from pipelines.errors import check_counts
+from pipelines.overriding import one_sentence, overridden, with_schedule
+from pipelines.published import named
+from pipelines.recipes import Recipe
+from pipelines.shell import use_data_dir
+from tuning.plan import Goal, Plan, changes
+
+PROG = "python -m tuning"
+TRIALS = 20  # where neither --trials nor --hours is given
+
+
+@dataclasses.dataclass(frozen=True)
+class Length:
+    """How long, where, by how many."""
+
+    trials: int | None = None
+    """Finished trials to reach, pruned ones among them (None: 20, unless --hours is given)."""
+    hours: float | None = None
+    """Wall hours after which no trial begins, over all the times that the study is run."""
+    patience: int | None = None
+    """End after so many finished trials in a row that lower no error."""
+    workers: int = 1
+    """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""
+    storage: str | None = None
+    """Where the study is kept: sqlite:///FILE, postgresql://..., grpc://HOST:PORT (None:
+    OPTUNA_STORAGE, else beside MLflow's database). With the same one, other machines help."""
+    json: bool = False
+    """Print one JSON document on standard output."""
+    data_dir: Path | None = None
+    """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+
+    def __post_init__(self) -> None:
+        check_counts(workers=self.workers)
+        _ = self.goal  # refuses what it must
+
+    @property
+    def goal(self) -> Goal:
+        return Goal(self.trials, self.hours, self.patience)
+
+
+@dataclasses.dataclass(frozen=True)
+class Search:
+    """What is searched, and how."""
+
+    recipe: str = "allconv-imagenet"
+    """Recipe to improve; `python -m pipelines list` names them."""
+    scale: str = "cpu"
+    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
+    space: str = "lr-schedule"
+    """lr-schedule (family, shape, peak rate, warm-up, momentum, decay), lr-only (peak rate) or
+    paper-neighbourhood (near the published values)."""
+    sampler: str = "tpe"
+    """tpe, cmaes, gp, random, grid or nsga2."""
+    pruner: str = "none"
+    """hyperband, median or none: ends trials early that do badly on validation pictures."""
+    seeds_per_trial: int = 1
+    """Trainings a trial, whose mean error counts."""
+    budget: float = 1.0
+    """Share of the recipe's length that a trial is trained for, its schedule in proportion."""
+    minimize_cost: bool = False
+    """Two objectives, error and pictures seen in training; trials then choose their length."""
+    proxy: str | None = None
+    """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-imagenet32 or
+    allconv-cifar10."""
+    force: bool = False
+    """Start the study over."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RunArguments:
+    """Search until the study has so many finished trials; started again, it goes on.
+
+    Every setting of the recipe can be overridden as in `python -m pipelines run`.
+    """
+
+    study: tyro.conf.Positional[str]
+    length: tyro.conf.OmitArgPrefixes[Length]
+    search: tyro.conf.OmitArgPrefixes[Search]
+    override: tyro.conf.OmitArgPrefixes[Recipe]
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumeArguments:
+    """Go on with a study that is there, as it was planned; --trials and --hours raise its goal."""
+
+    study: tyro.conf.Positional[str]
+    length: tyro.conf.OmitArgPrefixes[Length]
+
+
+def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+    """`run STUDY`: its document, and whether it is to be printed as JSON."""
+    from tuning.study import search
+
+    parsed, plan = _parsed(study, arguments)
+    length = parsed.length
+    use_data_dir(length.data_dir)
+    goal = length.goal
+    if goal.trials is None and goal.hours is None:
+        goal = dataclasses.replace(goal, trials=TRIALS)
+    found = search(
+        parsed.study,
+        plan,
+        goal,
+        where=length.storage,
+        crew=length.workers,
+        force=parsed.search.force,
+    )
+    return found, length.json
+
+
+def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
+    with one_sentence():
+        search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
+    published = named(search.proxy or search.recipe, search.scale)
+    with one_sentence():
+        default = with_schedule(published, arguments)
+        parsed = tyro.cli(
+            RunArguments,
+            args=[study, *arguments],
+            default=RunArguments(study, Length(), Search(), default),
+            prog=f"{PROG} run",
+        )
+    recipe = overridden(default, parsed.override)
+    return parsed, _plan(parsed.search, changes(recipe, published))
+
+
+def _plan(search: Search, changed: dict[str, Any]) -> Plan:
+    return Plan(
+        recipe=search.recipe,
+        scale=search.scale,
+        space=search.space,
+        sampler=search.sampler,
+        pruner=search.pruner,
+        seeds=search.seeds_per_trial,
+        budget=search.budget,
+        minimize_cost=search.minimize_cost,
+        proxy=search.proxy,
+        changes=changed,
+    )
+
+
+def resume(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+    """`resume STUDY`: its document, and whether it is to be printed as JSON."""
+    from tuning.study import search
+
+    with one_sentence():
+        parsed = tyro.cli(
+            ResumeArguments,
+            args=[study, *arguments],
+            default=ResumeArguments(study, Length()),
+            prog=f"{PROG} resume",
+        )
+    length = parsed.length
+    use_data_dir(length.data_dir)
+    found = search(parsed.study, None, length.goal, where=length.storage, crew=length.workers)
+    return found, length.json

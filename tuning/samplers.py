@@ -1,0 +1,144 @@
+"""How a study chooses its next point, and which trials it ends early: Optuna's, set for our spaces.
+
+Trials cost minutes, so studies have tens of them, and spaces are conditional: a schedule's family
+brings its own parameters. To add a sampler or a pruner, write the function and name it.
+"""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+from pipelines.errors import UserError, unknown
+from tuning.database import quiet
+
+STARTUP = 10  # random trials before a model of the error is believed
+GENERATION = 12  # trials; Optuna's 50 would be more than most studies have
+RATE = 3  # Hyperband goes on with one trial of so many
+SEEN = 5  # whole trials before a median is believed
+ONE_OBJECTIVE = ("cmaes", "grid")
+
+
+def _tpe(seed: int) -> Any:
+    """Tree-structured Parzen estimators, Bergstra et al. 2011; jointly in each family's space.
+
+    Points near those of running trials are avoided: several workers choose at the same time.
+    """
+    from optuna.samplers import TPESampler
+
+    return TPESampler(
+        seed=seed, n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True
+    )
+
+
+def _cmaes(seed: int) -> Any:
+    """CMA-ES, Hansen 2016, of the parameters that all families share; the others at random."""
+    from optuna.samplers import CmaEsSampler
+
+    return CmaEsSampler(
+        seed=seed,
+        n_startup_trials=STARTUP,
+        consider_pruned_trials=True,
+        warn_independent_sampling=False,
+    )
+
+
+def _gp(seed: int) -> Any:
+    """Expected improvement under a Gaussian process, of the parameters that all families share."""
+    from optuna.samplers import GPSampler
+
+    return GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
+
+
+def _random(seed: int) -> Any:
+    """Every point drawn from the whole space; a grid's points are enqueued and need no other."""
+    from optuna.samplers import RandomSampler
+
+    return RandomSampler(seed=seed)
+
+
+def _nsga2(seed: int) -> Any:
+    """NSGA-II, Deb et al. 2002; children between and beyond two parents, never one of them."""
+    from optuna.samplers import NSGAIISampler
+    from optuna.samplers.nsgaii import BLXAlphaCrossover
+
+    return NSGAIISampler(
+        seed=seed, population_size=GENERATION, crossover=BLXAlphaCrossover(), crossover_prob=1.0
+    )
+
+
+def _hyperband(steps: int, reports: int) -> Any:
+    """Hyperband, Li et al. 2018, from the first report's step to the last's."""
+    from optuna.pruners import HyperbandPruner
+
+    first = max(1, steps // reports)
+    return HyperbandPruner(min_resource=first, max_resource=steps, reduction_factor=RATE)
+
+
+def _median(steps: int, reports: int) -> Any:
+    """The trials that are at their best worse than the median of the others at that step."""
+    from optuna.pruners import MedianPruner
+
+    return MedianPruner(n_startup_trials=SEEN)
+
+
+def _none(steps: int, reports: int) -> Any:
+    from optuna.pruners import NopPruner
+
+    return NopPruner()
+
+
+SAMPLERS: dict[str, Callable[[int], Any]] = {
+    "tpe": _tpe,
+    "cmaes": _cmaes,
+    "gp": _gp,
+    "random": _random,
+    "grid": _random,
+    "nsga2": _nsga2,
+}
+PRUNERS: dict[str, Callable[[int, int], Any]] = {
+    "hyperband": _hyperband,
+    "median": _median,
+    "none": _none,
+}
+
+
+def check(sampler: str, pruner: str, objectives: int) -> None:
+    """UserError where the two cannot search so many objectives, or not here; loads no Optuna."""
+    for what, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
+        if name not in known:
+            raise unknown(f"A {what}", name, known)
+    if objectives > 1 and sampler in ONE_OBJECTIVE:
+        others = ", ".join(name for name in SAMPLERS if name not in ONE_OBJECTIVE)
+        raise UserError(
+            f"The sampler {sampler} searches one objective. Received: {objectives} objectives. "
+            f"Choose another --sampler ({others}), or minimize the error alone."
+        )
+    if objectives > 1 and pruner != "none":
+        raise UserError(
+            f"Trials are pruned by one objective. Received: --pruner {pruner} and {objectives} "
+            "objectives. Set --pruner none, or minimize the error alone."
+        )
+    if sampler == "gp" and importlib.util.find_spec("torch") is None:
+        raise UserError(
+            "The sampler gp needs PyTorch. Received: --sampler gp, and no PyTorch is installed. "
+            "Install it: pip install -r requirements-torch.txt; or choose another --sampler."
+        )
+
+
+def sampler(name: str, *, seed: int, objectives: int) -> Any:
+    """The Optuna sampler of that name; each trial takes another seed."""
+    check(name, "none", objectives)
+    with quiet():
+        return SAMPLERS[name](seed)
+
+
+def pruner(name: str, *, steps: int, reports: int) -> Any:
+    """The Optuna pruner of that name.
+
+    A trial has so many optimizer steps and reports its validation error so many times, evenly,
+    the last time at its end: whoever trains does not ask then, for nothing is left to save.
+    """
+    if name not in PRUNERS:
+        raise unknown("A pruner", name, PRUNERS)
+    with quiet():
+        return PRUNERS[name](steps, reports)

@@ -1,0 +1,116 @@
+"""A study's schedules trained for shares of its budget: does the short run rank them alike?"""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from pipelines import history, provenance, tracking
+from pipelines.errors import UserError, check_counts
+from pipelines.progress import progress_bar
+from pipelines.recipes import Recipe, digest
+from pipelines.run import run
+from tuning import budgets, catalogue, outcomes, storage
+from tuning.plan import OBJECTIVE, Plan, shortened
+from tuning.trial import UNWATCHED
+
+Each = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
+
+
+def check(
+    name: str, shares: Sequence[float], count: int, where: str | None = None
+) -> dict[str, Any]:
+    """Train `count` of the study's trials, evenly by rank, at these shares of its budget.
+
+    Their errors against the full ones, and the errors that the study's own trials reported on
+    their way against their last: rank correlations by share. What has been trained is not repeated.
+    """
+    check_counts(trials=count)
+    if not shares or not all(0 < share < 1 for share in shares):
+        raise UserError(
+            "A short run takes a share of the study's budget, between 0 and 1. Received: "
+            f"{list(shares)}. Set --shares accordingly."
+        )
+    shares = list(dict.fromkeys(shares))
+    study = catalogue.load(name, storage.place(where))
+    plan, trials = catalogue.going_on(study), study.get_trials(deepcopy=False)
+    chosen = _spread(name, trials, count)
+    full = [outcomes.error(trial) for trial in chosen]
+    each = _recipes(plan, chosen, shares)
+    same = {"study": name, "code": provenance.code(), "fingerprint": _fingerprint(each)}
+    with tracking.tracked(
+        f"{name} budgets",
+        experiment=catalogue.EXPERIMENT,
+        kind="budgets",
+        params={"shares": shares, "trials": len(chosen)},
+        tags=same,
+        resume=_broken(same),
+    ) as tracked:
+        found = _errors(each, tracked)
+        errors = {share: [found[share, trial.number] for trial in chosen] for share in shares}
+        short = {share: budgets.correlation(errors[share], full) for share in shares}
+        mid_run = budgets.from_curves(trials)
+        text = budgets.markdown(mid_run, short)
+        tracked.text(text, "budgets.md")
+        tracked.figure(budgets.figure(mid_run, short), "budgets.png")
+        for share, numbers in short.items():
+            tracked.log(numbers, round(100 * share))
+    return {
+        "study": name,
+        "run_id": tracked.id,
+        "trials": [trial.number for trial in chosen],
+        "full": full,
+        "short": {str(share): {"errors": errors[share], **short[share]} for share in shares},
+        "mid_run": {str(share): numbers for share, numbers in mid_run.items()},
+        "text": text,
+    }
+
+
+def _spread(name: str, trials: Sequence[Any], count: int) -> list[Any]:
+    """So many complete trials, evenly by rank, the best and the worst among them."""
+    complete = [t for t in outcomes.finished(trials) if t.state.name == "COMPLETE"]
+    ranked = sorted(complete, key=outcomes.error)
+    count = min(count, len(ranked))
+    if count < budgets.LEAST:
+        raise UserError(
+            f"Ranks are compared of {budgets.LEAST} trials or more. Received: {count} of study "
+            f"{name}, which has {len(ranked)} complete ones. Set --trials higher, or resume it."
+        )
+    return [ranked[round(i * (len(ranked) - 1) / (count - 1))] for i in range(count)]
+
+
+def _recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> Each:
+    """What these trials trained, with all its seeds, at each share of its length."""
+    found: Each = {}
+    for share in shares:
+        for trial in chosen:
+            whole = plan.tried(trial)
+            short = shortened(whole, share)
+            seeds = range(short.seed, short.seed + plan.seeds)
+            found[share, trial.number] = [short.override(seed=seed) for seed in seeds]
+    return found
+
+
+def _fingerprint(each: Each) -> str:
+    return digest([recipe.fingerprint for recipes in each.values() for recipe in recipes])
+
+
+def _broken(same: Mapping[str, str]) -> str | None:
+    """The id of the newest run of the same trainings, if it was interrupted."""
+    rows = history.rows(None, kind="budgets", **same)
+    return rows[0].id if rows and rows[0].status in ("KILLED", "FAILED") else None
+
+
+def _errors(each: Each, tracked: tracking.Run) -> dict[tuple[float, int], float]:
+    """Validation error by share and trial, the mean over its seeds."""
+    found: dict[tuple[float, int], float] = {}
+    with progress_bar("short runs", len(each), "runs") as advance:
+        for (share, number), recipes in each.items():
+            title = f"trial {number} at {share:g}"
+            found[share, number] = mean(_error(recipe, tracked, title) for recipe in recipes)
+            advance(1, len(found))
+    return found
+
+
+def _error(recipe: Recipe, tracked: tracking.Run, title: str) -> float:
+    result = run(recipe, parent=tracked, kind="short", watch=UNWATCHED, title=title)
+    return result.metrics[OBJECTIVE]

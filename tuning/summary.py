@@ -1,0 +1,206 @@
+"""A study summed up: best trial and gain, test error, report, pictures, and the JSON document."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from pipelines import history, lr, store, tracking, ui
+from pipelines.errors import Diverged
+from pipelines.published import named
+from pipelines.recipes import Recipe
+from pipelines.run import run
+from tuning import figures, outcomes, spaces, travel, tunability, tunability_report
+from tuning.plan import OBJECTIVE, Plan, changes, shortened, steps_of
+
+TEST = "test_error_pct"
+ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
+
+
+def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
+    """Everything about a study that has reached its goal, on its run."""
+    trials = study.get_trials(deepcopy=False)
+    best = outcomes.best(trials)
+    found = tunability.measure(trials, chance_pct=plan.chance_pct)
+    numbers = tunability_report.metrics(found) | {"trials": float(len(outcomes.finished(trials)))}
+    if best is not None:
+        numbers |= _gain(best, trials) | _tested(plan, best, trials, tracked)
+        tracked.tag("best", override(plan, best))
+    tracked.log(numbers, int(numbers["trials"]))
+    tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
+    tracked.text(tunability_report.markdown(found, plan.trained), "tunability.md")
+    tracked.text(table(trials), "trials.csv")
+    tracked.text(travel.text(study), travel.FILE)
+    for name, picture in figures.all_of(trials, found, _schedules(plan, trials)).items():
+        tracked.figure(picture, name)
+
+
+def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
+    """Best error, that of the published schedule, and their difference."""
+    found = {f"best_{OBJECTIVE}": outcomes.error(best)}
+    paper = outcomes.paper(trials)
+    if paper is not None:
+        start = outcomes.error(paper)
+        found |= {f"baseline_{OBJECTIVE}": start, "gain_pct": start - outcomes.error(best)}
+    return found
+
+
+def _tested(
+    plan: Plan, best: Any, trials: Sequence[Any], tracked: tracking.Run
+) -> dict[str, float]:
+    """Test errors of the best schedule and of the published one, trained anew.
+
+    With seeds that the search has not used: the validation error of the best is the least of many,
+    so too low. The only look at the test set.
+    """
+    found = {TEST: _test_error(plan, "best", plan.tried(best), tracked)}
+    if outcomes.paper(trials) is not None:
+        found[f"baseline_{TEST}"] = _test_error(plan, "published", plan.base, tracked)
+    return found
+
+
+def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracking.Run) -> float:
+    errors = []
+    for i in range(plan.seeds):
+        anew = recipe.override(seed=recipe.seed + plan.seeds + i)
+        try:
+            title = f"{which} schedule, seed {anew.seed}"
+            result = run(anew, parent=tracked, title=title)
+            errors.append(result.metrics[TEST])
+            if result.reused:  # the child of another run: say which
+                tracked.tag(f"reused.{result.run_id}", title)
+        except Diverged:
+            errors.append(outcomes.LOST)
+    return mean(errors)
+
+
+def override(plan: Plan, trial: Any) -> str:
+    """The flags that make `python -m pipelines run RECIPE --scale S` train as that trial did.
+
+    At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
+    """
+    found = plan.tried(trial, plan.full)
+    published = named(plan.recipe, plan.scale)
+    if plan.proxy is None:
+        return found.flags(published)
+    carried = _carried(published, found, named(plan.proxy, plan.scale))
+    share = trial.params["length"] if plan.minimize_cost else 1
+    return shortened(carried, share).flags(published)
+
+
+def _carried(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
+    """A recipe under what was found for its proxy, rate and decay as many times those published."""
+    decay = found.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
+    return target.override(
+        schedule=found.schedule,
+        schedule_args=found.schedule_args,
+        warmup=found.warmup,
+        momentum=found.momentum,
+        weight_decay=target.weight_decay * decay,
+        learning_rate=target.learning_rate * found.learning_rate / proxy.learning_rate,
+    )
+
+
+def command(plan: Plan, flags: str) -> str:
+    return f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}".rstrip()
+
+
+def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
+    """Markdown for the study's page: what was searched, what was found, how to repeat it."""
+    source = named(plan.recipe, plan.scale).source
+    lines = [
+        f"**{plan.recipe}** at {plan.scale} scale ({source}), {numbers['trials']:.0f} trials of "
+        f"{plan.space} by {plan.sampler}"
+    ]
+    if plan.proxy:
+        lines.append(
+            f"Trained on its proxy, {plan.proxy}: whether the schedule carries over is not known; "
+            "peak rate and weight decay below are as many times the published ones."
+        )
+    if best is not None:
+        said = f"Validation error at best {numbers[f'best_{OBJECTIVE}']:.4g} %"
+        if "gain_pct" in numbers:
+            said += f", as published {numbers[f'baseline_{OBJECTIVE}']:.4g} %"
+        tested = f"Test error with new seeds {numbers[TEST]:.4g} %"
+        if f"baseline_{TEST}" in numbers:
+            tested += f", as published {numbers[f'baseline_{TEST}']:.4g} %"
+        lines += [said, tested, f"Repeat the best: `{command(plan, override(plan, best))}`"]
+    chart = ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
+    return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
+
+
+def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
+    """The rates of every finished trial, over its steps."""
+    found = []
+    for trial in outcomes.finished(trials):
+        recipe = plan.tried(trial)
+        rates = lr.table(
+            recipe.schedule,
+            recipe.learning_rate,
+            steps_of(recipe),
+            recipe.warmup,
+            **recipe.schedule_args,
+        )
+        label = trial.user_attrs.get(spaces.PUBLISHED) or f"trial {trial.number} {recipe.schedule}"
+        error, published = outcomes.error(trial), not outcomes.drawn(trial)
+        found.append(figures.Schedule(label, rates, error, published))
+    return found
+
+
+def table(trials: Sequence[Any]) -> str:
+    """One row a trial: number, state, error, cost, run, what it says of itself, its parameters."""
+    names = sorted({name for trial in trials for name in trial.params})
+    head = ["number", "state", OBJECTIVE, *ATTRIBUTES]
+    out = io.StringIO()
+    rows = csv.writer(out)
+    rows.writerow([*head, *names])
+    for trial in trials:
+        error = outcomes.error(trial) if outcomes.finished([trial]) else ""
+        own = [trial.user_attrs.get(key, "") for key in head[3:]]
+        params = [trial.params.get(name, "") for name in names]
+        rows.writerow([trial.number, trial.state.name, error, *own, *params])
+    return out.getvalue()
+
+
+def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
+    """The study as one JSON document; what it found is known while it is finished."""
+    trials = study.get_trials(deepcopy=False)
+    finished = row.status == "FINISHED"
+    metrics = {k: v for k, v in sorted(row.metrics.items()) if k != OBJECTIVE}
+    return {
+        "study": study.study_name,
+        "run_id": row.id,
+        "status": row.status,
+        **{key: plan.identity[key] for key in ("recipe", "scale", "space", "sampler", "pruner")},
+        "proxy": plan.proxy,
+        "best": row.tags.get("best") if finished else None,
+        "best_changes": _best_changes(study, plan, trials) if finished else None,
+        "metrics": metrics if finished else {},
+        "trials": [_trial(trial) for trial in trials if trial.state.name != "WAITING"],
+        "reused": False,
+    }
+
+
+def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, Any] | None:
+    """What turns the study's own recipe, at its budget, into the best one.
+
+    None without a complete trial, and where its ranges have changed since, which say what it meant.
+    """
+    best = outcomes.best(trials)
+    if best is None or study.user_attrs[travel.PLAN] != plan.identity:
+        return None
+    found = plan.tried(best)
+    return changes(found, plan.base)
+
+
+def _trial(trial: Any) -> dict[str, Any]:
+    error = outcomes.error(trial) if outcomes.finished([trial]) else None
+    return {
+        "number": trial.number,
+        "name": f"trial {trial.number} {trial.user_attrs.get(spaces.PUBLISHED) or ''}".rstrip(),
+        "state": trial.state.name,
+        OBJECTIVE: error,
+        "params": trial.params,
+        **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
+    }

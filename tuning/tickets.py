@@ -1,0 +1,182 @@
+"""Tickets: trials that wait in Optuna's storage, as many as the goal asks for, and who takes them.
+
+A worker begins no trial but one that waits, and every storage gives a waiting trial to one worker
+only: that keeps their number exact among many workers and machines. A trial whose worker was killed
+is tried again, once, with the same parameters; one that was told to stop, as often as that happens.
+"""
+
+import contextlib
+import time
+from typing import Any
+
+from pipelines import alive, history, settle, store
+from pipelines.recipes import digest
+from tuning import outcomes, samplers, spaces
+from tuning.leader import LOST_S
+from tuning.plan import Goal, Plan
+
+WORKER = "worker"  # attribute of a trial: the process that trains it
+AFTER = "after"  # of one that is tried again: the number of the trial that ended
+RETRIES = "retries"  # how often a trial with these parameters was killed or failed before
+REASON = "reason"  # why a trial failed; of the next try, why the last one did
+NUMBER = "trial"  # tag of a trial's runs
+NAMELESS_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
+STUCK_S = 10.0  # nothing waits and nothing is at work: a worker was killed as it queued a trial
+Ticket = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
+
+
+def in_state(study: Any, name: str) -> list[Any]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == name]
+
+
+def finished(study: Any) -> int:
+    """How many of the study's trials count."""
+    return len(outcomes.finished(study.get_trials(deepcopy=False)))
+
+
+def first(plan: Plan, goal: Goal) -> list[Ticket]:
+    """What a study begins with: the published schedules, and of a grid all of its points.
+
+    UserError where the goal has no room for a grid.
+    """
+    known = spaces.published(plan.space, plan.base, lengths=plan.minimize_cost)
+    found: list[Ticket] = [
+        (each.params, {spaces.PUBLISHED: label}) for label, each in known.items()
+    ]
+    if plan.sampler == "grid":
+        most = (goal.trials or 1_000) - len(found)
+        found += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
+    return found
+
+
+def fill(study: Any, plan: Plan, goal: Goal) -> None:
+    """Queue what the goal still asks for, what a study begins with before all else.
+
+    Only its leader does.
+    """
+    recover(study)
+    trials = study.get_trials(deepcopy=False)
+    live = [trial for trial in trials if trial.state.name != "FAIL"]
+    room = None if goal.trials is None else max(0, goal.trials - len(live))
+    missing = [each for each in first(plan, goal) if not any(_is(trial, each) for trial in trials)]
+    for params, attributes in missing[:room]:
+        study.enqueue_trial(params, user_attrs=attributes)
+    for _ in range((room or 0) - len(missing)):
+        study.enqueue_trial({})
+
+
+def _is(trial: Any, ticket: Ticket) -> bool:
+    """Whether a trial is of that published schedule, or of that point of a grid."""
+    params, attributes = ticket
+    if attributes:
+        return bool(trial.user_attrs.get(spaces.PUBLISHED) == attributes[spaces.PUBLISHED])
+    return bool(trial.system_attrs.get("fixed_params") == params)
+
+
+def take(study: Any, plan: Plan) -> Any:
+    """Begin the first trial that waits, one that is tried again before all others; None if none.
+
+    Its sampler has a seed of its own, of the recipe's seed and the trial's number: workers draw
+    apart, and what was interrupted draws what it would have drawn.
+    """
+    import optuna
+
+    taken, storage = optuna.trial.TrialState.RUNNING, study._storage
+    for ticket in sorted(in_state(study, "WAITING"), key=lambda t: AFTER not in t.user_attrs):
+        with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+            if storage.set_trial_state_values(ticket._trial_id, state=taken):
+                storage.set_trial_user_attr(ticket._trial_id, WORKER, alive.tags())
+                seed = int(digest([plan.base.seed, ticket.number]), 16) % 2**31
+                study.sampler = samplers.sampler(
+                    plan.sampler, seed=seed, objectives=plan.objectives
+                )
+                return optuna.trial.Trial(study, ticket._trial_id)
+    return None
+
+
+class Watchman:
+    """Finds the trials of dead workers; remembers since when it has seen what."""
+
+    def __init__(self, study: Any) -> None:
+        self.study = study
+        self.nameless: dict[int, float] = {}
+        self.stuck_since: float | None = None
+
+    def settle(self) -> None:
+        """Fail the trials whose workers are dead, and queue them again."""
+        for trial in in_state(self.study, "RUNNING"):
+            why = self._why_dead(trial)
+            if why:
+                _settle_run(self.study, trial, why)
+                fail(self.study, trial, why)
+
+    def _why_dead(self, trial: Any) -> str | None:
+        if WORKER in trial.user_attrs:
+            return alive.why_dead(trial.user_attrs[WORKER], LOST_S)
+        seen = self.nameless.setdefault(trial.number, time.monotonic())
+        nameless = time.monotonic() - seen > NAMELESS_S
+        return "its worker ended as it began" if nameless else None
+
+    def recover(self) -> None:
+        """Queue again what a worker that was killed in between did not; for the leader."""
+        states = {trial.state.name for trial in self.study.get_trials(deepcopy=False)}
+        if states & {"WAITING", "RUNNING"}:
+            self.stuck_since = None
+        elif self.stuck_since is None:
+            self.stuck_since = time.monotonic()
+        elif time.monotonic() - self.stuck_since > STUCK_S:
+            recover(self.study)
+
+
+def _settle_run(study: Any, trial: Any, why: str) -> None:
+    """Close the run of a dead worker's trial, which its next try goes on with."""
+    settle.settle_dead()
+    below = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
+    worker = trial.user_attrs.get(WORKER, {}).get(alive.PROCESS)
+    for row in history.rows("RUNNING", **below):
+        if row.tags.get(alive.PROCESS) == worker:
+            settle.close(row.id, why)
+
+
+def fail(study: Any, trial: Any, reason: str, stopped: bool = False) -> None:
+    """End a running trial and queue it again; one that failed before is replaced by a new one.
+
+    Of several workers that find the same dead trial one alone queues it. `stopped` trials were told
+    to end, which is no failure.
+    """
+    import optuna
+
+    with contextlib.suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
+        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+        _again(study, study.get_trials(deepcopy=False)[trial.number], reason, stopped)
+
+
+def recover(study: Any) -> None:
+    """Queue again the failed trials that none comes after."""
+    trials = study.get_trials(deepcopy=False)
+    followed = {trial.user_attrs.get(AFTER) for trial in trials}
+    for trial in trials:
+        if trial.state.name == "FAIL" and trial.number not in followed:
+            _again(study, trial, trial.user_attrs.get(REASON, "its worker was killed"), False)
+
+
+def _again(study: Any, trial: Any, reason: str, stopped: bool) -> None:
+    """Queue a trial with the same parameters and what it has reported, or a fresh one."""
+    import optuna
+
+    retries = trial.user_attrs.get(RETRIES, 0) + (not stopped)
+    after = {AFTER: trial.number, REASON: f"trial {trial.number}: {reason}"}
+    if retries > 1:
+        study.enqueue_trial({}, user_attrs=after)
+        return
+    label = trial.user_attrs.get(spaces.PUBLISHED)
+    kept = {} if label is None else {spaces.PUBLISHED: label}
+    params = trial.system_attrs.get("fixed_params", {}) | trial.params
+    study.add_trial(
+        optuna.trial.create_trial(
+            state=optuna.trial.TrialState.WAITING,
+            system_attrs={"fixed_params": params},
+            user_attrs={**kept, **after, RETRIES: retries},
+            intermediate_values=trial.intermediate_values,
+        )
+    )

@@ -1,0 +1,142 @@
+"""One trial: a recipe of the space, trained by the ordinary `run` as a child of the study's run."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import mean
+from typing import Any
+
+from pipelines import history, provenance, settle, store, tracking, unfinished
+from pipelines.errors import Pruned
+from pipelines.recipes import Recipe
+from pipelines.run import Habits, Watch, run
+from tuning import outcomes, spaces
+from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
+
+EVERY = Habits(force=True)  # trials are counted: each is trained
+UNWATCHED = Watch(lambda metrics, step: None, {OBJECTIVE: outcomes.LOST})
+KIND, SEED = "trial", "trial seed"  # of its run, and of those below it where it has several seeds
+NUMBER = "trial"  # tag of a trial's runs
+DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step
+
+
+def attempt(study: Any, trial: Any, plan: Plan, parent: tracking.Parent) -> list[float]:
+    """Train one trial; its objectives. Raises Pruned where the study's pruner ends it."""
+    recipe = plan.tried(trial)
+    steps = steps_of(recipe)
+    trial.set_user_attr("steps", steps)
+    with _accounted(trial, parent):
+        error = _trained(study, trial, plan, recipe, parent)
+    return [error, float(steps * recipe.batch_size)] if plan.minimize_cost else [error]
+
+
+def _trained(study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: tracking.Parent) -> float:
+    """The error of one training, or the mean of as many as the plan has seeds."""
+    title = f"trial {trial.number} {recipe.schedule} {recipe.learning_rate:.3g}"
+    tags = {NUMBER: str(trial.number)}
+    first = dataclasses.replace(
+        UNWATCHED, report=_reporter(study, trial, plan), validate_every=_between_reports(plan)
+    )
+    if plan.seeds > 1:
+        each = [recipe.override(seed=recipe.seed + i) for i in range(plan.seeds)]
+        with _own(title, tags, recipe, parent) as own:
+            return _mean(own, each, first, tags)
+    found = run(recipe, EVERY, parent=parent, kind=KIND, watch=first, title=title, tags=tags)
+    return found.metrics[OBJECTIVE]
+
+
+@contextmanager
+def _own(
+    title: str, tags: Mapping[str, str], recipe: Recipe, parent: tracking.Parent
+) -> Iterator[tracking.Run]:
+    """The run of a trial of several seeds, which are its children; one that was killed goes on."""
+    settle.reap()
+    with tracking.tracked(
+        title,
+        experiment=parent.experiment,
+        kind=KIND,
+        params=recipe.flat(),
+        tags={"fingerprint": recipe.fingerprint, "code": provenance.code(), **tags},
+        parent=parent,
+        resume=unfinished.find(KIND, recipe, parent),
+    ) as own:
+        try:
+            yield own
+        except Pruned as error:
+            own.tag("pruned", str(error.step))
+            raise
+
+
+def _mean(
+    own: tracking.Run, recipes: Sequence[Recipe], first: Watch, tags: Mapping[str, str]
+) -> float:
+    """Mean error of the recipes, one a seed; a pruner reads the first. What is done is kept."""
+    watches = [first, *[UNWATCHED] * (len(recipes) - 1)]
+    pairs = zip(recipes, watches, strict=True)
+    error = mean(_error(own, recipe, watch, tags) for recipe, watch in pairs)
+    steps = _diverged(history.rows(None, **{store.PARENT: own.id}))
+    if steps:
+        own.tag(DIVERGED, steps[0])
+    own.log({OBJECTIVE: error})
+    return error
+
+
+def _error(own: tracking.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, str]) -> float:
+    """The error of one seed, trained now or before this trial was interrupted."""
+    same = {"fingerprint": recipe.fingerprint, "code": provenance.code(), store.PARENT: own.id}
+    done = history.rows(kind=SEED, **same)
+    if done:
+        return done[0].metrics[OBJECTIVE]
+    return run(recipe, EVERY, parent=own, kind=SEED, watch=watch, tags=tags).metrics[OBJECTIVE]
+
+
+def _between_reports(plan: Plan) -> int | None:
+    """Steps between two validations: an epoch, or fewer where a pruner reads them."""
+    return max(1, plan.steps // REPORTS) if plan.pruner != "none" else None
+
+
+def _reporter(study: Any, trial: Any, plan: Plan) -> Any:
+    """For Watch: tells Optuna the validation error, and ends the trial where the pruner says so.
+
+    Published schedules are never pruned: what is gained over them must be known. A trial that goes
+    on from a checkpoint has told some of it before.
+    """
+    known = set(study.get_trials(deepcopy=False)[trial.number].intermediate_values)
+    last, whole = trial.user_attrs["steps"], spaces.PUBLISHED in trial.user_attrs
+
+    def report(metrics: Mapping[str, float], step: int) -> None:
+        if OBJECTIVE not in metrics or step in known or plan.minimize_cost:
+            return
+        known.add(step)
+        trial.report(metrics[OBJECTIVE], step)
+        if step < last and not whole and trial.should_prune():
+            raise Pruned(step)
+
+    return report
+
+
+@contextmanager
+def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
+    """Write down of a trial that has ended which run it is, what it cost, whether it diverged."""
+    try:
+        yield
+    finally:
+        rows = history.rows(None, **{store.PARENT: parent.id, NUMBER: str(trial.number)})
+        if rows:
+            trial.set_user_attr("run_id", rows[0].id)
+            rows += history.rows(None, **{store.PARENT: rows[0].id})
+            trial.set_user_attr("device_s", sum(map(_device_s, rows)))
+            steps = _diverged(rows)
+            if steps:
+                trial.set_user_attr(DIVERGED, int(steps[0]))
+
+
+def _diverged(rows: Sequence[history.Row]) -> list[str]:
+    """The steps at which those runs diverged that did."""
+    return [row.tags[DIVERGED] for row in rows if DIVERGED in row.tags]
+
+
+def _device_s(row: history.Row) -> float:
+    """Seconds of training times the devices it took; 0 of a run that did not train."""
+    devices = int(row.tags.get("device", "0").split()[0])
+    return devices * row.metrics.get("wall_s", 0.0)

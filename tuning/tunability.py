@@ -1,0 +1,224 @@
+"""How hard a network is to tune, from the trials of a study.
+
+Errors are validation errors in percent. Bands are 5-95 % of bootstrap resamples of the trials.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tuning import importances, outcomes
+
+Array = NDArray[np.float64]
+RESAMPLES = 2_000
+BAND = (0.05, 0.95)
+TOLERANCE = 0.1  # of the way from the best error to chance, within which a trial is good
+RESOLUTION = 0.5  # decades of learning rate
+
+
+class Banded(NamedTuple):
+    """A number with the ends of its band."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class BestOfK:
+    """Least error of k trials, k = 1..n: expected, and where nine searches of ten end; [n] each."""
+
+    expected: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True)
+class Good:
+    """The trials within the tolerance of the best: their share, and their peak rates."""
+
+    limit_pct: float  # errors up to here are good
+    share: Banded  # of the trials that the sampler drew
+    decades: Banded  # width of the region of good peak rates
+    regions: list[tuple[float, float]]  # its parts, as least and greatest rate
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where the published default stands among the finished trials."""
+
+    error_pct: float
+    rank: int  # 1 + the number of trials that are strictly better
+    percentile: float  # percent of the other trials that it beats; ties count half
+    trials_to_match: int | None  # random trials expected to do as well; None: all drawn did not
+
+
+@dataclass(frozen=True)
+class Tunability:
+    """The numbers of one study; what cannot be computed is NaN, None or empty."""
+
+    states: dict[str, int]
+    diverged: int
+    drawn: int  # finished trials that the sampler chose
+    best: Any  # the best complete trial, None without one
+    best_pct: float  # its error; without one, the least that a pruned trial reported
+    curve: BestOfK  # of the drawn trials
+    good: Good
+    paper: Paper | None
+    importances: dict[str, float]
+    no_importances: str  # why there are none
+    device_h: float  # device-hours of all trials that ended
+    device_h_to_best: float  # of those that ended until the best had
+    device_s_mean: float  # device-seconds a trial
+    front: list[Any]
+    searched: dict[str, str]
+
+    @property
+    def finished(self) -> int:
+        return self.states.get("COMPLETE", 0) + self.states.get("PRUNED", 0)
+
+
+def measure(trials: Sequence[Any], *, chance_pct: float, seed: int = 0) -> Tunability:
+    """All of it; `chance_pct` is the error of guessing, 100 (1 - 1/classes)."""
+    done = outcomes.finished(trials)
+    best = outcomes.best(trials)
+    found = errors(trials)
+    least = outcomes.error(best) if best else float(found.min(initial=math.inf))
+    curve = best_of_k(found[[outcomes.drawn(trial) for trial in done]], seed)
+    states = [trial.state.name for trial in trials]
+    return Tunability(
+        states={state: states.count(state) for state in sorted(set(states))},
+        diverged=sum(outcomes.diverged(trial) for trial in done),
+        drawn=curve.expected.size,
+        best=best,
+        best_pct=least if math.isfinite(least) else math.nan,
+        curve=curve,
+        good=good(trials, chance_pct, seed),
+        paper=paper(trials, curve),
+        importances=importances.fanova(trials, seed),
+        no_importances=importances.obstacle(trials),
+        front=outcomes.front(trials),
+        searched=outcomes.searched(trials),
+        **_cost(trials, best),
+    )
+
+
+def errors(trials: Sequence[Any]) -> Array:
+    """One error a finished trial, percent, in the order they finished; shape [n].
+
+    A pruned trial counts with the last error that it reported, an upper estimate of its own.
+    """
+    return np.array([outcomes.error(trial) for trial in outcomes.finished(trials)], np.float64)
+
+
+def best_of_k(found: Array, seed: int = 0) -> BestOfK:
+    """Expected least error of k of n trials, k = 1..n, and its band.
+
+    Dodge et al. 2019 (Show Your Work) in the unbiased form of Tang et al. 2020, for subsets without
+    repetition: sum over i of v_i C(n-i, k-1) / C(n, k), v sorted. The band is of running minima
+    over resamples with repetition: one search, not the mean of many; it cannot pass the best error
+    found. A sampler that learns draws no exchangeable trials: the curve is then of trials like
+    these in any order, which may need more of them than the search itself did.
+    """
+    n = found.size
+    if n == 0:
+        return BestOfK(found, found, found)
+    order, k = np.sort(found), np.arange(n)
+    left = np.maximum(n - k[1:, None] - k, 0) / (n - k)  # [n - 1, n]
+    beyond = np.cumprod(left, axis=1)  # P(the least of k + 1 is none of the i best)
+    draws = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
+    runs = np.minimum.accumulate(found[draws], axis=1)
+    low, high = np.quantile(runs, BAND, axis=0)
+    return BestOfK(order[0] + np.diff(order) @ beyond, low, high)
+
+
+def good(trials: Sequence[Any], chance_pct: float, seed: int = 0) -> Good:
+    """The trials with error <= best + TOLERANCE (chance - best), and below chance.
+
+    The region of good peak rates is where the best that is known nearby is good: with x the sorted
+    log10 of the good trials' rates, width = sum of x[i+1] - x[i] over the gaps <= RESOLUTION. A bad
+    trial between two good ones does not interrupt it, for it may be bad by its other parameters; a
+    gap of RESOLUTION without any good one does, so that a far lucky trial adds nothing, as it would
+    to greatest - least. Few trials make it too narrow, never too wide by more than RESOLUTION a
+    gap. All finished trials count; for the share of good ones, those that were drawn.
+    """
+    done = sorted(outcomes.finished(trials), key=outcomes.rate)
+    if not done:
+        nothing = Banded(math.nan, math.nan, math.nan)
+        return Good(math.nan, nothing, nothing, [])
+    found = np.array([outcomes.error(trial) for trial in done])
+    x = np.log10([outcomes.rate(trial) for trial in done])
+    drawn = np.array([outcomes.drawn(trial) for trial in done])
+    n = found.size
+    draws = np.sort(np.random.default_rng(seed).integers(n, size=(RESAMPLES, n)), axis=1)
+    rows = np.vstack([np.arange(n), draws])  # the trials themselves, then resamples
+    limits = _limit(found[rows].min(axis=1, keepdims=True), chance_pct)
+    passed = (found[rows] <= limits) & (found[rows] < chance_pct)
+    with np.errstate(invalid="ignore"):  # 0/0: no drawn trial in a resample
+        shares = (passed & drawn[rows]).sum(axis=1) / drawn[rows].sum(axis=1)
+    widths = width(x[rows], passed)
+    return Good(float(limits[0, 0]), _banded(shares), _banded(widths), _regions(x[passed[0]]))
+
+
+def _limit(best: Array, chance_pct: float) -> Array:
+    return np.asarray(best + TOLERANCE * np.maximum(chance_pct - best, 0))
+
+
+def width(x: Array, passed: NDArray[np.bool_]) -> Array:
+    """Decades of good rates, of rows of log10 rates in ascending order: [..., n] to [...]."""
+    marked = np.where(passed, x, -np.inf)
+    with np.errstate(invalid="ignore"):  # -inf less -inf: two bad ones
+        gaps = marked[..., 1:] - np.maximum.accumulate(marked, axis=-1)[..., :-1]
+    total = np.where((gaps > 0) & (gaps <= RESOLUTION), gaps, 0.0).sum(axis=-1)
+    return np.where(np.isnan(x).any(axis=-1), np.nan, total)
+
+
+def _regions(x: Array) -> list[tuple[float, float]]:
+    """The parts of the region, from the sorted log10 of good rates."""
+    known = x[np.isfinite(x)]
+    parts = np.split(known, np.flatnonzero(np.diff(known) > RESOLUTION) + 1)
+    return [(float(10 ** part[0]), float(10 ** part[-1])) for part in parts if part.size]
+
+
+def _banded(rows: Array) -> Banded:
+    """The first as the value, the band of the others."""
+    others = rows[1:][np.isfinite(rows[1:])]
+    low, high = np.quantile(others, BAND) if others.size else (math.nan, math.nan)
+    return Banded(float(rows[0]), float(low), float(high))
+
+
+def paper(trials: Sequence[Any], curve: BestOfK) -> Paper | None:
+    """The published default's place; None where its trial has not finished.
+
+    `curve` is of the drawn trials alone: the default itself must not help to match it.
+    """
+    done = outcomes.finished(trials)
+    own = outcomes.paper(done)
+    if own is None:
+        return None
+    own_pct = outcomes.error(own)
+    others = np.array([outcomes.error(trial) for trial in done if trial is not own])
+    beaten = np.mean((others > own_pct) + (others == own_pct) / 2) if others.size else math.nan
+    matched = np.flatnonzero(curve.expected <= own_pct + 1e-9)
+    return Paper(
+        error_pct=own_pct,
+        rank=1 + int((others < own_pct).sum()),
+        percentile=float(100 * beaten),
+        trials_to_match=int(matched[0]) + 1 if matched.size else None,
+    )
+
+
+def _cost(trials: Sequence[Any], best: Any) -> dict[str, float]:
+    """Device time of the trials that ended; see Tunability."""
+    ended = [trial for trial in trials if trial.datetime_complete]
+    until = [t for t in ended if best and t.datetime_complete <= best.datetime_complete]
+    timed = sum("device_s" in trial.user_attrs for trial in ended)
+    return {
+        "device_h": outcomes.device_s(ended) / 3600,
+        "device_h_to_best": outcomes.device_s(until) / 3600,
+        "device_s_mean": outcomes.device_s(ended) / timed if timed else math.nan,
+    }
