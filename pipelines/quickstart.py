@@ -1,16 +1,13 @@
 """The first four minutes: claims, a learning-rate study, a table. No finished part is repeated."""
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from pipelines import claim, reference, report, sweep, terminal
-from pipelines.provenance import ROOT
 from pipelines.published import named
 from pipelines.run import Habits
+from pipelines.studied import study
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
 RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
@@ -43,27 +40,11 @@ def _claim(name: str, force: bool) -> str:
 def _study(force: bool) -> str:
     """In a process of its own: tuning builds on pipelines, not the other way round."""
     name = f"quickstart-{named(RECIPE).fingerprint}"
-    options = ["--recipe", RECIPE, "--trials", str(TRIALS), "--json", *["--force"] * force]
-    found = json.loads(_output("tuning", "run", name, *options))
+    options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
+    found = study(name, *options)
     best, published = (found["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))
     gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
     return gain + (" (found finished)" if found["reused"] else "")
-
-
-def _output(*words: str) -> str:
-    """Standard output of a command of ours, which is given the time to settle its runs."""
-    child = subprocess.Popen(
-        [sys.executable, "-m", *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        said, _ = child.communicate()
-    except BaseException:
-        child.terminate()
-        child.wait()
-        raise
-    if child.returncode:
-        raise SystemExit(child.returncode)  # it has said why
-    return said
 
 
 def _report() -> str:

@@ -31,7 +31,7 @@ ABOUT = {  # the experiments: one a family of claims, and what serves them
 COLUMNS = {  # of the table of runs, by experiment
     "linear theory": ("ratio", "sd/ratio", "n/ratio", "wall_s"),
     "trained networks": ("test_error_pct", "sd/test_error_pct", "n/test_error_pct", "wall_s"),
-    "tuning": ("best_val_error_pct", "baseline_val_error_pct", "gain_pct", "val_error_pct"),
+    "tuning": ("best_val_error_pct", "gain_pct", "test_error_pct", "device_hours", "val_error_pct"),
 }
 TAGS = ("verdict", "scale", "source")
 ABOVE = "tags.kind != 'setting'"  # a sweep has thousands of runs below it

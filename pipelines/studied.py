@@ -1,0 +1,83 @@
+"""Commands of ours in processes of their own: `tuning` builds on `pipelines`, not the other way."""
+
+import codecs
+import contextlib
+import json
+import os
+import pty
+import shlex
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from pipelines.errors import Ended, UserError
+from pipelines.provenance import ROOT
+
+LATEST = 10_000  # characters of what a command has said, in which its error is found
+
+
+def study(name: str, *options: str) -> dict[str, Any]:
+    """The document of `python -m tuning run NAME ...`; a study that is finished is found.
+
+    UserError where it comes back unfinished.
+    """
+    found = answer("tuning", "run", name, *options)
+    if found["status"] != "FINISHED":
+        raise UserError(
+            f"What is read must be a finished study. Received: {name}, which is {found['status']}. "
+            f"Go on with it: python -m tuning resume {name}; then repeat the command."
+        )
+    return found
+
+
+def answer(*words: str) -> dict[str, Any]:
+    """The JSON document of a command; it is given the time to settle its runs.
+
+    Raises Ended where it fails, with its code and its error, and UserError where it is killed.
+    """
+    reader, writer = pty.openpty() if sys.stderr.isatty() else os.pipe()  # it draws a bar on a tty
+    with tempfile.TemporaryFile() as document, os.fdopen(reader, "rb", buffering=0):
+        child = subprocess.Popen(
+            [sys.executable, "-m", *words, "--json"], cwd=ROOT, stdout=document, stderr=writer
+        )
+        os.close(writer)
+        try:
+            said = _passed_on(reader)
+            child.wait()
+        except BaseException:
+            child.terminate()
+            _passed_on(reader)
+            child.wait()
+            raise
+        _check(child.returncode, words, said)
+        document.seek(0)
+        found: dict[str, Any] = json.load(document)
+    return found
+
+
+def _passed_on(reader: int) -> str:
+    """Write what comes out of a pipe or terminal on standard error; the latest of it."""
+    decode, said = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
+    with contextlib.suppress(OSError):  # of a terminal whose other side is closed
+        while chunk := os.read(reader, 4096):
+            sys.stderr.write(text := decode(chunk))
+            sys.stderr.flush()
+            said = (said + text)[-LATEST:]
+    return said
+
+
+def _check(code: int, words: tuple[str, ...], said: str) -> None:
+    """Raise what the end of a command means: it failed, was told to stop, or was killed."""
+    if code < 0:
+        raise UserError(
+            f"A command that another needs must live to its end. Received: {shlex.join(words)}, "
+            f"killed by signal {-code}. Repeat the command: what was measured is kept."
+        )
+    if code >= 128:
+        raise SystemExit(code)
+    if code:
+        lines = said.split("\n")
+        errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+        last = (errors or [line for line in lines if line.strip()] or [f"exit code {code}"])[-1]
+        raise Ended(f"{shlex.join(words)}: {last.strip()}", code)
