@@ -87,7 +87,7 @@ def cosine_restarts(
     high. A step in the last ten-millionth of a cycle begins the next: rounding makes no rate 0.
     """
     if not isinstance(cycles, int | np.integer):
-        raise UserError(f"cycles must be an integer. Received: cycles={cycles!r}.")
+        raise _refused("cycles", "an integer", cycles)
     _check_between(1, 100, cycles=cycles)
     _check_between(0.1, 10, stretch=stretch)
     _check_fraction(damping=damping)
@@ -234,16 +234,17 @@ def _check_fraction(**fractions: float) -> None:
     """Reject a multiplier, or a share of the run, outside (0, 1]."""
     for name, value in fractions.items():
         if not 0 < value <= 1:
-            raise UserError(
-                f"{name} must be a fraction, 0 < {name} <= 1. Received: {name}={value!r}."
-            )
+            raise _refused(name, f"a fraction, 0 < {name} <= 1", value)
 
 
 def _check_between(least: float, most: float, **numbers: float) -> None:
     """Reject an argument of a schedule outside [least, most]."""
     for name, value in numbers.items():
         if not least <= value <= most:
-            raise UserError(
-                f"{name} must be {least:g} <= {name} <= {most:g}. Received: {name}={value!r}. "
-                f"Set --{name} accordingly."
-            )
+            raise _refused(name, f"{least:g} <= {name} <= {most:g}", value)
+
+
+def _refused(name: str, rule: str, value: float) -> UserError:
+    return UserError(
+        f"{name} must be {rule}. Received: {name}={value!r}. Set --{name} accordingly."
+    )

@@ -148,6 +148,16 @@ class Recipe:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped
 
+    def steps_over(self, examples: int) -> int:
+        """Optimizer steps of a training on so many examples. UserError for a batch of more."""
+        per_epoch = examples // self.batch_size
+        if per_epoch == 0:
+            raise UserError(
+                "batch_size must be at most the number of training examples. Received: batch_size="
+                f"{self.batch_size} for {examples} examples of {self.data}. Set --batch-size lower."
+            )
+        return self.steps or max(1, round((self.epochs or 0) * per_epoch))
+
     def flat(self) -> dict[str, str]:
         """The fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}

@@ -191,7 +191,7 @@ def _metric_list(entry: Entry) -> list[str]:
 
 
 def _study_table(tuned: list[history.Row]) -> list[str]:
-    head = "| study | recipe | trials | published schedule: validation error | best | setting |"
+    head = "| study | recipe | trials | at the start: validation error | best | setting |"
     rows = [
         f"| {s.name} | {s.tags['recipe']} | {s.metrics['trials']:.0f} "
         f"| {s.metrics['baseline_val_error_pct']:.2f} % | {s.metrics['best_val_error_pct']:.2f} % "

@@ -59,12 +59,20 @@ def answer(*words: str) -> dict[str, Any]:
 def _passed_on(reader: int) -> str:
     """Write what comes out of a pipe or terminal on standard error; the latest of it."""
     decode, said = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-    with contextlib.suppress(OSError):  # of a terminal whose other side is closed
-        while chunk := os.read(reader, 4096):
-            sys.stderr.write(text := decode(chunk))
+    while chunk := _read(reader):
+        said = (said + (text := decode(chunk)))[-LATEST:]
+        with contextlib.suppress(OSError, ValueError):  # of a standard error that is closed
+            sys.stderr.write(text)
             sys.stderr.flush()
-            said = (said + text)[-LATEST:]
     return said
+
+
+def _read(reader: int) -> bytes:
+    """What comes next; nothing at the end, which of a terminal is an error."""
+    try:
+        return os.read(reader, 4096)
+    except OSError:
+        return b""
 
 
 def _check(code: int, words: tuple[str, ...], said: str) -> None:

@@ -154,11 +154,9 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     run.flush()  # what an earlier process did not come to deliver
     client = store.client()
     found = client.get_run(run.id)
-    running = found.info.status == "RUNNING"
-    if running and found.data.tags.get(alive.PROCESS) == tags[alive.PROCESS]:
+    if found.info.status == "RUNNING" and found.data.tags.get(alive.PROCESS) == tags[alive.PROCESS]:
         return  # it has only been created so far
-    if not running:
-        client.update_run(run.id, status="RUNNING")
+    client.update_run(run.id, status="RUNNING", name=run.name)
     now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now["begun_with_code"] = str(before)

@@ -38,13 +38,7 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
-    per_epoch = examples // recipe.batch_size
-    if per_epoch == 0:
-        raise UserError(
-            f"batch_size must be at most the number of training examples. Received: batch_size="
-            f"{recipe.batch_size} for {examples} examples of {recipe.data}. Set --batch-size lower."
-        )
-    steps = recipe.steps or max(1, round((recipe.epochs or 0) * per_epoch))
+    steps = recipe.steps_over(examples)
     try:
         return lr.table(
             recipe.schedule, recipe.learning_rate, steps, recipe.warmup, **recipe.schedule_args
@@ -142,7 +136,8 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
         try:
             _run(job, model, curves, saving)
         except (Diverged, Pruned) as error:
-            log({"wall_s": curves.wall_s}, error.step)
+            known = {key: value for key, value in curves.best.items() if math.isfinite(value)}
+            log({**known, "wall_s": curves.wall_s}, error.step)
             if isinstance(error, Diverged) and not job.place.role:
                 _log_norms(job, error.step - 1, log, saving)
             raise

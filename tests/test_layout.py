@@ -25,7 +25,9 @@ DOORS = {  # library: the modules that may import it
         f"tuning.{name}"
         for name in ("catalogue", "database", "importances", "optuna_figures", "samplers")
     }
-    | {f"tuning.{name}" for name in ("opening", "storage", "tickets", "travel", "workers")},
+    | {
+        f"tuning.{name}" for name in ("opening", "storage", "tickets", "travel", "trial", "workers")
+    },
     "optuna_dashboard": {"tuning.storage"},
     "grpc": {"tuning.storage"},
 }

@@ -171,10 +171,12 @@ def test_what_cannot_be_is_said_before_anything_starts(monkeypatch: pytest.Monke
         ("cmaes", "none", 2): "one objective. Received: 2",
         ("grid", "none", 2): "one objective. Received: 2",
         ("tpe", "median", 2): "pruned by one objective.*--pruner none",
-        ("gp", "none", 1): "pip install -r requirements-torch.txt",
     }.items():
         with pytest.raises(UserError, match=said):
             samplers.check(*wrong)
+    samplers.check("gp", "none", 1)  # to read what it found needs no PyTorch
+    with pytest.raises(UserError, match=r"pip install -r requirements-torch\.txt"):
+        samplers.installed("gp")
 
 
 def test_checking_loads_no_optuna() -> None:

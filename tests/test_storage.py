@@ -20,10 +20,12 @@ import pytest
 
 from pipelines.errors import UserError
 from tests.conftest import ROOT, free_port
-from tuning import storage
+from tuning import storage, tickets
+from tuning.plan import Plan
 
 optuna = pytest.importorskip("optuna")
 
+PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
 WORKER = "import sys; from tests.test_storage import work; work(sys.argv[1], int(sys.argv[2]))"
 SERVER = """
 import sys
@@ -47,8 +49,9 @@ def sqlite_in(folder: Path) -> str:
 
 
 def tell_one(study: Any) -> int:
-    """What the study layer does of a trial: its number."""
-    trial = study.ask()
+    """What the study layer does of a trial, of the next that waits: its number."""
+    while (trial := tickets.take(study, PLAN)) is None:
+        study.enqueue_trial({})
     for name in "abcdef":
         trial.suggest_float(name, 0, 1)
     for step in range(1, 10):
@@ -59,12 +62,8 @@ def tell_one(study: Any) -> int:
 
 def work(url: str, trials: int) -> None:
     """A worker process: prints the numbers of its trials."""
-    study = optuna.create_study(
-        study_name="s",
-        storage=storage.connect(url),
-        sampler=optuna.samplers.RandomSampler(),
-        load_if_exists=True,
-    )
+    there = storage.connect(url)
+    study = optuna.create_study(study_name="s", storage=there, load_if_exists=True)
     print(*[tell_one(study) for _ in range(trials)])
 
 
@@ -275,14 +274,14 @@ def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
             assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
         url = f"grpc://127.0.0.1:{port}" if kind == "grpc" else database
         study = optuna.create_study(study_name="s", storage=storage.connect(url))
-        for waiting in range(60):  # each is one worker's: to two of them none may be given
+        for waiting in range(100):  # each is one worker's: to two of them none may be given
             study.enqueue_trial({"a": waiting / 100})
         numbers = crowd(url, workers=4, trials=25)
         assert sorted(numbers) == list(range(100))
         trials = study.get_trials()
         assert {trial.state.name for trial in trials} == {"COMPLETE"}
         assert all(len(trial.intermediate_values) == 9 for trial in trials)
-        assert sum("fixed_params" in trial.system_attrs for trial in trials) == 60
+        assert [trial.params["a"] for trial in trials] == [each / 100 for each in range(100)]
         optuna.delete_study(study_name="s", storage=storage.connect(url))
 
 

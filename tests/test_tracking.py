@@ -92,6 +92,10 @@ def writer() -> subprocess.Popen[str]:
     )
 
 
+def tracked_as(name: str, **how: str) -> contextlib.AbstractContextManager[tracking.Run]:
+    return tracking.tracked(name, experiment="test", kind="trial", **how)  # type: ignore[arg-type]
+
+
 def history_of(run_id: str, metric: str) -> list[tuple[int, float]]:
     return [(m.step, m.value) for m in store.client().get_metric_history(run_id, metric)]
 
@@ -144,6 +148,18 @@ def test_an_exception_settles_the_run_and_goes_on(
     if status == "FAILED":
         assert history.row(run.id).tags["failure"] == "ValueError: why"
         assert [a.path for a in store.client().list_artifacts(run.id)].count("traceback.txt")
+
+
+def test_a_run_that_goes_on_takes_the_name_it_goes_on_under(home: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), tracked_as("trial 9") as first:
+        raise KeyboardInterrupt
+    assert history.row(first.id).name == "trial 9"
+    with tracked_as("trial 40", resume=first.id) as second:
+        assert history.row(first.id).status == "RUNNING"
+    assert second.id == first.id
+    row = history.row(first.id)
+    assert (row.name, row.tags["mlflow.runName"]) == ("trial 40", "trial 40")
+    assert store.client().get_run(first.id).info.run_name == "trial 40"
 
 
 def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from pipelines import data, history, store
 from pipelines.batches import Pictures
-from pipelines.errors import Diverged, UserError
+from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from tests.conftest import ROOT
@@ -108,6 +108,29 @@ def test_divergence_names_step_and_rate_and_fails_the_run(home: Path, digits: Pa
         run(small(learning_rate=1e6))
     (row,) = history.rows("FAILED", kind="training")
     assert "learning rate 1e+06" in row.tags["failure"]
+
+
+class Prunes(Log):
+    def __call__(self, metrics: Mapping[str, float], step: int) -> None:
+        super().__call__(metrics, step)
+        if step == 16 and "val_error_pct" in metrics:
+            raise Pruned(step)
+
+
+def test_a_training_that_is_cut_short_keeps_its_best_epoch_if_it_had_one(digits: Path) -> None:
+    pruned, lost = Prunes(), Log()
+    with pytest.raises(Pruned):
+        trained(small(), pruned, test=False)
+    errors = pruned.curve("val_error_pct")
+    best = min(errors, key=lambda step: errors[step])
+    assert list(errors) == [8, 16]
+    assert pruned.curve("best_val_error_pct") == {16: errors[best]}
+    assert pruned.curve("best_val_loss") == {16: pruned.curve("val_loss")[best]}
+    assert pruned.curve("best_step") == {16: best}
+    with pytest.raises(Diverged):
+        trained(small(learning_rate=1e6), lost, test=False)
+    assert lost.curve("wall_s")
+    assert not any(key.startswith("best_") for key, _, _ in lost.points)  # not infinite ones
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,8 @@ def test_the_report_says_what_it_found() -> None:
         assert part in text
     assert "nan" not in text
     assert len(text) < 3_000  # one screen
+    given = tunability_report.markdown(measured, "net", "given")
+    assert given == text.replace("Published schedule", "Given schedule")
 
 
 @pytest.mark.parametrize(

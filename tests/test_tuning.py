@@ -5,6 +5,7 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ PICTURES = figures.all_of
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of so short a study, and have tests of their own."""
-    monkeypatch.setattr(figures, "all_of", lambda *_: {})
+    monkeypatch.setattr(figures, "all_of", lambda *_, **__: {})
 
 
 def search(trials: int, plan: Plan | None = PLAN, name: str = "s", **how: Any) -> dict[str, Any]:
@@ -142,12 +143,32 @@ def test_a_trial_that_fails_is_tried_once_more_and_then_replaced(
     assert "baseline_val_error_pct" not in document["metrics"]
 
 
-def test_a_mistake_that_every_trial_would_repeat_ends_the_study(
+def test_what_no_trial_could_be_trained_with_is_refused_before_there_is_a_study(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import optuna
+
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    with pytest.raises(UserError, match="data prepare cifar10"):
-        search(3, Plan(recipe="allconv-cifar10", scale="cpu"))
+    for plan, said in (
+        (Plan(recipe="allconv-cifar10", scale="cpu"), "data prepare cifar10"),
+        (Plan(recipe="mlp-digits", scale="smoke", changes={"batch_size": 10**6}), "batch_size"),
+    ):
+        with pytest.raises(UserError, match=said):
+            search(3, plan)
+    assert not history.rows(None)
+    assert not optuna.get_all_study_names(storage.connect(storage.place()))
+
+
+@pytest.mark.slow
+def test_a_mistake_that_shows_in_a_trial_ends_the_study(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(*_: Any, **__: Any) -> None:
+        raise UserError("A rate must be. Received: none. Set one.")
+
+    monkeypatch.setattr(trial, "run", mistaken)
+    with pytest.raises(UserError, match="A rate must be"):
+        search(3)
     assert history.rows("FAILED", kind="study", study="s")
     assert [each.state.name for each in held().trials].count("RUNNING") == 0
 
@@ -362,7 +383,7 @@ def test_what_a_worker_that_was_killed_did_not_queue_is_queued(
     watchman = tickets.Watchman(there)
     watchman.recover()
     assert not tickets.in_state(there, "WAITING")  # whoever ended it may be about to queue it
-    monkeypatch.setattr(tickets, "STUCK_S", 0.0)
+    monkeypatch.setattr(tickets, "UNQUEUED_S", 0.0)
     for _ in range(2):
         watchman.recover()
     (waiting,) = tickets.in_state(there, "WAITING")
@@ -386,6 +407,76 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
     with leader.leading(there):
         assert leader.living(there)
     assert leader.living(there) is None
+
+
+def test_a_leader_whose_place_is_taken_leaves_the_other_one_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import optuna
+
+    monkeypatch.setattr(leader, "BEAT_S", 0.01)
+    there, other = optuna.create_study(), alive.tags() | {alive.MACHINE: "elsewhere"}
+    leader.take(there, several=False)
+    with leader.leading(there):
+        there.set_user_attr(leader.LEADER, other)
+        time.sleep(0.1)  # beats
+        assert there.user_attrs[leader.LEADER] == other
+    assert there.user_attrs[leader.LEADER] == other
+
+
+def after_the_first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any]) -> None:
+    """Have something happen as the study's first trial has been trained."""
+    real, calls = trial.run, []
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        found = real(*arguments, **options)
+        calls.append(arguments)
+        if len(calls) == 1:
+            happens()
+        return found
+
+    monkeypatch.setattr(trial, "run", run)
+
+
+def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_the_first(monkeypatch, lambda: held().set_user_attr(leader.LEADER, None))
+    with pytest.raises(UserError, match=r"One process leads a study\. Received: s"):
+        search(3)
+    assert not history.rows("FINISHED", kind="study")
+    assert len(search(3)["trials"]) == 3
+    assert history.rows("FINISHED", kind="study")
+
+
+def test_a_trial_that_was_taken_for_dead_is_left_to_its_next_try(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def taken_for_dead() -> None:
+        (running,) = tickets.in_state(held(), "RUNNING")
+        tickets.fail(held(), running, "no sign of life for 700 s")
+
+    after_the_first(monkeypatch, taken_for_dead)
+    document = search(2)
+    assert "Trial 0 was taken for dead" in capsys.readouterr().err
+    ended = [each for each in document["trials"] if each["state"] == "COMPLETE"]
+    assert (len(ended), len(document["trials"])) == (2, 3)
+    assert "paper" in [each["published"] for each in ended]
+
+
+def test_a_failing_trial_is_queued_once_though_its_study_is_resumed_meanwhile(home: Path) -> None:
+    import optuna
+
+    there, goal = optuna.create_study(), Goal(trials=3)
+    tickets.fill(there, RATES, goal)
+    begun = tickets.take(there, RATES)
+    there.tell(begun, state=optuna.trial.TrialState.FAIL)  # and is about to be queued again
+    tickets.fill(there, RATES, goal)
+    tickets._again(there, there.trials[begun.number], "it was told to end", True)
+    tickets.fill(there, RATES, goal)
+    live = [each for each in there.trials if each.state.name != "FAIL"]
+    assert len(live) == 3
+    assert [each.user_attrs.get(spaces.PUBLISHED) for each in live].count("paper") == 1
 
 
 def test_an_sqlite_study_at_work_on_another_machine_is_refused(home: Path, digits: Path) -> None:

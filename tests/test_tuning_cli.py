@@ -1,5 +1,6 @@
 """`python -m tuning` as a person types it: quick to answer, one sentence for a mistake."""
 
+import importlib.util
 import json
 import shlex
 import socket
@@ -12,6 +13,7 @@ import pytest
 from pipelines import history
 from pipelines.shell import guarded
 from tests.conftest import ROOT, command, free_port
+from tuning import catalogue
 from tuning.__main__ import dispatch
 
 SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
@@ -71,6 +73,20 @@ def test_a_mistake_is_one_sentence(
     assert not history.rows(None)
 
 
+def test_gp_without_pytorch_is_refused_before_there_is_a_study(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
+    )
+    assert guarded(dispatch, ["run", "s", *SMOKE, "--sampler", "gp"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: The sampler gp needs PyTorch. Received: --sampler gp")
+    assert said.count("\n") == 1
+    assert catalogue.overview() == []
+
+
 @pytest.mark.slow
 def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     home: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -82,16 +98,16 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     document = json.loads(said("run", "s", *SMOKE, "--trials", "6", "--json"))
     said("run", "t", *SMOKE, "--trials", "2", "--space", "lr-only")
     best = said("best", "s").strip()
-    assert best == document["best"]
+    assert best == f"--scale smoke {document['best']}"
     assert best in said("show", "s").splitlines()[-1]
     assert "as published" in said("show", "s")
-    assert "gain over paper" in said("compare", "s", "t", "--out", str(tmp_path / "both.png"))
+    assert "gain over its start" in said("compare", "s", "t", "--out", str(tmp_path / "both.png"))
     assert (tmp_path / "both.png").stat().st_size > 10_000
     assert [line.split()[0] for line in said("list").splitlines()] == ["s", "t"]
     assert "6 trials" in said("export", "s", str(tmp_path / "s.csv"))
     from pipelines.__main__ import dispatch as pipelines
 
-    assert guarded(pipelines, ["run", "mlp-digits", "--scale", "smoke", *shlex.split(best)]) == 0
+    assert guarded(pipelines, ["run", "mlp-digits", *shlex.split(best)]) == 0
     winner = min(document["trials"], key=lambda each: each["val_error_pct"])
     (again,) = [row for row in history.rows(kind="training") if row.params["seed"] == "0"]
     assert again.metrics["val_error_pct"] == winner["val_error_pct"]

@@ -173,6 +173,8 @@ def test_curves_of_several_studies_are_overlaid() -> None:
     }
     axes = figures.best_of_k(curves, 40.0).axes[0]
     assert [line.get_label() for line in axes.lines] == ["with", "without", "published schedule"]
+    given = figures.best_of_k(curves, 40.0, "given").axes[0].lines
+    assert [line.get_label() for line in given] == ["with", "without", "given schedule"]
     assert len(axes.collections) == 2  # a band each
     assert len({line.get_color() for line in axes.lines}) == 3
 

@@ -1,11 +1,18 @@
 """Parts of studies by themselves: plans, one trial, what a study is summed up to, its commands."""
 
+import dataclasses
+import importlib.util
+import io
+import os
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
+from matplotlib.text import Text
 
 from pipelines import history, lr, provenance, store, studied, tracking, unfinished
 from pipelines.claims import better_schedule_exists, tuning_without_batchnorm
@@ -13,9 +20,12 @@ from pipelines.errors import Ended, Pruned, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import Habits, Result, Watch, run
+from pipelines.run_command import Options
 from pipelines.shell import guarded
-from tuning import outcomes, ranges, short, spaces, storage, summary, travel, trial
+from tests.conftest import free_port
+from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, travel, trial
 from tuning.__main__ import _print, dispatch
+from tuning.database import quiet
 from tuning.plan import OBJECTIVE, Plan, changes, steps_of
 
 SMOKE = named("mlp-digits", "smoke")
@@ -249,6 +259,114 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     assert "Not finished" not in said
 
 
+def test_what_best_prints_trains_at_the_study_s_scale(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = summed_up("FINISHED")
+    words = "--scale smoke --learning-rate 0.2"
+    assert found["repeat"] == f"python -m pipelines run mlp-digits {words}"
+    monkeypatch.setattr(catalogue, "show", lambda *_: found)
+    dispatch(["best", "s"])
+    assert capsys.readouterr().out == f"{words}\n"
+    assert summary.words(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
+
+
+def texts(figure: Any) -> str:
+    return "\n".join(each.get_text() for each in figure.findobj(Text))
+
+
+def began(plan: Plan) -> Any:
+    """A study in memory of the plan's own schedule and of one that is better."""
+    study, own = asked(plan.base.learning_rate)
+    study.set_user_attr(travel.PLAN, plan.identity)
+    own.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
+    for one, error in ((own, 30.0), (study.ask(), 20.0)):
+        plan.tried(one)
+        study.tell(one, error)
+    return study
+
+
+@pytest.mark.parametrize(
+    ("overridden", "called"),
+    [
+        ({}, "published"),
+        ({"steps": 4}, "published"),
+        ({"learning_rate": 0.01, "schedule": "cosine"}, "given"),
+    ],
+)
+@pytest.mark.usefixtures("home", "digits")
+def test_a_schedule_is_called_published_only_where_somebody_published_it(
+    overridden: dict[str, Any],
+    called: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drawn: dict[str, str] = {}
+    again: list[str] = []
+
+    def trained(recipe: Recipe, *, title: str, **_: Any) -> Result:
+        again.append(title)
+        return Result("id", {"test_error_pct": 25.0})
+
+    monkeypatch.setattr(summary, "run", trained)
+    monkeypatch.setattr(
+        tracking.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
+    )
+    own = changes(SMOKE.override(**overridden), SMOKE)
+    plan = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
+    study = began(plan)
+    with below() as tracked:
+        summary.write(study, plan, tracked)
+    row = history.row(tracked.id)
+    _print(summary.document(study, plan, row))
+    read = {
+        "show": capsys.readouterr().out,
+        "note": row.tags[store.NOTE],
+        "report": (store.artifact(row.id, "tunability.md") or b"").decode(),
+        "runs below": "\n".join(again),
+        **{name: drawn[name] for name in ("rates.png", "best_of_k.png", "schedules.png")},
+    }
+    other = {"published": "given", "given": "published"}[called]
+    for where, text in read.items():
+        assert called in text.lower(), where
+        assert other not in text.lower(), where
+    assert f"trial 0 {called}" in read["show"]
+    assert f"as {called} 30.00 %" in read["show"]
+
+
+@pytest.mark.parametrize(
+    ("own", "called"),
+    [
+        ({"schedule_args": {"factor": 0.5}}, "given"),
+        ({"learning_rate": 0.123}, "given"),
+        ({"warmup": 0.123}, "given"),
+        ({"momentum": 0.123}, "given"),
+        ({"weight_decay": 0.123}, "given"),
+        ({"batch_size": 8, "seed": 3}, "published"),
+    ],
+)
+def test_what_belongs_to_a_schedule_is_known(own: dict[str, Any], called: str) -> None:
+    assert Plan(recipe="mlp-digits", scale="smoke", changes=own).start == called
+
+
+def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with below() as tracked:
+        pass
+    study = searched(dataclasses.replace(LR_ONLY, sampler="gp"))
+    study.set_user_attr("run_id", tracked.id)
+    there = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
+    )
+    assert [each["study"] for each in catalogue.overview()] == ["s"]
+    assert len(catalogue.show("s")["trials"]) == 5
+    assert catalogue.export("s", home / "s.csv") == 5
+    with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
+        catalogue.going_on(study)
+
+
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     study, one = asked(0.2)
     study.set_user_attr(travel.PLAN, LR_ONLY.identity)
@@ -316,6 +434,68 @@ def test_the_end_of_a_command_says_what_happened(
 ) -> None:
     with pytest.raises(error, match=reason):
         studied._check(code, ("tuning", "run", "s"), said)
+
+
+class Broken(io.StringIO):
+    def flush(self) -> None:
+        raise BrokenPipeError
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_command_is_read_to_its_end_where_nobody_hears_it(
+    closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stderr = Broken()
+    if closed:
+        stderr.close()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    reader, writer = os.pipe()
+    os.write(writer, b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
+    os.close(writer)
+    assert studied._passed_on(reader).endswith("error: last\n")
+    os.close(reader)
+
+
+def test_a_terminal_whose_other_side_is_closed_has_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    reader, writer = os.openpty()
+    os.write(writer, b"one line\n")
+    os.close(writer)  # reading then is an error
+    assert studied._passed_on(reader).split() == ["one", "line"]
+    os.close(reader)
+    assert "one line" in capsys.readouterr().err
+
+
+def test_a_proxy_that_goes_away_is_one_sentence() -> None:
+    from optuna.storages._grpc import server
+
+    port = free_port()
+    with quiet():
+        proxy = server.make_server(optuna.storages.InMemoryStorage(), "127.0.0.1", port)
+    proxy.start()
+    url = f"grpc://127.0.0.1:{port}"
+    study = optuna.create_study(storage=storage.connect(url))
+    proxy.stop(0).wait()
+    with pytest.raises(UserError) as caught, storage.answering(url):
+        study.ask()
+    said = str(caught.value)
+    assert f"Received: {url}: UNAVAILABLE: " in said
+    assert "RPC" not in said
+    assert "\n" not in said
+
+
+def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
+    import grpc
+
+    other, port = grpc.server(ThreadPoolExecutor(1)), free_port()
+    other.add_insecure_port(f"127.0.0.1:{port}")
+    other.start()
+    with pytest.raises(UserError) as caught:
+        storage.connect(f"grpc://127.0.0.1:{port}")
+    other.stop(0).wait()
+    said = f"grpc://127.0.0.1:{port}: no proxy of Optuna's: UNIMPLEMENTED: Method not found. "
+    assert said in str(caught.value)
 
 
 def test_claims_read_finished_studies_and_invent_no_error(

@@ -79,7 +79,7 @@ def show(study: Study, storage: str | None = None, json: bool = False) -> None:
 @later
 def best(study: Study, storage: str | None = None) -> None:
     """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
-    from tuning import catalogue
+    from tuning import catalogue, summary
 
     found = catalogue.show(study, storage)
     if found["best"] is None:
@@ -88,7 +88,7 @@ def best(study: Study, storage: str | None = None) -> None:
             "A study's best is known once it is finished, with a complete trial. Received: "
             f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
         )
-    print(found["best"])
+    print(summary.words(found["scale"], found["best"]))
 
 
 @app.command
@@ -190,13 +190,10 @@ def _print(document: dict[str, Any]) -> None:
     metrics = document["metrics"]
     for title, name in (("validation", "val_error_pct"), ("test, new seeds", "test_error_pct")):
         of_best = metrics.get("test_error_pct" if "test" in title else f"best_{name}")
-        published = metrics.get(f"baseline_{name}")
-        as_published = "" if published is None else f", as published {published:.2f} %"
-        print(f"{title} error: {of_best:.2f} % at best{as_published}")
-    print(
-        f"python -m pipelines run {document['recipe']} --scale {document['scale']} "
-        f"{document['best']}"
-    )
+        of_start = metrics.get(f"baseline_{name}")
+        as_start = "" if of_start is None else f", as {document['start']} {of_start:.2f} %"
+        print(f"{title} error: {of_best:.2f} % at best{as_start}")
+    print(document["repeat"])
 
 
 def dispatch(arguments: list[str]) -> None:

@@ -10,11 +10,11 @@ from tuning import catalogue, figures, storage, tunability
 COLUMNS = {  # of the table: metric, and its title
     "trials": "trials",
     "best_val_error_pct": "best val. error %",
-    "gain_pct": "gain over paper",
+    "gain_pct": "gain over its start",
     "test_error_pct": "test error %",
     "good_share": "share good",
     "good_rate_decades": "good rates, decades",
-    "paper_rank": "paper's rank",
+    "paper_rank": "rank of its start",
     "device_hours": "device-hours",
 }
 

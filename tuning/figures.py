@@ -25,20 +25,26 @@ class Schedule(NamedTuple):
 
 
 def all_of(
-    trials: Sequence[Any], found: Tunability, scheduled: Sequence[Schedule] = (), seed: int = 0
+    trials: Sequence[Any],
+    found: Tunability,
+    scheduled: Sequence[Schedule] = (),
+    *,
+    start: str = "published",
+    seed: int = 0,
 ) -> Figures:
     """{file name: matplotlib figure}, Optuna's and ours; what the trials do not allow is left out.
 
-    `found` measures these trials. No figure belongs to pyplot.
+    `found` measures these trials; `start` is what the study's own schedule is called, as of Plan.
+    No figure belongs to pyplot.
     """
     pictures = optuna_figures.figures(trials, seed)
     if outcomes.finished(trials):
-        pictures["rates.png"] = rates(trials, found)
+        pictures["rates.png"] = rates(trials, found, start)
     if found.drawn:
         own = None if found.paper is None else found.paper.error_pct
-        pictures["best_of_k.png"] = best_of_k({"drawn trials": found.curve}, own)
+        pictures["best_of_k.png"] = best_of_k({"drawn trials": found.curve}, own, start)
     if scheduled:
-        pictures["schedules.png"] = schedules(scheduled)
+        pictures["schedules.png"] = schedules(scheduled, start)
     return {name: picture for name, picture in pictures.items() if picture is not None}
 
 
@@ -48,7 +54,9 @@ def _axes(width: float = 7, **settings: Any) -> Any:
     return Figure(figsize=(width, 4.5), layout="constrained").add_subplot(**settings)
 
 
-def best_of_k(curves: Mapping[str, BestOfK], paper_pct: float | None = None) -> Any:
+def best_of_k(
+    curves: Mapping[str, BestOfK], paper_pct: float | None = None, start: str = "published"
+) -> Any:
     """Expected least error of k trials with its band, a colour a study; the paper's, dashed."""
     axes = _axes(xlabel="trials k", ylabel=f"best {ERROR}")
     for label, curve in curves.items():
@@ -56,14 +64,14 @@ def best_of_k(curves: Mapping[str, BestOfK], paper_pct: float | None = None) -> 
         (line,) = axes.plot(k, curve.expected, "o-", ms=3, label=label)
         axes.fill_between(k, curve.low, curve.high, color=line.get_color(), alpha=0.2, lw=0)
     if paper_pct is not None:
-        axes.axhline(paper_pct, ls="--", color="grey", label="published schedule")
+        axes.axhline(paper_pct, ls="--", color="grey", label=f"{start} schedule")
     axes.set_title("Expected best of k trials; bands hold 90 % of searches", fontsize=10)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.legend(fontsize=9)
     return axes.figure
 
 
-def rates(trials: Sequence[Any], found: Tunability) -> Any:
+def rates(trials: Sequence[Any], found: Tunability, start: str = "published") -> Any:
     """Error against peak rate, a colour a schedule family, the region of good rates shaded.
 
     Pruned trials are hollow, diverged ones crosses, published ones ringed. None without rates.
@@ -77,12 +85,12 @@ def rates(trials: Sequence[Any], found: Tunability) -> Any:
             axes.axvspan(low, high, color="tab:green", alpha=0.12, lw=0)
     axes.axhline(found.good.limit_pct, color="tab:green", lw=1, label="good up to here")
     if found.paper:
-        axes.axhline(found.paper.error_pct, ls="--", color="grey", label="published schedule")
+        axes.axhline(found.paper.error_pct, ls="--", color="grey", label=f"{start} schedule")
     families = sorted({_family(trial) for trial in done})
     for colour, family in enumerate(families):
         _scatter(axes, [t for t in done if _family(t) == family], f"C{colour % 10}", family)
     _published(axes, done)
-    axes.set_title("hollow: pruned; x: diverged; ringed: published", fontsize=10)
+    axes.set_title(f"hollow: pruned; x: diverged; ringed: {start}", fontsize=10)
     axes.figure.legend(loc="outside right upper", fontsize=8)
     return axes.figure
 
@@ -108,7 +116,7 @@ def _published(axes: Any, trials: Sequence[Any]) -> None:
         axes.plot(*zip(*places, strict=True), "o", color="k", mfc="none", ms=11)
 
 
-def schedules(scheduled: Sequence[Schedule]) -> Any:
+def schedules(scheduled: Sequence[Schedule], start: str = "published") -> Any:
     """Learning rate over progress of the ten of least error, and of the published ones, dashed."""
     ranked = sorted(scheduled, key=lambda each: each.error_pct)
     shown = [each for place, each in enumerate(ranked) if place < TOP or each.published]
@@ -126,6 +134,6 @@ def schedules(scheduled: Sequence[Schedule]) -> Any:
         )
     peaks = [float(np.max(each.rates)) for each in shown]
     axes.set_ylim(min(peaks) / 1e3, max(peaks) * 1.5)  # the tails near 0 train no more
-    axes.set_title(f"The best {min(TOP, len(ranked))}; dashed: published", fontsize=10)
+    axes.set_title(f"The best {min(TOP, len(ranked))}; dashed: {start}", fontsize=10)
     axes.figure.legend(loc="outside right upper", fontsize=8)
     return axes.figure

@@ -27,28 +27,37 @@ def take(study: Any, several: bool) -> bool:
     Call it under the study's lock, which keeps other processes of this machine out. Where `several`
     machines may take the lead, the last one that says so has it.
     """
-    if living(study) and not _ours(study):
+    if living(study) and not ours(study):
         return False
     study.set_user_attr(LEADER, alive.tags())
     if several:
         time.sleep(DOUBT_S)
-    return _ours(study)
+    return ours(study)
 
 
-def _ours(study: Any) -> bool:
+def ours(study: Any) -> bool:
+    """Whether this process was the last to take the lead."""
     held, own = study.user_attrs.get(LEADER) or {}, alive.tags()
     return all(held.get(key) == own[key] for key in (alive.PROCESS, alive.MACHINE))
 
 
 @contextmanager
 def leading(study: Any) -> Iterator[None]:
-    """Give the leader's sign of life for as long as the block lasts; then none leads."""
+    """Give the leader's sign of life for as long as the block lasts; then none leads.
+
+    A leader that was silent for so long that another took its place leaves that one alone.
+    """
+
+    def say(what: Mapping[str, str] | None) -> None:
+        if ours(study):
+            study.set_user_attr(LEADER, what)
+
     try:
-        with beating(lambda: study.set_user_attr(LEADER, alive.tags())):
+        with beating(lambda: say(alive.tags())):
             yield
     finally:
         with contextlib.suppress(Exception):  # the storage may be what has failed
-            study.set_user_attr(LEADER, None)
+            say(None)
 
 
 @contextmanager

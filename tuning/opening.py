@@ -1,32 +1,47 @@
 """A study opened to work on it: made, found or started over, with its goal."""
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines import alive, store
 from pipelines.errors import UserError
-from tuning import catalogue, leader, storage, tickets, travel
+from tuning import catalogue, leader, samplers, storage, tickets, travel, workers
 from tuning.plan import GOAL, Goal, Plan
 
+TRIALS = 20  # of a study that begins without a number of trials or of hours
 DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
 
 
-def opened(name: str, plan: Plan | None, where: str, force: bool) -> Any:
+def opened(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -> Any:
     """The Optuna study, new or old; without a plan it must be there.
 
-    Call it under the study's lock. UserError where an old one has another plan.
+    Call it under the study's lock. UserError where an old one has another plan, and before there is
+    a new one for what no trial of it could be trained with.
     """
+    import optuna
+
     catalogue.check_name(name)
     store.client()  # makes the folder
-    if force and plan:
-        _delete(name, where)
-    else:
+    if not force:
         travel.restore(name, where)
     if plan is None:
         return catalogue.load(name, where)
+    if force or name not in optuna.get_all_study_names(storage.connect(where)):
+        _check(plan, _begin(asked))
+        _delete(name, where)
     study = _made(name, plan, where)
     _compare(name, study.user_attrs[travel.PLAN], plan.identity)
     return study
+
+
+def _check(plan: Plan, goal: Goal) -> None:
+    """UserError where data, batch, schedule or sampler cannot be had, or a grid has no room."""
+    from pipelines import train
+
+    train.plan(plan.base, plan.examples)
+    tickets.first(plan, goal)
+    samplers.installed(plan.sampler)
 
 
 def _made(name: str, plan: Plan, where: str) -> Any:
@@ -48,23 +63,28 @@ def _made(name: str, plan: Plan, where: str) -> Any:
 
 
 def _delete(name: str, where: str) -> None:
-    """Delete the study, if it is there. UserError while a process leads it."""
+    """Delete the study, if it is there. UserError while a process is at work on it."""
     import optuna
 
     there = storage.connect(where)
     if name not in optuna.get_all_study_names(there):
         return
-    held = leader.living(optuna.load_study(study_name=name, storage=there))
+    held = next(_at_work(optuna.load_study(study_name=name, storage=there)), None)
     if held:
+        pid, host = (held[key].split()[0] for key in (alive.PROCESS, alive.MACHINE))
         raise UserError(
-            f"A study that is at work cannot be started over. Received: {name}, which process "
-            f"{_process(held)} leads. End that first, or take another study name."
+            f"A study that is at work cannot be started over. Received: {name}, on which process "
+            f"{pid} on {host} is at work. End that first, or take another study name."
         )
     optuna.delete_study(study_name=name, storage=there)
 
 
-def _process(tags: Any) -> str:
-    return f"{tags[alive.PROCESS].split()[0]} on {tags[alive.MACHINE].split()[0]}"
+def _at_work(study: Any) -> Iterator[Mapping[str, str]]:
+    """The living processes that lead the study or train a trial of it, as alive.py has them."""
+    signed = [t.user_attrs.get(tickets.WORKER) for t in tickets.in_state(study, "RUNNING")]
+    for tags in (leader.living(study), *signed):
+        if tags and alive.why_dead(tags, leader.LOST_S) is None:
+            yield tags
 
 
 def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -83,34 +103,60 @@ def check_machine(study: Any, where: str) -> None:
     if not storage.one_machine(where):
         return
     here = alive.machine().partition(" ")[0]
-    at_work = [t.user_attrs.get(tickets.WORKER, {}) for t in tickets.in_state(study, "RUNNING")]
-    for tags in (leader.living(study) or {}, *at_work):
-        host = tags.get(alive.MACHINE, here).partition(" ")[0]
-        if host != here and alive.why_dead(tags, leader.LOST_S) is None:
+    for tags in _at_work(study):
+        host = tags[alive.MACHINE].partition(" ")[0]
+        if host != here:
             raise UserError(
                 f"An SQLite storage is for one machine. Received: study {study.study_name} in "
                 f"{storage.shown(where)}, at work on {host}. Give every machine the same --storage "
-                "postgresql://... or grpc://..., which python -m tuning proxy serves."
+                "postgresql://... or grpc://..., which python -m tuning proxy serves; what "
+                f"was killed there counts as dead after {leader.LOST_S / 60:.0f} minutes."
             )
 
 
 def aim(study: Any, asked: Goal) -> bool:
     """Keep the goal that is asked for; whether anything is left to do.
 
-    A number of trials or of hours takes the place of the old one. UserError for fewer trials than
-    the study already is on its way to.
+    What is not asked for stays as it was, without what the study has reached. UserError for fewer
+    trials than the study is on its way to, and where a grid would change.
     """
-    held = Goal(**study.user_attrs.get(GOAL, {}))
-    count = asked.trials
-    if count is not None and held.trials is not None and count < held.trials:
-        if tickets.finished(study) >= count:
-            return False
-        raise UserError(
-            f"A study's goal is raised, not lowered. Received: {count} trials for study "
-            f"{study.study_name}, which is on its way to {held.trials}. Leave --trials out, or "
-            "raise it."
-        )
-    anew = asked.trials is not None or asked.hours is not None
-    goal = dataclasses.replace(asked if anew else held, patience=asked.patience or held.patience)
+    if GOAL not in study.user_attrs:
+        goal = _begin(asked)
+    else:
+        goal = _changed(study, Goal(**study.user_attrs[GOAL]), asked)
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
-    return True
+    return not workers.reached(study)
+
+
+def _begin(asked: Goal) -> Goal:
+    """The goal of a new study."""
+    endless = asked.trials is None and asked.hours is None
+    return dataclasses.replace(asked, trials=TRIALS) if endless else asked
+
+
+def _changed(study: Any, held: Goal, asked: Goal) -> Goal:
+    """The goal of a study that is there."""
+    given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
+    if dataclasses.replace(held, **given) == held:
+        return held
+    trials, name = asked.trials or held.trials or 0, study.study_name
+    if trials < (held.trials or 0):
+        if workers.reached(study):
+            return held
+        raise UserError(
+            f"A study's goal is raised, not lowered. Received: {trials} trials for study {name}, "
+            f"which is on its way to {held.trials}. Leave --trials out, or raise it."
+        )
+    parts = dataclasses.asdict(held).items()
+    kept = {key: value for key, value in parts if not workers.reached(study, Goal(**{key: value}))}
+    goal = Goal(**(kept | given))
+    if study.user_attrs[travel.PLAN]["sampler"] == "grid" and goal.trials != held.trials:
+        raise UserError(
+            f"The points of a grid are fixed as its study begins. Received: {_said(given)} for "
+            f"study {name}, a grid for {held.trials} trials. Take another study name."
+        )
+    return goal
+
+
+def _said(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"--{key} {value}" for key, value in given.items())

@@ -18,6 +18,7 @@ from tuning import samplers, spaces
 OBJECTIVE = "val_error_pct"  # never the test error
 GOAL = "goal"  # attribute of a study
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
+SCHEDULED = ("schedule", "schedule_args", "learning_rate", "warmup", "momentum", "weight_decay")
 PROXIES = {  # what may stand for a recipe that is dear to train, and be said to
     "allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10"),
 }
@@ -69,6 +70,11 @@ class Plan:
         return 2 if self.minimize_cost else 1
 
     @property
+    def start(self) -> str:
+        """What its own schedule is to a reader: published, or given where that was overridden."""
+        return "given" if set(self.changes) & set(SCHEDULED) else "published"
+
+    @property
     def trained(self) -> str:
         """The name of the recipe that is trained: the proxy, where there is one."""
         return self.proxy or self.recipe
@@ -93,6 +99,11 @@ class Plan:
                 f"{self.trained}, a regression on {self.base.data}. Choose another --recipe."
             )
         return 100 * (1 - 1 / row.classes)
+
+    @property
+    def examples(self) -> int:
+        """Training examples of a trial. UserError where the data are not there."""
+        return _examples(self.base)
 
     @cached_property
     def steps(self) -> int:
@@ -119,8 +130,12 @@ class Plan:
 
     @classmethod
     def going_on(cls, identity: Mapping[str, Any]) -> "Plan":
-        """The same, to train more: UserError where its recipe or its ranges have changed since."""
+        """The same, to train more.
+
+        UserError where its recipe or its ranges have changed since, or its sampler cannot be had.
+        """
         plan = cls.of(identity)
+        samplers.installed(plan.sampler)
         if plan.identity != identity:
             raise UserError(
                 "A study goes on with the recipe and the ranges it began with. Received: one of "
@@ -132,17 +147,19 @@ class Plan:
 
 def steps_of(recipe: Recipe) -> int:
     """Optimizer steps of a recipe. UserError where they depend on data that are not there."""
-    if recipe.steps:
-        return recipe.steps
-    there = _examples(recipe.data, data.data_home())
-    examples = min(there, recipe.train_examples or there)
-    epoch = max(1, examples // recipe.batch_size)
-    return max(1, round((recipe.epochs or 0) * epoch))
+    return recipe.steps or recipe.steps_over(_examples(recipe))
+
+
+def _examples(recipe: Recipe) -> int:
+    there = _stored(recipe.data, data.data_home())
+    return min(there, recipe.train_examples or there)
 
 
 @lru_cache(maxsize=1)
-def _examples(name: str, folder: Path) -> int:
-    """Training examples of a data set in that folder, whose files are read for it."""
+def _stored(name: str, folder: Path) -> int:
+    """Training examples of a data set in that folder, whose files are read for it, or made."""
+    if not data.check(name, required=True)["prepared"]:
+        data.prepare(name)
     return int(data.check(name, required=True)["train"])
 
 

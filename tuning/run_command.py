@@ -14,7 +14,6 @@ from pipelines.shell import use_data_dir
 from tuning.plan import Goal, Plan, changes
 
 PROG = "python -m tuning"
-TRIALS = 20  # where neither --trials nor --hours is given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +21,8 @@ class Length:
     """How long, where, by how many."""
 
     trials: int | None = None
-    """Finished trials to reach, pruned ones among them (None: 20, unless --hours is given)."""
+    """Finished trials to reach, pruned ones among them (None: of a new study 20, unless --hours is
+    given; of one that is there as many as before)."""
     hours: float | None = None
     """Wall hours after which no trial begins, over all the times that the study is run."""
     patience: int | None = None
@@ -102,13 +102,10 @@ def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     parsed, plan = _parsed(study, arguments)
     length = parsed.length
     use_data_dir(length.data_dir)
-    goal = length.goal
-    if goal.trials is None and goal.hours is None:
-        goal = dataclasses.replace(goal, trials=TRIALS)
     found = search(
         parsed.study,
         plan,
-        goal,
+        length.goal,
         where=length.storage,
         crew=length.workers,
         force=parsed.search.force,

@@ -103,7 +103,7 @@ PRUNERS: dict[str, Callable[[int, int], Any]] = {
 
 
 def check(sampler: str, pruner: str, objectives: int) -> None:
-    """UserError where the two cannot search so many objectives, or not here; loads no Optuna."""
+    """UserError where the two cannot search so many objectives; loads no Optuna."""
     for what, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
         if name not in known:
             raise unknown(f"A {what}", name, known)
@@ -118,6 +118,10 @@ def check(sampler: str, pruner: str, objectives: int) -> None:
             f"Trials are pruned by one objective. Received: --pruner {pruner} and {objectives} "
             "objectives. Set --pruner none, or minimize the error alone."
         )
+
+
+def installed(sampler: str) -> None:
+    """UserError where this machine lacks what the sampler needs; to read a study it need not."""
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise UserError(
             "The sampler gp needs PyTorch. Received: --sampler gp, and no PyTorch is installed. "

@@ -30,12 +30,19 @@ def check(
             "A short run takes a share of the study's budget, between 0 and 1. Received: "
             f"{list(shares)}. Set --shares accordingly."
         )
-    shares = list(dict.fromkeys(shares))
     study = catalogue.load(name, storage.place(where))
     plan, trials = catalogue.going_on(study), study.get_trials(deepcopy=False)
     chosen = _spread(name, trials, count)
+    each = _recipes(plan, chosen, list(dict.fromkeys(shares)))
+    return _compared(name, trials, chosen, each)
+
+
+def _compared(
+    name: str, trials: Sequence[Any], chosen: Sequence[Any], each: Each
+) -> dict[str, Any]:
+    """Train them in a run of its own, with its report; the answer as one document."""
+    shares = list(dict.fromkeys(share for share, _ in each))
     full = [outcomes.error(trial) for trial in chosen]
-    each = _recipes(plan, chosen, shares)
     same = {"study": name, "code": provenance.code(), "fingerprint": _fingerprint(each)}
     with tracking.tracked(
         f"{name} budgets",

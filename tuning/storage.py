@@ -80,8 +80,13 @@ def connect(url: str) -> Any:
 
 def _said(error: Any) -> str:
     """What went wrong, in the words of the library that knows most: Optuna's says the least."""
+    import grpc
+
     cause = error.__cause__ if type(error).__name__ == "StorageInternalError" else error
-    return short(getattr(cause, "orig", None) or cause).rstrip(".")
+    cause = getattr(cause, "orig", None) or cause
+    if isinstance(cause, grpc.Call):  # of a proxy: its own text is a table
+        cause = RuntimeError(f"{cause.code().name}: {cause.details()}")
+    return short(cause).rstrip(".!")
 
 
 def _check(url: str) -> None:
@@ -120,7 +125,7 @@ def _proxy(url: str) -> Any:
         found.wait_server_ready(ANSWER_S)
         found.get_all_studies()
     except grpc.RpcError as error:
-        raise RuntimeError(f"no proxy of Optuna's: {error.code().name}") from error
+        raise RuntimeError(f"no proxy of Optuna's: {_said(error)}") from error
     return found
 
 

@@ -32,26 +32,24 @@ def search(
 
     Without a plan it must be there. A study that was interrupted goes on, in the same MLflow run,
     and tries the trials that were cut short again as they were. `force` starts over. A study that
-    another process leads is joined.
+    another process leads is helped to its goal first, and then led to this one.
     """
-    where = storage.place(where)
-    if plan:
-        tickets.first(plan, goal)  # refuses what it must before there is a study
+    where, helped = storage.place(where), False
     with storage.answering(where):
         while True:
             with catalogue.alone(name):
-                study = opening.opened(name, plan, where, force)
+                study = opening.opened(name, plan, goal, where, force and not helped)
                 opening.check_machine(study, where)
                 leads = leader.take(study, several=not storage.one_machine(where))
             if leads:
                 with leader.leading(study):
                     reused = _led(study, goal, where, crew)
-                return show(name, where) | {"reused": reused}
+                return show(name, where) | {"reused": reused and not helped}
             print(f"Another process leads study {name}; helping it.", file=sys.stderr)
-            _work(name, where, crew)
-            if _summed_up(study):
-                return show(name, where)
-            force = False
+            _work(study, where, crew)
+            while leader.living(study):
+                time.sleep(workers.REST_S)
+            helped = True
 
 
 def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
@@ -59,7 +57,7 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     plan = catalogue.going_on(study)
     row = catalogue.own_run(study)
     left = opening.aim(study, goal)
-    if row and row.status == "FINISHED" and (not left or workers.reached(study)):
+    if row and row.status == "FINISHED" and not left:
         return True
     if row and row.status == "RUNNING":
         settle.close(row.id, "its process has ended")  # the lead is ours
@@ -75,18 +73,29 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     ) as tracked:
         study.set_user_attr("run_id", tracked.id)
         with progress_bar(study.study_name, workers.goal(study).trials or 0, "trials/s") as advance:
-            _work(study.study_name, where, crew, _recorder(study, tracked, advance))
+            _work(study, where, crew, _recorder(study, tracked, advance))
             _wait_for_others(study)
+        _check_lead(study)
         summary.write(study, plan, tracked)
     return False
 
 
-def _work(name: str, where: str, crew: int, after: Callable[[], None] = lambda: None) -> None:
+def _check_lead(study: Any) -> None:
+    """UserError where another process has taken the lead: that one sums the study up."""
+    if not leader.ours(study):
+        raise UserError(
+            f"One process leads a study. Received: {study.study_name}, whose lead another one took "
+            "while this one gave no sign of life. See what has become of it: python -m tuning show "
+            f"{study.study_name}"
+        )
+
+
+def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda: None) -> None:
     """Have workers bring the study to its goal; `after` is called now and then."""
     if crew == 1:
-        join(name, where, after)
+        join(study.study_name, where, after)
         return
-    with workers.Crew(name, where, crew) as members:
+    with workers.Crew(study, where, crew) as members:
         while members.watch():
             after()
             time.sleep(workers.REST_S)
@@ -111,14 +120,6 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
         opening.check_machine(study, where)
         parent = tracking.Parent(catalogue.begun(study).id, EXPERIMENT)
         workers.work(study, catalogue.going_on(study), parent, after)
-
-
-def _summed_up(study: Any) -> bool:
-    """Wait for the leader to end; whether the study then has reached its goal."""
-    while leader.living(study):
-        time.sleep(workers.REST_S)
-    row = catalogue.own_run(study)
-    return bool(row and row.status == "FINISHED" and workers.reached(study))
 
 
 def _wait_for_others(study: Any) -> None:

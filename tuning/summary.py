@@ -29,15 +29,17 @@ def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
         tracked.tag("best", override(plan, best))
     tracked.log(numbers, int(numbers["trials"]))
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
-    tracked.text(tunability_report.markdown(found, plan.trained), "tunability.md")
+    report = tunability_report.markdown(found, plan.trained, plan.start)
+    tracked.text(report, "tunability.md")
     tracked.text(table(trials), "trials.csv")
     tracked.text(travel.text(study), travel.FILE)
-    for name, picture in figures.all_of(trials, found, _schedules(plan, trials)).items():
+    pictures = figures.all_of(trials, found, _schedules(plan, trials), start=plan.start)
+    for name, picture in pictures.items():
         tracked.figure(picture, name)
 
 
 def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
-    """Best error, that of the published schedule, and their difference."""
+    """Best error, that of the study's own schedule, and their difference."""
     found = {f"best_{OBJECTIVE}": outcomes.error(best)}
     paper = outcomes.paper(trials)
     if paper is not None:
@@ -49,14 +51,15 @@ def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
 def _tested(
     plan: Plan, best: Any, trials: Sequence[Any], tracked: tracking.Run
 ) -> dict[str, float]:
-    """Test errors of the best schedule and of the published one, trained anew.
+    """Test errors of the best schedule and of the study's own, trained anew.
 
     With seeds that the search has not used: the validation error of the best is the least of many,
-    so too low. The only look at the test set.
+    so too low. Nothing else of a study reads the test set; one that is resumed reads it again when
+    it has come to its new end.
     """
     found = {TEST: _test_error(plan, "best", plan.tried(best), tracked)}
     if outcomes.paper(trials) is not None:
-        found[f"baseline_{TEST}"] = _test_error(plan, "published", plan.base, tracked)
+        found[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
     return found
 
 
@@ -103,7 +106,12 @@ def _carried(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
 
 
 def command(plan: Plan, flags: str) -> str:
-    return f"python -m pipelines run {plan.recipe} --scale {plan.scale} {flags}".rstrip()
+    return f"python -m pipelines run {plan.recipe} {words(plan.scale, flags)}".rstrip()
+
+
+def words(scale: str, flags: str) -> str:
+    """What follows `python -m pipelines run RECIPE`; the scale only where it must be said."""
+    return flags if scale == Plan.scale else f"--scale {scale} {flags}".rstrip()
 
 
 def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
@@ -121,10 +129,10 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
     if best is not None:
         said = f"Validation error at best {numbers[f'best_{OBJECTIVE}']:.4g} %"
         if "gain_pct" in numbers:
-            said += f", as published {numbers[f'baseline_{OBJECTIVE}']:.4g} %"
+            said += f", as {plan.start} {numbers[f'baseline_{OBJECTIVE}']:.4g} %"
         tested = f"Test error with new seeds {numbers[TEST]:.4g} %"
         if f"baseline_{TEST}" in numbers:
-            tested += f", as published {numbers[f'baseline_{TEST}']:.4g} %"
+            tested += f", as {plan.start} {numbers[f'baseline_{TEST}']:.4g} %"
         lines += [said, tested, f"Repeat the best: `{command(plan, override(plan, best))}`"]
     chart = ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
@@ -142,10 +150,16 @@ def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
             recipe.warmup,
             **recipe.schedule_args,
         )
-        label = trial.user_attrs.get(spaces.PUBLISHED) or f"trial {trial.number} {recipe.schedule}"
+        label = _label(plan, trial) or f"trial {trial.number} {recipe.schedule}"
         error, published = outcomes.error(trial), not outcomes.drawn(trial)
         found.append(figures.Schedule(label, rates, error, published))
     return found
+
+
+def _label(plan: Plan, trial: Any) -> str:
+    """The name of a schedule that the study began with, for readers; empty of other trials."""
+    label = str(trial.user_attrs.get(spaces.PUBLISHED, ""))
+    return plan.start if label == spaces.PAPER else label
 
 
 def table(trials: Sequence[Any]) -> str:
@@ -167,6 +181,7 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
     """The study as one JSON document; what it found is known while it is finished."""
     trials = study.get_trials(deepcopy=False)
     finished = row.status == "FINISHED"
+    best = row.tags.get("best") if finished else None
     metrics = {k: v for k, v in sorted(row.metrics.items()) if k != OBJECTIVE}
     return {
         "study": study.study_name,
@@ -174,10 +189,12 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
         "status": row.status,
         **{key: plan.identity[key] for key in ("recipe", "scale", "space", "sampler", "pruner")},
         "proxy": plan.proxy,
-        "best": row.tags.get("best") if finished else None,
+        "start": plan.start,
+        "best": best,
+        "repeat": None if best is None else command(plan, best),
         "best_changes": _best_changes(study, plan, trials) if finished else None,
         "metrics": metrics if finished else {},
-        "trials": [_trial(trial) for trial in trials if trial.state.name != "WAITING"],
+        "trials": [_trial(plan, trial) for trial in trials if trial.state.name != "WAITING"],
         "reused": False,
     }
 
@@ -194,11 +211,11 @@ def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, An
     return changes(found, plan.base)
 
 
-def _trial(trial: Any) -> dict[str, Any]:
+def _trial(plan: Plan, trial: Any) -> dict[str, Any]:
     error = outcomes.error(trial) if outcomes.finished([trial]) else None
     return {
         "number": trial.number,
-        "name": f"trial {trial.number} {trial.user_attrs.get(spaces.PUBLISHED) or ''}".rstrip(),
+        "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),
         "state": trial.state.name,
         OBJECTIVE: error,
         "params": trial.params,

@@ -7,9 +7,11 @@ is tried again, once, with the same parameters; one that was told to stop, as of
 
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from pipelines import alive, history, settle, store
+from pipelines.errors import UserError
 from pipelines.recipes import digest
 from tuning import outcomes, samplers, spaces
 from tuning.leader import LOST_S
@@ -21,7 +23,7 @@ RETRIES = "retries"  # how often a trial with these parameters was killed or fai
 REASON = "reason"  # why a trial failed; of the next try, why the last one did
 NUMBER = "trial"  # tag of a trial's runs
 NAMELESS_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
-STUCK_S = 10.0  # nothing waits and nothing is at work: a worker was killed as it queued a trial
+UNQUEUED_S = 10.0  # a trial that failed and was not queued again: its worker was killed in between
 Ticket = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
 
 
@@ -37,14 +39,19 @@ def finished(study: Any) -> int:
 def first(plan: Plan, goal: Goal) -> list[Ticket]:
     """What a study begins with: the published schedules, and of a grid all of its points.
 
-    UserError where the goal has no room for a grid.
+    UserError where the goal has no room for a grid, or does not say how many trials it has.
     """
     known = spaces.published(plan.space, plan.base, lengths=plan.minimize_cost)
     found: list[Ticket] = [
         (each.params, {spaces.PUBLISHED: label}) for label, each in known.items()
     ]
     if plan.sampler == "grid":
-        most = (goal.trials or 1_000) - len(found)
+        if goal.trials is None:
+            raise UserError(
+                "A grid has as many points as its study has trials. Received: no number of trials. "
+                "Set --trials, or choose another --sampler."
+            )
+        most = goal.trials - len(found)
         found += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
     return found
 
@@ -52,11 +59,10 @@ def first(plan: Plan, goal: Goal) -> list[Ticket]:
 def fill(study: Any, plan: Plan, goal: Goal) -> None:
     """Queue what the goal still asks for, what a study begins with before all else.
 
-    Only its leader does.
+    Only its leader does. A failed trial that none comes after is about to be queued again.
     """
-    recover(study)
     trials = study.get_trials(deepcopy=False)
-    live = [trial for trial in trials if trial.state.name != "FAIL"]
+    live = [trial for trial in trials if trial.state.name != "FAIL"] + _unqueued(trials)
     room = None if goal.trials is None else max(0, goal.trials - len(live))
     missing = [each for each in first(plan, goal) if not any(_is(trial, each) for trial in trials)]
     for params, attributes in missing[:room]:
@@ -100,7 +106,7 @@ class Watchman:
     def __init__(self, study: Any) -> None:
         self.study = study
         self.nameless: dict[int, float] = {}
-        self.stuck_since: float | None = None
+        self.unqueued: dict[int, float] = {}
 
     def settle(self) -> None:
         """Fail the trials whose workers are dead, and queue them again."""
@@ -113,19 +119,25 @@ class Watchman:
     def _why_dead(self, trial: Any) -> str | None:
         if WORKER in trial.user_attrs:
             return alive.why_dead(trial.user_attrs[WORKER], LOST_S)
-        seen = self.nameless.setdefault(trial.number, time.monotonic())
-        nameless = time.monotonic() - seen > NAMELESS_S
+        nameless = _seen_for(trial, self.nameless) > NAMELESS_S
         return "its worker ended as it began" if nameless else None
 
     def recover(self) -> None:
         """Queue again what a worker that was killed in between did not; for the leader."""
-        states = {trial.state.name for trial in self.study.get_trials(deepcopy=False)}
-        if states & {"WAITING", "RUNNING"}:
-            self.stuck_since = None
-        elif self.stuck_since is None:
-            self.stuck_since = time.monotonic()
-        elif time.monotonic() - self.stuck_since > STUCK_S:
-            recover(self.study)
+        for trial in _unqueued(self.study.get_trials(deepcopy=False)):
+            if _seen_for(trial, self.unqueued) > UNQUEUED_S:
+                _again(self.study, trial, trial.user_attrs.get(REASON, "its worker was killed"))
+
+
+def _seen_for(trial: Any, since: dict[int, float]) -> float:
+    """Seconds since it was first asked about that trial."""
+    return time.monotonic() - since.setdefault(trial.number, time.monotonic())
+
+
+def _unqueued(trials: Sequence[Any]) -> list[Any]:
+    """The failed trials that none comes after."""
+    followed = {trial.user_attrs.get(AFTER) for trial in trials}
+    return [t for t in trials if t.state.name == "FAIL" and t.number not in followed]
 
 
 def _settle_run(study: Any, trial: Any, why: str) -> None:
@@ -151,16 +163,7 @@ def fail(study: Any, trial: Any, reason: str, stopped: bool = False) -> None:
         _again(study, study.get_trials(deepcopy=False)[trial.number], reason, stopped)
 
 
-def recover(study: Any) -> None:
-    """Queue again the failed trials that none comes after."""
-    trials = study.get_trials(deepcopy=False)
-    followed = {trial.user_attrs.get(AFTER) for trial in trials}
-    for trial in trials:
-        if trial.state.name == "FAIL" and trial.number not in followed:
-            _again(study, trial, trial.user_attrs.get(REASON, "its worker was killed"), False)
-
-
-def _again(study: Any, trial: Any, reason: str, stopped: bool) -> None:
+def _again(study: Any, trial: Any, reason: str, stopped: bool = False) -> None:
     """Queue a trial with the same parameters and what it has reported, or a fresh one."""
     import optuna
 

@@ -1,5 +1,6 @@
 """One trial: a recipe of the space, trained by the ordinary `run` as a child of the study's run."""
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,17 +119,28 @@ def _reporter(study: Any, trial: Any, plan: Plan) -> Any:
 @contextmanager
 def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
     """Write down of a trial that has ended which run it is, what it cost, whether it diverged."""
+    import optuna
+
     try:
         yield
     finally:
-        rows = history.rows(None, **{store.PARENT: parent.id, NUMBER: str(trial.number)})
-        if rows:
-            trial.set_user_attr("run_id", rows[0].id)
-            rows += history.rows(None, **{store.PARENT: rows[0].id})
-            trial.set_user_attr("device_s", sum(map(_device_s, rows)))
-            steps = _diverged(rows)
-            if steps:
-                trial.set_user_attr(DIVERGED, int(steps[0]))
+        with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):  # another ended it
+            _account(
+                trial, history.rows(None, **{store.PARENT: parent.id, NUMBER: str(trial.number)})
+            )
+
+
+def _account(trial: Any, rows: list[history.Row]) -> None:
+    if not rows:
+        return
+    trial.set_user_attr("run_id", rows[0].id)
+    rows += history.rows(None, **{store.PARENT: rows[0].id})
+    costs = [_device_s(row) for row in rows if "wall_s" in row.metrics]  # one that was cut has none
+    if costs:
+        trial.set_user_attr("device_s", sum(costs))
+    steps = _diverged(rows)
+    if steps:
+        trial.set_user_attr(DIVERGED, int(steps[0]))
 
 
 def _diverged(rows: Sequence[history.Row]) -> list[str]:
@@ -137,6 +149,5 @@ def _diverged(rows: Sequence[history.Row]) -> list[str]:
 
 
 def _device_s(row: history.Row) -> float:
-    """Seconds of training times the devices it took; 0 of a run that did not train."""
-    devices = int(row.tags.get("device", "0").split()[0])
-    return devices * row.metrics.get("wall_s", 0.0)
+    """Seconds of training times the devices it took."""
+    return int(row.tags["device"].split()[0]) * row.metrics["wall_s"]

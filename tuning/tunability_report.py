@@ -36,10 +36,13 @@ def _curve(found: Tunability, k: int) -> Banded:
     return Banded(*(float(each[k - 1]) for each in (curve.expected, curve.low, curve.high)))
 
 
-def markdown(found: Tunability, title: str) -> str:
-    """One screen: what was searched, best against paper, best-of-k, good region, cost, caveats."""
-    parts = (_searched, _outcome, _table, _region, _importances, _cost, _front, _caveats)
-    blocks = [part(found) for part in parts]
+def markdown(found: Tunability, title: str, start: str = "published") -> str:
+    """One screen: what was searched, best against paper, best-of-k, good region, cost, caveats.
+
+    `start`: what the study's own schedule is called, as of Plan.
+    """
+    parts = (_table, _region, _importances, _cost, _front, _caveats)
+    blocks = [_searched(found), _outcome(found, start), *(part(found) for part in parts)]
     return "\n\n".join([f"# How hard is it to tune {title}?", *filter(None, blocks)]) + "\n"
 
 
@@ -58,21 +61,22 @@ def _trials(count: int) -> str:
     return f"{count} trial{'' if count == 1 else 's'}"
 
 
-def _outcome(found: Tunability) -> str:
+def _outcome(found: Tunability, start: str) -> str:
     if found.best is None:
         return "**No trial is complete**: there is no best one."
     best = f"**Best**: {found.best_pct:.2f} % validation error, trial {found.best.number}."
     if found.paper is None:
-        return f"{best} The published schedule has no finished trial here."
-    return " ".join([best, *_against_paper(found, found.paper)])
+        return f"{best} The {start} schedule has no finished trial here."
+    return " ".join([best, *_against_paper(found, found.paper, start)])
 
 
-def _against_paper(found: Tunability, paper: Paper) -> list[str]:
+def _against_paper(found: Tunability, paper: Paper, start: str) -> list[str]:
     place = f"rank {paper.rank} of {found.finished}"
     if found.finished > 1:
         place += f"; it beats {paper.percentile:.0f} % of the other trials"
     gain = paper.error_pct - found.best_pct
-    said = [f"**Published schedule**: {paper.error_pct:.2f} %, {gain:.2f} points more ({place})."]
+    named = f"**{start.capitalize()} schedule**"
+    said = [f"{named}: {paper.error_pct:.2f} %, {gain:.2f} points more ({place})."]
     if paper.trials_to_match:
         like = "the expected best of which is as good"
         said += [f"It is worth {_trials(paper.trials_to_match)} like those drawn, {like}."]

@@ -19,7 +19,7 @@ from tuning.tickets import REASON
 from tuning.trial import attempt
 
 REST_S = 0.5  # between two looks at a study whose last trials are at work
-IN_A_ROW = 3  # failures of a worker, or starts of one that dies, after which something is wrong
+IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that show what is wrong
 CREW = "TUNING_CREW"  # environment of a worker: the process to end with
 
 
@@ -58,63 +58,78 @@ def goal(study: Any) -> Goal:
     return Goal(**study.user_attrs[GOAL])
 
 
-def reached(study: Any) -> bool:
-    """Whether no trial is to begin any more."""
+def reached(study: Any, aim: Goal | None = None) -> bool:
+    """Whether no trial is to begin any more; `aim`: for another goal than the study's."""
     ended = outcomes.finished(study.get_trials(deepcopy=False))
     errors = [outcomes.error(trial) for trial in ended]
-    return goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
+    return (aim or goal(study)).reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
 def _tried(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
-    """Train a trial and tell the study what came of it; False where it failed."""
+    """Train a trial and tell the study what came of it; False where it failed.
+
+    The result of a trial whose worker was taken for dead is left out: it is tried again.
+    """
+    import optuna
+
+    try:
+        with leader.beating(lambda: trial.set_user_attr(tickets.WORKER, alive.tags())):
+            return _ended(study, trial, plan, parent, failures)
+    except optuna.exceptions.UpdateFinishedTrialError:
+        print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
+        return True
+
+
+def _ended(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
     import optuna
 
     state = optuna.trial.TrialState
-    with leader.beating(lambda: trial.set_user_attr(tickets.WORKER, alive.tags())):
-        try:
-            values = attempt(study, trial, plan, parent)
-        except Pruned:
-            _tell(study, trial, state=state.PRUNED)
-        except (KeyboardInterrupt, SystemExit):
-            tickets.fail(study, trial, "it was told to end", stopped=True)
+    try:
+        values = attempt(study, trial, plan, parent)
+    except Pruned:
+        _tell(study, trial, None, state.PRUNED)
+    except (KeyboardInterrupt, SystemExit):
+        tickets.fail(study, trial, "it was told to end", stopped=True)
+        raise
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"[:1000]
+        trial.set_user_attr(REASON, said)
+        hopeless = isinstance(error, UserError) or failures + 1 >= IN_A_ROW
+        tickets.fail(study, trial, said, stopped=hopeless)
+        if hopeless:
             raise
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"[:1000]
-            trial.set_user_attr(REASON, said)
-            hopeless = isinstance(error, UserError) or failures + 1 >= IN_A_ROW
-            tickets.fail(study, trial, said, stopped=hopeless)
-            if hopeless:
-                raise
-            print(f"Trial {trial.number} failed: {said}", file=sys.stderr)
-            return False
-        else:
-            _tell(study, trial, values)
+        print(f"Trial {trial.number} failed: {said}", file=sys.stderr)
+        return False
+    else:
+        _tell(study, trial, values, state.COMPLETE)
     return True
 
 
-def _tell(study: Any, trial: Any, values: list[float] | None = None, state: Any = None) -> None:
-    """Say how a trial ended, unless its worker was taken for dead and it is tried again."""
+def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> None:
+    """Say how a trial ended. UpdateFinishedTrialError where it has been ended by another."""
     import optuna
 
     try:
         study.tell(trial, values, state=state)
-    except (ValueError, optuna.exceptions.UpdateFinishedTrialError):
-        print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
+    except ValueError as error:
+        if study.get_trials(deepcopy=False)[trial.number].state.name == "RUNNING":
+            raise
+        raise optuna.exceptions.UpdateFinishedTrialError(str(error)) from error
 
 
 class Crew:
     """Worker processes of this one: a killed one is replaced, all end with the block."""
 
-    def __init__(self, name: str, where: str, size: int) -> None:
-        self.name, self.where, self.size = name, where, size
-        self.deaths = 0
+    def __init__(self, study: Any, where: str, size: int) -> None:
+        self.study, self.where, self.size = study, where, size
+        self.deaths = self.done = 0
         self.said: list[str] = []
         self.listeners: list[threading.Thread] = []
         self.members = {number: self._start(number) for number in range(size)}
 
     def _start(self, number: int) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tuning", "work", self.name],
+            [sys.executable, "-m", "tuning", "work", self.study.study_name],
             cwd=ROOT,
             env=os.environ | self._environment(number),
             stdin=subprocess.DEVNULL,
@@ -161,12 +176,14 @@ class Crew:
         return bool(self.members)
 
     def _replace(self, number: int, code: int) -> None:
-        self.deaths += 1
+        done = tickets.finished(self.study)
+        self.deaths = 1 if done > self.done else self.deaths + 1
+        self.done = done
         if self.deaths > IN_A_ROW * self.size:
             raise UserError(
                 "Workers must live to the end. Received: they were killed again and again, often "
                 "for want of memory. Lower --workers; python -m tuning resume "
-                f"{self.name} then goes on."
+                f"{self.study.study_name} then goes on."
             )
         print(f"worker {number} was killed ({code}); another takes its place.", file=sys.stderr)
         self.members[number] = self._start(number)

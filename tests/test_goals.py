@@ -1,0 +1,142 @@
+"""Goals of studies: begun, kept, raised, and a grid's, which is fixed."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import alive, tracking
+from pipelines.errors import UserError
+from tuning import leader, opening, storage, study, tickets, workers
+from tuning.plan import Goal, Plan
+
+RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
+GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
+
+
+def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
+    """A study with that goal whose finished trials have these errors."""
+    there = opening.opened("s", plan, goal, storage.place(), force=True)
+    opening.aim(there, goal)
+    for error in errors:
+        finish(there, error, plan)
+    return there
+
+
+def finish(there: Any, error: float, plan: Plan = RATES) -> None:
+    """Have one more trial."""
+    there.enqueue_trial({})
+    there.tell(tickets.take(there, plan), error)
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "found"),
+    [
+        ((Goal(), []), Goal(), (Goal(trials=opening.TRIALS), True)),
+        ((Goal(patience=3), []), Goal(), (Goal(trials=opening.TRIALS, patience=3), True)),
+        ((Goal(hours=2), []), Goal(), (Goal(hours=2), True)),
+        # started again, it goes on; what is not asked for stays
+        ((Goal(trials=3), [9]), Goal(), (Goal(trials=3), True)),
+        ((Goal(trials=3), [9]), Goal(trials=3), (Goal(trials=3), True)),
+        ((Goal(trials=3), [9]), Goal(trials=4), (Goal(trials=4), True)),
+        ((Goal(trials=3), [9]), Goal(hours=1), (Goal(trials=3, hours=1), True)),
+        ((Goal(trials=3, patience=2), [9]), Goal(trials=4), (Goal(trials=4, patience=2), True)),
+        # what has been reached ends a study unless more is asked for
+        ((Goal(trials=1), [9]), Goal(), (Goal(trials=1), False)),
+        ((Goal(trials=2), [9, 8]), Goal(trials=1), (Goal(trials=2), False)),
+        ((Goal(trials=1), [9]), Goal(hours=1), (Goal(hours=1), True)),
+        ((Goal(trials=9, patience=1), [8, 9]), Goal(), (Goal(trials=9, patience=1), False)),
+        ((Goal(trials=9, patience=1), [8, 9]), Goal(trials=10), (Goal(trials=10), True)),
+        (
+            (Goal(trials=9, patience=1), [8, 9]),
+            Goal(patience=2),
+            (Goal(trials=9, patience=2), True),
+        ),
+    ],
+)
+def test_what_is_not_asked_for_stays_unless_it_is_reached(
+    home: Path,
+    digits: Path,
+    held: tuple[Goal, list[float]],
+    asked: Goal,
+    found: tuple[Goal, bool],
+) -> None:
+    """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
+    there = begun(*held)
+    left = opening.aim(there, asked)
+    assert (workers.goal(there), left) == found
+
+
+def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: Path) -> None:
+    there = begun(Goal(trials=9), [5, 5, 5])
+    for count in (2, 3, 8):
+        with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
+            opening.aim(there, Goal(trials=count))
+    assert workers.goal(there) == Goal(trials=9)
+
+
+def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -> None:
+    with pytest.raises(UserError, match="no number of trials"):
+        begun(Goal(hours=1), [], GRID)
+    there = begun(Goal(trials=6), [], GRID)
+    tickets.fill(there, GRID, workers.goal(there))
+    points = [each.system_attrs["fixed_params"] for each in there.trials]
+    for asked in (Goal(trials=8), Goal(trials=60)):
+        with pytest.raises(UserError, match=r"a grid for 6 trials.*another study name"):
+            opening.aim(there, asked)
+    assert opening.aim(there, Goal(trials=6, hours=1))
+    tickets.fill(there, GRID, workers.goal(there))
+    assert [each.system_attrs["fixed_params"] for each in there.trials] == points
+    for error in range(6):
+        there.tell(tickets.take(there, GRID), error)
+    with pytest.raises(UserError, match="Received: --hours 3"):
+        opening.aim(there, Goal(hours=3))
+
+
+def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
+    home: Path, digits: Path
+) -> None:
+    there = begun(Goal(trials=3), [])
+    there.enqueue_trial({})
+    at_work = tickets.take(there, RATES)
+    with pytest.raises(UserError, match="cannot be started over"):
+        begun(Goal(trials=3), [])
+    there.tell(at_work, 1.0)
+    assert len(begun(Goal(trials=3), []).trials) == 0
+
+
+@pytest.mark.slow
+def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is played: it leads until three trials have finished."""
+    there = begun(Goal(trials=3), [])
+    with tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
+        there.set_user_attr("run_id", run.id)
+        tickets.fill(there, RATES, Goal(trials=3))
+    looks, real = itertools.count(), leader.living
+    monkeypatch.setattr(
+        leader, "living", lambda each: alive.tags() if next(looks) < 8 else real(each)
+    )
+    found = study.search("s", RATES, Goal(trials=5))
+    assert len(found["trials"]) == 5
+    assert not found["reused"]
+
+
+def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed:
+        def poll(self) -> int:
+            return -9
+
+    monkeypatch.setattr(workers.Crew, "_start", lambda *_: Killed())
+    there = begun(Goal(trials=50), [])
+    crew = workers.Crew(there, storage.place(), 2)
+    for _ in range(6):
+        crew.watch()  # two deaths
+        finish(there, 1.0)
+    with pytest.raises(UserError, match="killed again and again"):
+        for _ in range(4):
+            crew.watch()
