@@ -18,10 +18,15 @@ SCALES = {"smoke", "cpu"}
 QUICK = ("sgd-follows-descent",)  # of experiments
 
 
+def trained(name: str) -> bool:
+    """Whether it takes minutes at the claim's own number of seeds; the quickstart trains five."""
+    return isinstance(claim.load(name), claim.Experiment) and name not in QUICK
+
+
 def marked(name: str) -> Any:
     """Photographs are real ones at every scale; all else needs no download at smoke scale."""
-    slow = isinstance(claim.load(name), claim.Experiment) and name not in QUICK
-    marks = [pytest.mark.slow] * slow + [needs("imagenet2012")] * name.endswith("-imagenet")
+    photographs = name.endswith("-imagenet")
+    marks = [pytest.mark.slow] * trained(name) + [needs("imagenet2012")] * photographs
     return pytest.param(name, marks=marks)
 
 
@@ -33,7 +38,8 @@ def test_claim_at_smoke_scale(
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     found = claim.load(name)
     assert set(found.scales) >= SCALES
-    document = sweep.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=2)
+    seeds = 1 if trained(name) else 2
+    document = sweep.check(name, "smoke", claim.setting(found, name, "smoke"), seeds=seeds)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
     assert {bound.metric for bound in found.decided_by} <= document["metrics"].keys()

@@ -208,13 +208,13 @@ def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
     plan = Plan(
         recipe="mlp-digits",
         scale="smoke",
-        pruner="hyperband",
+        pruner="median",
         sampler="random",
         changes=changes(
             named("mlp-digits", "smoke").override(steps=18), named("mlp-digits", "smoke")
         ),
     )
-    document = search(16, plan)
+    document = search(8, plan)
     ended = {each["state"] for each in document["trials"]}
     assert ended == {"COMPLETE", "PRUNED"}
     for each in document["trials"]:

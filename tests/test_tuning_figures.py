@@ -149,7 +149,7 @@ def test_nothing_leaks_across_calls() -> None:
     found = random_trials(searched, 12)
     drawn(found)
     before = alive()
-    for _ in range(10):
+    for _ in range(3):
         drawn(found)
     assert alive() <= before
     assert plt.get_fignums() == []

@@ -19,7 +19,7 @@ from tuning import catalogue, leader, outcomes, storage
 
 pytestmark = pytest.mark.slow
 TRIALS = 5
-LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "1500"]
+LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
 WAIT_S = 240.0
 
 

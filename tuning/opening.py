@@ -36,10 +36,8 @@ def opened(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -
 
 
 def _check(plan: Plan, goal: Goal) -> None:
-    """UserError where data, batch, schedule or sampler cannot be had, or a grid has no room."""
-    from pipelines import train
-
-    train.plan(plan.base, plan.examples)
+    """UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
+    plan.base.steps_over(plan.examples)
     tickets.first(plan, goal)
     samplers.installed(plan.sampler)
 
