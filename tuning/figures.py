@@ -44,7 +44,7 @@ def all_of(
         own = None if found.paper is None else found.paper.error_pct
         pictures["best_of_k.png"] = best_of_k({"drawn trials": found.curve}, own, start)
     if scheduled:
-        pictures["schedules.png"] = schedules(scheduled, start)
+        pictures["schedules.png"] = schedules(scheduled)
     return {name: picture for name, picture in pictures.items() if picture is not None}
 
 
@@ -74,7 +74,8 @@ def best_of_k(
 def rates(trials: Sequence[Any], found: Tunability, start: str = "published") -> Any:
     """Error against peak rate, a colour a schedule family, the region of good rates shaded.
 
-    Pruned trials are hollow, diverged ones crosses, published ones ringed. None without rates.
+    Pruned trials are hollow, diverged ones crosses, those that the study began with ringed. None
+    without rates.
     """
     done = [trial for trial in outcomes.finished(trials) if "learning_rate" in trial.params]
     if not done:
@@ -90,7 +91,7 @@ def rates(trials: Sequence[Any], found: Tunability, start: str = "published") ->
     for colour, family in enumerate(families):
         _scatter(axes, [t for t in done if _family(t) == family], f"C{colour % 10}", family)
     _published(axes, done)
-    axes.set_title(f"hollow: pruned; x: diverged; ringed: {start}", fontsize=10)
+    axes.set_title("hollow: pruned; x: diverged; ringed: tried first", fontsize=10)
     axes.figure.legend(loc="outside right upper", fontsize=8)
     return axes.figure
 
@@ -116,8 +117,8 @@ def _published(axes: Any, trials: Sequence[Any]) -> None:
         axes.plot(*zip(*places, strict=True), "o", color="k", mfc="none", ms=11)
 
 
-def schedules(scheduled: Sequence[Schedule], start: str = "published") -> Any:
-    """Learning rate over progress of the ten of least error, and of the published ones, dashed."""
+def schedules(scheduled: Sequence[Schedule]) -> Any:
+    """Learning rate over progress of the ten of least error, and of those tried first, dashed."""
     ranked = sorted(scheduled, key=lambda each: each.error_pct)
     shown = [each for place, each in enumerate(ranked) if place < TOP or each.published]
     axes = _axes(9, yscale="log", xlabel="progress", ylabel="learning rate")
@@ -134,6 +135,6 @@ def schedules(scheduled: Sequence[Schedule], start: str = "published") -> Any:
         )
     peaks = [float(np.max(each.rates)) for each in shown]
     axes.set_ylim(min(peaks) / 1e3, max(peaks) * 1.5)  # the tails near 0 train no more
-    axes.set_title(f"The best {min(TOP, len(ranked))}; dashed: {start}", fontsize=10)
+    axes.set_title(f"The best {min(TOP, len(ranked))}; dashed: tried first", fontsize=10)
     axes.figure.legend(loc="outside right upper", fontsize=8)
     return axes.figure
