@@ -96,6 +96,7 @@ def test_the_test_set_is_read_after_the_search_with_new_seeds(home: Path, digits
     assert document["metrics"]["test_error_pct"] == row.metrics["test_error_pct"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_study_ends_like_an_uninterrupted_one(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -449,6 +450,7 @@ def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
     assert history.rows("FINISHED", kind="study")
 
 
+@pytest.mark.slow
 def test_a_trial_that_was_taken_for_dead_is_left_to_its_next_try(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -489,6 +491,7 @@ def test_an_sqlite_study_at_work_on_another_machine_is_refused(home: Path, digit
         search(2, force=True)
 
 
+@pytest.mark.slow
 def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_path: Path) -> None:
     search(1)
     other = f"sqlite:///{tmp_path}/other.db"
