@@ -105,6 +105,18 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline() if process.stdout else ""
 
 
+@contextmanager
+def reachable(kind: str, database: str) -> Iterator[str]:
+    """The URL by which workers reach a database: through the proxy, where that is the kind."""
+    if kind != "grpc":
+        yield database
+        return
+    port = free_port()
+    with serving("serve", database, "127.0.0.1", port) as proxy:
+        assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
+        yield f"grpc://127.0.0.1:{port}"
+
+
 def test_a_storage_is_the_one_named_or_the_environments_or_beside_the_runs(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,12 +279,7 @@ def test_eight_processes_may_start_at_once_where_nothing_is(
 def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    database, port = database_of(kind, tmp_path, request), free_port()
-    with contextlib.ExitStack() as stack:
-        if kind == "grpc":
-            proxy = stack.enter_context(serving("serve", database, "127.0.0.1", port))
-            assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
-        url = f"grpc://127.0.0.1:{port}" if kind == "grpc" else database
+    with reachable(kind, database_of(kind, tmp_path, request)) as url:
         study = optuna.create_study(study_name="s", storage=storage.connect(url))
         for waiting in range(100):  # each is one worker's: to two of them none may be given
             study.enqueue_trial({"a": waiting / 100})
@@ -335,12 +342,10 @@ def test_the_dashboard_shows_a_study_of_every_storage(
     database, port = database_of(kind, tmp_path, request), free_port()
     study = optuna.create_study(study_name="shown", storage=storage.connect(database))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
-    with contextlib.ExitStack() as stack:
-        url = database
-        if kind == "grpc":
-            line(stack.enter_context(serving("serve", database, "127.0.0.1", port)))
-            url, port = f"grpc://127.0.0.1:{port}", free_port()
-        process = stack.enter_context(serving("dashboard", url, "127.0.0.1", port))
+    with (
+        reachable(kind, database) as url,
+        serving("dashboard", url, "127.0.0.1", port) as process,
+    ):
         address = line(process).split()[-1]
         assert address == f"http://127.0.0.1:{port}"
         page, studies = pages(address, ["dashboard", "api/studies"])

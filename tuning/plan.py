@@ -158,9 +158,11 @@ def _examples(recipe: Recipe) -> int:
 @lru_cache(maxsize=1)
 def _stored(name: str, folder: Path) -> int:
     """Training examples of a data set in that folder, whose files are read for it, or made."""
-    if not data.check(name, required=True)["prepared"]:
+    found = data.check(name, required=True)
+    if not found["prepared"]:
         data.prepare(name)
-    return int(data.check(name, required=True)["train"])
+        found = data.check(name, required=True)
+    return int(found["train"])
 
 
 def shortened(recipe: Recipe, share: float) -> Recipe:
