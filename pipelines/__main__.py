@@ -1,7 +1,7 @@
 """Command line: `python -m pipelines COMMAND`.
 
-Measure: list, run, sweep, quickstart. Compare: report, reference, compare, ui, register.
-Look after: data, doctor, reap, export, import."""
+Measure: list, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch, ui,
+register. At their times: pipeline, schedule. Look after: data, doctor, reap, export, import."""
 
 import sys
 from collections.abc import Callable
@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines.errors import unknown
 from pipelines.shell import guarded, print_json, use_data_dir
 
 PROG = "python -m pipelines"
@@ -33,44 +32,24 @@ def sweep(name: tyro.conf.Positional[str]) -> None:
     sweep_command(name, [])
 
 
+@app.command
+def pipeline(name: tyro.conf.Positional[str]) -> None:
+    """Run steps in order: `pipeline verify`, `pipeline train-and-register RECIPE`; `--help`."""
+    dispatch(["pipeline", name])
+
+
+@app.command
+def schedule(command: tyro.conf.Positional[str]) -> None:
+    """Run commands at their times: `schedule serve|list|add|...`; `schedule --help` says more."""
+    dispatch(["schedule", command])
+
+
 @app.command(name="list")
 def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets."""
-    import keras_models
-    from pipelines import claim, data, lr, published
+    from pipelines import listing
 
-    claims = {name: claim.load(name) for name in claim.names()}
-    document: dict[str, list[Any]] = {
-        "claims": [
-            {"name": n, "source": c.source, "says": c.says, "scales": list(c.scales)}
-            for n, c in claims.items()
-        ],
-        "recipes": [
-            {
-                "name": n,
-                "source": s["cpu"].source,
-                "scales": list(s),
-                "reported": dict(s["cpu"].reported),
-                "cost": s["cpu"].cost,
-            }
-            for n, s in published.RECIPES.items()
-        ],
-        "models": keras_models.names(),
-        "schedules": list(lr.SCHEDULES),
-        "data": list(data.DATASETS),
-    }
-    if json:
-        print_json(document)
-        return
-    for title, rows in document.items():
-        print(f"\n{title}")
-        for row in rows:
-            print("  " + (row if isinstance(row, str) else _line(row)))
-    print(f"\nRun one: {PROG} run NAME    Its settings: {PROG} run NAME --help")
-
-
-def _line(row: dict[str, Any]) -> str:
-    return f"{row['name']:<28} {row.get('says') or row['source']} [{', '.join(row['scales'])}]"
+    _answer(listing.document(), json, listing.show)
 
 
 @app.command
@@ -116,11 +95,37 @@ def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> 
 
 
 @app.command
-def register(recipe: tyro.conf.Positional[str], scale: str = "cpu", json: bool = False) -> None:
-    """Make the best run of a recipe, by validation, the champion of the model registry."""
+def evaluate(run: tyro.conf.Positional[str], json: bool = False) -> None:
+    """Measure the model that a training stored anew, beside what it recorded. Exit code 1 where
+    they differ."""
+    from pipelines import evaluation
+
+    evaluation.command(run, json)
+
+
+@app.command
+def watch(
+    names: tyro.conf.Positional[tuple[str, ...]] = (), notify: str = "", json: bool = False
+) -> None:
+    """Compare the latest results of claims and recipes (default: all) with those before: exit code
+    3 where a verdict or a number has changed; --notify tells a URL or a command."""
+    from pipelines import watch as regressions
+
+    regressions.watch(names, json, notify)
+
+
+@app.command
+def register(
+    recipe: tyro.conf.Positional[str],
+    scale: str = "cpu",
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Make the best run of a recipe, by validation, the champion of the model registry; --dry-run
+    only says what would become of it."""
     from pipelines import registry
 
-    _answer(registry.register(recipe, scale), json, registry.show)
+    _answer(registry.register(recipe, scale, dry_run), json, registry.show)
 
 
 @app.command
@@ -144,28 +149,11 @@ def data(
     json: bool = False,
 ) -> None:
     """List data sets; prepare NAME (downloads); pack NAME (into one file that is read without
-    TensorFlow); check NAME (never touches the network)."""
-    from pipelines import data as datasets
+    TensorFlow); check NAME, or all that are there (never touches the network)."""
+    from pipelines.data_command import data_command
 
     use_data_dir(data_dir)
-    if action != "list" and name is None:
-        raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
-    if action == "prepare":
-        print(f"{name} is ready in {datasets.prepare(str(name))}", file=sys.stderr)
-    elif action == "pack":
-        print(f"{name} is packed in {datasets.pack(str(name))}", file=sys.stderr)
-    chosen = list(datasets.DATASETS) if name is None else [name]
-    found = [datasets.check(each, required=name is not None) for each in chosen]
-    if json:
-        print_json(found if name is None else found[0])
-        return
-    for row in found:
-        state = (
-            f"train {row['train']}, val {row['val']}, test {row['test']}"
-            if row["prepared"]
-            else "-"
-        )
-        print(f"{row['name']:<14} {row['state']:<14} {state}")
+    data_command(action, name, json)
 
 
 @app.command
@@ -229,16 +217,25 @@ def _answer(document: dict[str, Any], json: bool, show: Callable[[dict[str, Any]
 
 
 def dispatch(arguments: list[str]) -> None:
-    """`run NAME` and `sweep NAME` read their own options; tyro knows all other commands."""
+    """These read their options themselves, some against what they name; tyro knows the others."""
     command, *rest = arguments or [""]
     if command in ("run", "sweep") and rest and not rest[0].startswith("-"):
         from pipelines import run_command
 
         named = run_command.run_command if command == "run" else run_command.sweep_command
         named(rest[0], rest[1:])
+    elif command == "pipeline":
+        from pipelines.pipeline_command import pipeline_command
+
+        pipeline_command(rest)
+    elif command == "schedule":
+        from pipelines.schedule_command import schedule_command
+
+        schedule_command(rest)
     else:
         app.cli(args=arguments, prog=PROG, description=__doc__)
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(dispatch, sys.argv[1:]))
+    # a server of the schedule holds no MLflow in memory: it has another process settle runs
+    sys.exit(guarded(dispatch, sys.argv[1:], settles=sys.argv[1:2] != ["schedule"]))

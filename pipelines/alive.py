@@ -21,7 +21,12 @@ SETTLED = "settled"  # and of one whose process was taken for dead: why
 
 def tags() -> dict[str, str]:
     """Of a run that this process writes now."""
-    return {PROCESS: f"{os.getpid()} {_started(os.getpid())}", MACHINE: machine(), BEAT: beat()}
+    return {PROCESS: process(os.getpid()), MACHINE: machine(), BEAT: beat()}
+
+
+def process(number: int) -> str:
+    """The process of that number, as no later one will be called."""
+    return f"{number} {_started(number)}"
 
 
 def beat() -> str:

@@ -17,7 +17,9 @@ from pipelines.errors import Diverged, Ended, Undelivered, UserError, short
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
-def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
+def guarded(
+    command: Callable[[list[str]], None], arguments: list[str], settles: bool = True
+) -> int:
     """Settle the runs of killed processes, run the command, and return its exit code.
 
     A user's mistake is one sentence and code 2, a diverged training one and code 1; Ctrl-C gives
@@ -28,7 +30,7 @@ def guarded(command: Callable[[list[str]], None], arguments: list[str]) -> int:
             signal.signal(number, _terminate)
     sys.unraisablehook = _sent_again
     try:
-        for run_id in settle.settle_dead():
+        for run_id in settle.settle_dead() if settles else ():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except (UserError, Diverged, Undelivered, Ended) as error:

@@ -30,8 +30,9 @@ DOORS = {  # library: the modules that may import it
     },
     "optuna_dashboard": {"tuning.storage"},
     "grpc": {"tuning.storage"},
+    "apscheduler": {"pipelines.schedule", "pipelines.times"},
 }
-HEAVY = {"keras", "matplotlib", "rich", "sklearn", "tensorflow", *DOORS}
+HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
 JUNK_DRAWERS = {"util", "utils", "helpers", "misc", "common"}
 

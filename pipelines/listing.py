@@ -1,0 +1,46 @@
+"""What there is by name: claims, recipes, architectures, schedules and data sets."""
+
+from collections.abc import Mapping
+from typing import Any
+
+PROG = "python -m pipelines"
+
+
+def document() -> dict[str, list[Any]]:
+    """The JSON document of `list`."""
+    import keras_models
+    from pipelines import claim, data, lr, published
+
+    claims = {name: claim.load(name) for name in claim.names()}
+    return {
+        "claims": [
+            {"name": n, "source": c.source, "says": c.says, "scales": list(c.scales)}
+            for n, c in claims.items()
+        ],
+        "recipes": [
+            {
+                "name": n,
+                "source": s["cpu"].source,
+                "scales": list(s),
+                "reported": dict(s["cpu"].reported),
+                "cost": s["cpu"].cost,
+            }
+            for n, s in published.RECIPES.items()
+        ],
+        "models": keras_models.names(),
+        "schedules": list(lr.SCHEDULES),
+        "data": list(data.DATASETS),
+    }
+
+
+def show(document: Mapping[str, list[Any]]) -> None:
+    """The same in the terminal."""
+    for title, rows in document.items():
+        print(f"\n{title}")
+        for row in rows:
+            print("  " + (row if isinstance(row, str) else _line(row)))
+    print(f"\nRun one: {PROG} run NAME    Its settings: {PROG} run NAME --help")
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    return f"{row['name']:<28} {row.get('says') or row['source']} [{', '.join(row['scales'])}]"

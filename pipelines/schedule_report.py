@@ -1,0 +1,123 @@
+"""What is said of a schedule: its jobs, and what became of their ticks.
+
+APScheduler at the top: import this module inside the functions that need it.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pipelines import jobs as job_list
+from pipelines import timetable
+from pipelines.attempted import LOG
+from pipelines.errors import check_counts
+from pipelines.schedule import Schedule
+from pipelines.timetable import TICKS, Tick
+
+STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
+
+
+def jobs(schedule: Schedule) -> list[dict[str, Any]]:
+    """Every job, the next one due first, with its last tick; `next` is null of a paused one."""
+    return [_job(schedule, job, due) for job, due in schedule.jobs().items()]
+
+
+def _job(schedule: Schedule, job: job_list.Job, due: datetime | None) -> dict[str, Any]:
+    last = timetable.select(schedule.engine, TICKS.c.job == job.name, most=1)
+    return {
+        **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
+        "command": job.command,
+        "next": due.astimezone(job.zone).isoformat() if due else None,
+        "last": tick(last[0]) if last else None,
+    }
+
+
+def history(engine: Any, name: str | None, last: int) -> list[dict[str, Any]]:
+    """The newest rows, of all jobs or of one, the newest first; times are the job's local ones."""
+    check_counts(last=last)
+    conditions = [TICKS.c.job == name] if name else []
+    return [tick(row) for row in timetable.select(engine, *conditions, most=last)]
+
+
+def tick(row: Tick) -> dict[str, Any]:
+    """A row as users script against it."""
+
+    def at(seconds: float | None) -> str | None:
+        return None if seconds is None else row.job.local(seconds).isoformat()
+
+    log = Path(row.folder or "") / LOG
+    return {
+        "job": row.job.name,
+        "tick": at(row.tick),
+        "until": at(row.until),
+        "ticks": row.ticks,
+        "attempt": row.attempt,
+        "state": row.state,
+        "why": row.why,
+        "by_hand": row.by_hand,
+        "started": at(row.started),
+        "ended": at(row.ended),
+        "wall_s": round(row.wall_s, 3) if row.started else None,
+        "code": row.code,
+        "run_id": row.run_id,
+        "command": row.job.command,
+        "log": str(log) if row.folder and log.exists() else None,
+    }
+
+
+def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The jobs in the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("job", "times", "next", "last tick", "command", box=box.SIMPLE_HEAD)
+    for row in rows:
+        times = f"{row['cron']} {row['tz']}" if row["cron"] else _every(row)
+        last = row["last"]
+        ended = f"{_time(last['tick'])} {_colored(last['state'])}" if last else "-"
+        due = _time(row["next"]) if row["next"] else "paused"
+        table.add_row(row["name"], times, due, ended, row["command"].removeprefix("python -m "))
+    Console().print(table)
+
+
+def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What became of ticks in the terminal, the newest last."""
+    from rich import box
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    if not rows:
+        print("No tick yet. Jobs run while `python -m pipelines schedule serve` does.")
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("tick", "job", "state", "seconds", "run"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for row in reversed(rows):
+        when = _time(row["tick"])
+        if row["ticks"] > 1:
+            when += f"\n ... {_time(row['until'])}"
+        again = f", attempt {row['attempt']}" if row["attempt"] > 1 else ""
+        took = "" if row["wall_s"] is None else f"{row['wall_s']:.1f}"
+        why = f"{row['ticks']} ticks: {row['why']}" if row["ticks"] > 1 else row["why"]
+        run = (row["run_id"] or "")[:8]
+        table.add_row(when, row["job"] + again, _colored(row["state"]), took, run, escape(why))
+    Console().print(table)
+
+
+def _every(row: Mapping[str, Any]) -> str:
+    return f"every {job_list.spoken(row['every_s'])}"
+
+
+def _time(text: str) -> str:
+    """`2026-11-22 03:00:00+01:00`."""
+    return datetime.fromisoformat(text).isoformat(" ", "seconds")
+
+
+def _colored(state: str) -> str:
+    style = STYLES.get(state, "")
+    return f"[{style}]{state}[/]" if style else state

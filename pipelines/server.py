@@ -1,0 +1,223 @@
+"""The one process that serves a schedule: it starts what is due and settles what was killed.
+
+It holds no command of its own in memory, and neither MLflow nor TensorFlow: every attempt is a
+process that goes on without it, and that its successor finds in the table of ticks.
+SQLAlchemy at the top: import this module inside the functions that need it.
+"""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import sqlalchemy as sql
+
+from pipelines import launch, live, store, ticks, timetable
+from pipelines.errors import UserError, short, without_password
+from pipelines.schedule import Schedule, opened
+from pipelines.timetable import QUEUED, RUNNING, SERVERS, TICKS, Tick
+
+TURN_S = 1.0  # at most, between two looks at the table: clocks jump, and others write to it
+PATIENCE_S = 5.0  # after a database that did not answer, or a full disk
+ADVISORY = 0x6E656172  # the lock of a schedule on PostgreSQL
+
+OnStop = Literal["wait", "hand-over"]
+
+
+def serve(storage: str, on_stop: OnStop) -> None:
+    """Serve the schedule in that database until a signal ends it. UserError: another one does."""
+    with opened(storage) as schedule, sole(schedule.engine, storage) as held:
+        server = Server(schedule, storage, on_stop)
+        before = {number: signal.signal(number, server.stop) for number in (2, 15)}
+        try:
+            server.begin()
+            while server.goes_on():
+                held()
+                server.turn()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def sole(engine: Any, storage: str) -> Iterator[Any]:
+    """Be the only server of a schedule for as long as the block lasts; a check that one still is.
+
+    The lock goes with the process, however that ends.
+    """
+    lock = _file_lock if engine.dialect.name == "sqlite" else _server_lock
+    with lock(engine) as (held, check):
+        if not held:
+            raise _refused(engine, storage)
+        with engine.begin() as connection:
+            own = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            connection.execute(sql.delete(SERVERS))
+            connection.execute(sql.insert(SERVERS).values(own))
+        yield check
+
+
+@contextmanager
+def _file_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
+    with Path(f"{engine.url.database}.lock").open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False, None
+            return
+        yield True, lambda: None
+
+
+@contextmanager
+def _server_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
+    """A lock of PostgreSQL that is the connection's."""
+    if engine.dialect.name != "postgresql":
+        raise UserError(
+            "A schedule is served from SQLite or PostgreSQL. Received: a database of "
+            f"{engine.dialect.name}. Set --storage to one of these."
+        )
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        held = connection.execute(sql.select(sql.func.pg_try_advisory_lock(ADVISORY))).scalar()
+
+        def check() -> None:
+            try:
+                connection.execute(sql.select(1))
+            except sql.exc.SQLAlchemyError as error:
+                raise UserError(
+                    "A server must keep its lock. Received: a lost connection to its database: "
+                    f"{short(error)}. Serve again when the database answers."
+                ) from error
+
+        try:
+            yield bool(held), check
+        finally:  # the connection itself goes back to its pool
+            with contextlib.suppress(sql.exc.SQLAlchemyError):
+                connection.execute(sql.select(sql.func.pg_advisory_unlock_all()))
+
+
+def _refused(engine: Any, storage: str) -> UserError:
+    with engine.connect() as connection:
+        row = connection.execute(sql.select(SERVERS)).first()
+    who = (
+        f"process {row.pid} on {row.host}, since {datetime.fromtimestamp(row.since):%Y-%m-%d %H:%M}"
+        if row
+        else "another process"
+    )
+    return UserError(
+        f"A schedule is served by one process. Received: {without_password(storage)}, which {who} "
+        "serves. Stop that one first, or leave it: it sees every change within a second."
+    )
+
+
+class Server:
+    """What is being served, and the processes that were started for it."""
+
+    def __init__(self, schedule: Schedule, storage: str, on_stop: OnStop) -> None:
+        self.schedule, self.engine = schedule, schedule.engine
+        self.storage, self.on_stop = storage, on_stop
+        self.children: dict[int, subprocess.Popen[bytes]] = {}
+        self.aside: list[subprocess.Popen[bytes]] = []  # they tidy up
+        self.stops, self.stopping = 0, False
+        self.wait_s = 0.0
+        self.trouble = ""
+
+    def begin(self) -> None:
+        """Take over from an earlier server."""
+        ticks.lapse(self.engine, time.time())
+        self._settle()
+        self.aside += [launch.bury(self.storage, tick) for tick in self._unburied()]
+        if not self.aside and live.leftovers(store.home() / "live", store.uri()):
+            self.aside.append(launch.reap())
+        self.schedule.scheduler.resume()
+        said = [f"{job.name} ({job.times})" for job, due in self.schedule.jobs().items() if due]
+        say(f"serving {without_password(self.storage)}: {', '.join(said) or 'no job'}")
+
+    def _unburied(self) -> list[Tick]:
+        """Attempts that were killed, and with them the process that was to tidy up."""
+        mine = TICKS.c.folder.in_([str(folder) for folder in launch.folders()])
+        return timetable.select(self.engine, mine, TICKS.c.ended > 0)
+
+    def stop(self, number: int, _: Any) -> None:
+        """Once: start nothing more. Twice: do not wait either."""
+        self.stops += 1
+
+    def goes_on(self) -> bool:
+        """Whether there is something left to do here."""
+        if not self.stops:
+            return True
+        mine = [child for child in self.children.values() if child.poll() is None]
+        if mine and self.on_stop == "wait" and self.stops == 1:
+            if not self.stopping:
+                say(f"stopping: waits for {len(mine)} running (a second signal hands them over)")
+            self.stopping = True
+            return True
+        said = f"; {len(mine)} running are handed over to the next server" if mine else ""
+        say(f"stopped{said}")
+        return False
+
+    def turn(self) -> None:
+        """Settle what has ended, record what is due, start it, and rest until more is due."""
+        try:
+            self._settle()
+            self.wait_s = TURN_S
+            if not self.stops:
+                self.wait_s = self.schedule.scheduler.turn()
+                self._start()
+            self.trouble = ""
+        except (sql.exc.SQLAlchemyError, OSError) as error:
+            if str(error) != self.trouble:
+                say(f"waits for its database and disk: {short(error)}")
+            self.trouble = str(error)
+            time.sleep(PATIENCE_S)
+        time.sleep(min(self.wait_s, TURN_S))
+
+    def _start(self) -> None:
+        now = time.time()
+        for tick in reversed(
+            timetable.select(self.engine, TICKS.c.state == QUEUED, TICKS.c.due <= now)
+        ):
+            child = launch.start(self.engine, self.storage, tick)
+            if child:
+                self.children[tick.id] = child
+                say(f"{_named(tick)}: started")
+
+    def _settle(self) -> None:
+        """Say what became of our children; end the attempts that nobody supervises any more."""
+        self.aside = [child for child in self.aside if child.poll() is None]
+        over = [row for row, child in self.children.items() if child.poll() is not None]
+        for tick in timetable.select(self.engine, TICKS.c.state == RUNNING):
+            why = "process has ended" if tick.id in over else None
+            if why is None and tick.id not in self.children:
+                why = tick.dead()
+            if why:
+                burial = launch.killed(self.engine, self.storage, tick, why)
+                self.aside += [burial] if burial else []
+        for row in over:
+            del self.children[row]
+            say(_ended(timetable.get(self.engine, row)))
+
+
+def _named(tick: Tick) -> str:
+    again = f", attempt {tick.attempt}" if tick.attempt > 1 else ""
+    return f"{tick.job.name} of {tick.job.local(tick.tick):%Y-%m-%d %H:%M:%S}{again}"
+
+
+def _ended(tick: Tick) -> str:
+    why = f": {tick.why}" if tick.why else ""
+    return (
+        f"{_named(tick)}: {tick.state} after {(tick.ended or 0) - (tick.started or 0):.1f} s{why}"
+    )
+
+
+def say(text: str) -> None:
+    """A line of the server's log."""
+    with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
+        print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,25 @@
+"""The examples of how a schedule is deployed: what they start is there."""
+
+import shlex
+
+import yaml
+
+from pipelines.jobs import Job, check_command, words
+from tests.conftest import ROOT
+
+SERVICE = ROOT / "deploy" / "near-identity.service"
+CRONJOB = ROOT / "deploy" / "nightly-claims.cronjob.yaml"
+
+
+def test_the_service_starts_a_server() -> None:
+    (line,) = [t for t in SERVICE.read_text().splitlines() if t.startswith("ExecStart=")]
+    found = words(shlex.split(line.removeprefix("ExecStart=")))
+    assert found[:3] == ("pipelines", "schedule", "serve")
+    check_command(Job(name="x", words=found, tz="UTC", every_s=60.0))
+
+
+def test_the_cron_job_of_kubernetes_does_what_ours_does() -> None:
+    spec = yaml.safe_load(CRONJOB.read_text())["spec"]
+    pod = spec["jobTemplate"]["spec"]["template"]["spec"]
+    found = words(pod["containers"][0]["command"])
+    check_command(Job(name="x", words=found, tz=spec["timeZone"], cron=spec["schedule"]))
