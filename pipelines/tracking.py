@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import alive, live, provenance, quiet, store
-from pipelines.errors import Pruned
+from pipelines import alive, linked, live, provenance, quiet, store
+from pipelines.errors import Ended, Pruned
 from pipelines.outbox import FLUSH_S, Outbox
 from pipelines.sending import send_fact
 
@@ -111,12 +111,13 @@ def tracked(
     """A run in MLflow for as long as the block lasts, with provenance, and settled at its end.
 
     `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
-    by its id. Ends FINISHED; KILLED after Ctrl-C, a termination signal or Pruned; FAILED, with the
-    traceback as an artifact, after any other exception, which goes on to the caller.
+    by its id. Without a parent, it is below the run of the process that started this one, if there
+    is one (linked.py). Ends FINISHED; KILLED after Ctrl-C, a termination signal or Pruned; FAILED,
+    with the traceback as an artifact, after any other exception, which goes on to the caller; of a
+    command of ours that has failed, what it said.
     """
     where = store.uri()
-    links = {store.PARENT: parent.id} if parent else {}
-    own = {**alive.tags(), **links, "kind": kind, **(tags or {})}
+    own = {**alive.tags(), **_link(parent), "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
     journal = live.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
@@ -133,6 +134,10 @@ def tracked(
     except (KeyboardInterrupt, SystemExit, Pruned):
         status = "KILLED"
         raise
+    except Ended as error:
+        with suppress(OSError, store.unavailable()):
+            run.tag(FAILURE, str(error)[:1000])
+        raise
     except Exception as error:
         with suppress(OSError, store.unavailable()):  # the error itself is what the caller needs
             run.tag(FAILURE, f"{type(error).__name__}: {error}"[:1000])
@@ -140,6 +145,13 @@ def tracked(
         raise
     finally:
         run.outbox.close(status)
+
+
+def _link(parent: Run | Parent | None) -> dict[str, str]:
+    """The tag that names the run above: the parent, else that which our starter has named."""
+    if parent is None and (found := linked.parent()):
+        parent = Parent(*found)
+    return {store.PARENT: parent.id} if parent else {}
 
 
 def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> str:

@@ -1,0 +1,244 @@
+"""The regression watch: verdicts and headline numbers, compared with those of the run before.
+
+Two runs are compared that measured the same settings; the code and the packages may differ, and are
+named where a result did. A verdict that is another one counts, and a mean over seeds whose
+difference has a 95 % Welch confidence interval without zero in it.
+"""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines import claim, history, notify, published, shell, store
+from pipelines.errors import unknown
+from pipelines.history import Row
+
+REGRESSION = 3  # the exit code
+LEVEL = 0.95
+SAME = 1e-6  # relative change of a number without spread that is none
+KINDS = {"claim": "claim", "seeds": "recipe"}  # of results: the tag that names each
+ERRORS = ("val_", "test_")  # begin the numbers of seeds that are watched
+PACKAGES = "provenance/packages.txt"
+VERSION = "version."  # begins the tags of a few packages
+MOST = 8  # packages named in one line
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A result and the one before it, of the same settings."""
+
+    new: Row
+    old: Row
+
+    @property
+    def name(self) -> str:
+        return self.new.tags[KINDS[self.new.tags["kind"]]]
+
+
+def examine(names: Sequence[str] | None = None, below: str | None = None) -> dict[str, Any]:
+    """The newest result of all settings beside the previous one, as a document.
+
+    Of the claims and recipes in `names` alone, or of runs that are children of `below`. Settings
+    that were measured once are not compared; of numbers of one seed nothing is said, and the names
+    of such results are in `one_seed`. A change that was decided by an interval has it.
+    """
+    pairs = list(_pairs(names, below))
+    changes = {pair.new.id: _changes(pair) for pair in pairs}
+    about = [pair for pair in pairs if changes[pair.new.id]] or pairs
+    return {
+        "compared": len(pairs),
+        "changes": [change for pair in pairs for change in changes[pair.new.id]],
+        "one_seed": sorted({pair.name for pair in pairs if _one_seed(pair)}),
+        **(_code(about) if about else {"versions": {}, "commits": []}),
+    }
+
+
+def _pairs(names: Sequence[str] | None, below: str | None) -> Iterator[Pair]:
+    """The newest results that are asked for, with those before them, by name."""
+    newest: dict[tuple[str, ...], Row] = {}
+    for kind, name in KINDS.items():
+        tags = [{name: each} for each in names or ()] if names is not None else [{}]
+        for own in [{store.PARENT: below}] if below else tags:
+            for row in history.rows(kind=kind, **own):
+                newest.setdefault(_settings(row), row)
+    for key, new in sorted(newest.items(), key=lambda item: item[0]):
+        same_tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
+        same = [row for row in history.rows(**same_tags) if _settings(row) == key]
+        ids = [row.id for row in same]  # newest first
+        yield from (Pair(new, old) for old in same[ids.index(new.id) + 1 :][:1])
+
+
+def _settings(row: Row) -> tuple[str, ...]:
+    """What two runs share that are compared."""
+    kind = row.tags["kind"]
+    return (kind, *(row.tags.get(key, "") for key in (KINDS[kind], "scale", "fingerprint")))
+
+
+def _headline(row: Row) -> list[str]:
+    """The numbers of a result that are watched: those that decide a claim, the errors of seeds."""
+    if row.tags["kind"] == "seeds":
+        return sorted(key for key in row.metrics if key.startswith(ERRORS))
+    name = row.tags["claim"]
+    bounds = claim.load(name).decided_by if name in claim.names() else ()
+    return list(dict.fromkeys(bound.metric for bound in bounds if bound.metric in row.metrics))
+
+
+def _both(pair: Pair) -> list[str]:
+    return [metric for metric in _headline(pair.new) if metric in pair.old.metrics]
+
+
+def _seeds(row: Row, metric: str) -> float:
+    return row.metrics.get(f"n/{metric}", 1)
+
+
+def _one_seed(pair: Pair) -> bool:
+    return any(min(_seeds(pair.new, m), _seeds(pair.old, m)) < 2 for m in _both(pair))
+
+
+def _changes(pair: Pair) -> list[dict[str, Any]]:
+    """What is another verdict, or a number that is another beyond its spread."""
+    own: dict[str, Any] = {"name": pair.name, "scale": pair.new.tags.get("scale", "")}
+    own |= {"run_id": pair.new.id, "previous": pair.old.id}
+    before, after = (row.tags.get("verdict", "") for row in (pair.old, pair.new))
+    found = [own | {"what": "verdict", "before": before, "after": after}] * (before != after)
+    for metric in _both(pair):
+        low_high = _moved(pair, metric)
+        if low_high is not None:
+            old, new = (_number(row.metrics[metric]) for row in (pair.old, pair.new))
+            interval: dict[str, Any] = {"interval": list(low_high)} if low_high else {}
+            found.append(own | {"what": metric, "before": old, "after": new} | interval)
+    return found
+
+
+def _moved(pair: Pair, metric: str) -> tuple[float, ...] | None:
+    """The interval of the difference, where it leaves out zero; None for a number that stays.
+
+    Empty where a number without spread, or without an end, is another one.
+    """
+    old, new = pair.old.metrics[metric], pair.new.metrics[metric]
+    if not (math.isfinite(old) and math.isfinite(new)):
+        return None if str(old) == str(new) else ()  # NaN equals itself here
+    if min(_seeds(pair.old, metric), _seeds(pair.new, metric)) < 2:
+        return None
+    spreads = [row.metrics.get(f"sd/{metric}", math.nan) for row in (pair.old, pair.new)]
+    if spreads == [0.0, 0.0]:
+        return None if math.isclose(old, new, rel_tol=SAME) else ()
+    if not all(map(math.isfinite, spreads)):
+        return None
+    low, high = difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
+    return (low, high) if low > 0 or high < 0 else None
+
+
+def _sample(row: Row, metric: str) -> tuple[float, float, float]:
+    return row.metrics[metric], row.metrics[f"sd/{metric}"], _seeds(row, metric)
+
+
+def difference(
+    old: tuple[float, float, float], new: tuple[float, float, float]
+) -> tuple[float, float]:
+    """Welch's interval of the mean of `new` less that of `old`; each is mean, sd and n > 1."""
+    from scipy.stats import t
+
+    squares = [(sd**2 / n, n) for _, sd, n in (old, new)]
+    total = sum(square for square, _ in squares)
+    freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)
+    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total)
+    return new[0] - old[0] - half, new[0] - old[0] + half
+
+
+def _number(value: float) -> float | str:
+    """A number as JSON has it: what is not finite by its name."""
+    return value if math.isfinite(value) else str(value)
+
+
+def _code(pairs: Sequence[Pair]) -> dict[str, Any]:
+    """Packages and commits that are others, from the oldest of the earlier runs to the newest."""
+    old = min((pair.old for pair in pairs), key=lambda row: row.start_ms)
+    new = max((pair.new for pair in pairs), key=lambda row: row.start_ms)
+    before, after = _packages(old, new)
+    changed = {
+        name: [before.get(name), after.get(name)]
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    }
+    return {
+        "versions": changed,
+        "commits": [row.tags.get("commit", "unknown") for row in (old, new)],
+    }
+
+
+def _packages(*rows: Row) -> list[dict[str, str]]:
+    """The packages of runs with their versions: all, or those in their tags where a list lacks."""
+    lists = [store.artifact(row.id, PACKAGES) for row in rows]
+    if None in lists:
+        return [
+            {k.removeprefix(VERSION): v for k, v in row.tags.items() if k.startswith(VERSION)}
+            for row in rows
+        ]
+    lines = [(found or b"").decode().split() for found in lists]
+    return [{line.partition("==")[0]: line.partition("==")[2] for line in some} for some in lines]
+
+
+def said(document: Mapping[str, Any]) -> str:
+    """The difference in one line, with the packages and commits that may have made it."""
+    changes, versions = document["changes"], document["versions"]
+    if not changes:
+        return f"{document['compared']} results compared, none changed"
+    packages = [f"{name} {_arrow(*pair)}" for name, pair in versions.items()]
+    more = [f"{len(packages) - MOST} more packages"] * (len(packages) > MOST)
+    commits = document["commits"]
+    moved = [f"commit {_arrow(*commits)}"] * (len(set(commits)) > 1)
+    return "; ".join([*map(_line, changes), *packages[:MOST], *more, *moved])
+
+
+def _line(change: Mapping[str, Any]) -> str:
+    scale = f" ({change['scale']})" if change["scale"] else ""
+    between = ""
+    if "interval" in change:
+        low, high = change["interval"]
+        between = f" (by {low:.3g} to {high:.3g} with {100 * LEVEL:g} % confidence)"
+    moved = _arrow(change["before"], change["after"])
+    return f"{change['name']}{scale}: {change['what']} {moved}{between}"
+
+
+def _arrow(before: float | str | None, after: float | str | None) -> str:
+    shown = [f"{each:.6g}" if isinstance(each, float) else each for each in (before, after)]
+    return " -> ".join(each or "none" for each in shown)
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """What was compared and what changed, in the terminal."""
+    for change in document["changes"]:
+        print(_line(change))
+    for name, pair in document["versions"].items():
+        print(f"  {name} {_arrow(*pair)}")
+    if len(set(document["commits"])) > 1:
+        print(f"  commit {_arrow(*document['commits'])}")
+    if document["one_seed"]:
+        print(f"One seed, the verdict alone is watched: {', '.join(document['one_seed'])}.")
+    print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
+
+
+def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> None:
+    """The command: compare, print, tell `target` of a regression and end with exit code 3.
+
+    None named: all results. UserError for a name that no claim and no recipe has.
+    """
+    chosen, known = list(names), [*claim.names(), *published.RECIPES]
+    for name in chosen:
+        if name not in known:
+            raise unknown("A claim or recipe", name, known)
+    if target:
+        notify.check(target)
+    document = examine(chosen or None)
+    if json:
+        shell.print_json(document)
+    else:
+        show(document)
+    if document["changes"]:
+        if target:
+            notify.tell(target, {"watch": document, "said": said(document)})
+        print(f"error: A result has changed: {said(document)}", file=sys.stderr)
+        raise SystemExit(REGRESSION)
