@@ -25,7 +25,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             "their ids or names."
         )
     everything = history.rows(None)
-    rows = [_named(name, everything) for name in names]
+    rows = [named(name, everything) for name in names]
     params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
     return {
         "runs": [
@@ -45,7 +45,7 @@ def _keys(mappings: Any) -> list[str]:
     return sorted(set[str]().union(*mappings))
 
 
-def _named(name: str, rows: Sequence[Row]) -> Row:
+def named(name: str, rows: Sequence[Row]) -> Row:
     """The run of that id or beginning of an id, else the newest of that name."""
     begun = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
     begins = begun if len(name) >= LEAST else []

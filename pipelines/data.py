@@ -154,7 +154,10 @@ def check(name: str, required: bool = False) -> dict[str, Any]:
     stored = _stored(name, row)
     cuts = dict(zip(("train", "val", "test"), row.cuts(stored.count), strict=True))
     for part, cut in cuts.values():
-        stored.read(part, slice(cut.start, cut.start + 1))
+        if isinstance(stored, Prepared) and row.photographs:
+            stored.decode(part, cut.start)
+        else:
+            stored.read(part, slice(cut.start, cut.start + 1))
     sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}
     return {"name": name, "prepared": True, "state": stored.state, **stored.where, **sizes}
 

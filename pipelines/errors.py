@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class UserError(ValueError):
@@ -11,7 +12,7 @@ class UserError(ValueError):
 
 def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
     """The sentence for a name that is not one of `choices`, nearest names first."""
-    choices = sorted(choices)
+    choices = sorted(set(choices))
     near = difflib.get_close_matches(received, choices, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     return UserError(
@@ -63,11 +64,14 @@ class Pruned(RuntimeError):
 
 
 class Ended(RuntimeError):
-    """A command of ours in a process of its own has failed, with that exit code, and said why."""
+    """A command of ours in a process of its own has failed, with that exit code, and said why.
 
-    def __init__(self, message: str, code: int) -> None:
+    `document` is what it printed all the same; None where that was no JSON document.
+    """
+
+    def __init__(self, message: str, code: int, document: Any = None) -> None:
         super().__init__(message)
-        self.code = code
+        self.code, self.document = code, document
 
 
 class Diverged(RuntimeError):

@@ -7,43 +7,73 @@ number after its last step, for then its weights were stored. The test set is ne
 """
 
 import math
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, data, history, live, published, quiet, report, store
+from pipelines import champion, history, live, published, store
+from pipelines.champion import ALIAS
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
-from pipelines.store import PARENT
-from pipelines.stored import Dataset
 from pipelines.unfinished import RUN_AS, TRAINING
 
-ALIAS = "champion"
-PORT = 5001  # not that of the UI
-BEST = "best_"  # begins the name of the least value that the number which chooses ever had
-VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
-NOT_RUN = "not run"
-RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
 
-
-def register(name: str, scale: str) -> dict[str, Any]:
+def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     """Make the best run of a recipe at a scale the champion; the JSON document.
 
-    Unless it is already, or the champion is of a larger scale. UserError where there is no such
-    recipe, no finished run of it, or no model in the best one.
+    Unless it is already, or the champion is of a larger scale. A dry run changes nothing, and says
+    what would become of the champion of now. UserError where there is no such recipe, no finished
+    run of it, or no model in the best one.
     """
     recipe = published.named(name, scale)
     with live.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
-        held = version.tags.get("scale", "") if version else ""
-        if held in published.SCALES[published.SCALES.index(scale) + 1 :]:
-            return _document(_standing(version, held), version, held, scale, new=False)
-        present = version.run_id if held == scale else None  # of equal ones it stays
-        runs = candidates(recipe, scale)
-        row = min(runs, key=lambda row: (chosen_by(row), row.id != present))
-        if new := row.id != present:
+        row, held = _chosen(recipe, scale, version)
+        if dry_run:
+            return _considered(recipe, scale, version, row, held)
+        if new := _takes_over(row, held, version):
             version = _promote(row, scale)
-    return _document(row, version, scale, scale, new)
+    return champion.document(row, version, held, scale, new)
+
+
+def _considered(
+    recipe: Recipe, scale: str, version: Any, row: history.Row, held: str
+) -> dict[str, Any]:
+    """The document of a dry run: the champion that would be, that of now, and the best run."""
+    if new := _takes_over(row, held, version):
+        _logged_model(row)  # which a champion needs
+    found = champion.document(row, None if new else version, held, scale, new)
+    best = row if held == scale else min(_finished(recipe, scale), key=chosen_by, default=None)
+    return found | {
+        "champion_now": _now(version) if version else None,
+        "candidate": {"scale": scale, **_number(best)} if best else None,
+    }
+
+
+def _now(version: Any) -> dict[str, Any]:
+    """The champion of now: its version, its scale, and the number that chose it, if its run is."""
+    about = {"version": str(version.version), "scale": version.tags.get("scale", "")}
+    row = history.find(version.run_id)
+    return {**about, **(_number(row) if row else {"run_id": version.run_id})}
+
+
+def _number(row: history.Row) -> dict[str, Any]:
+    """A run with the number that chooses."""
+    return {"run_id": row.id, champion.watched(row): chosen_by(row)}
+
+
+def _takes_over(row: history.Row, scale: str, version: Any) -> bool:
+    """Whether a run that is chosen is not the champion, at that scale, already."""
+    return version is None or (row.id, scale) != (version.run_id, version.tags.get("scale"))
+
+
+def _chosen(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
+    """The run that the rule makes champion beside the version that is, and its scale."""
+    held = version.tags.get("scale", "") if version else ""
+    if held in published.SCALES[published.SCALES.index(scale) + 1 :]:
+        return _standing(version, held), held
+    present = version.run_id if held == scale else None  # of equal ones it stays
+    runs = candidates(recipe, scale)
+    return min(runs, key=lambda row: (chosen_by(row), row.id != present)), scale
 
 
 def _standing(version: Any, scale: str) -> history.Row:
@@ -57,45 +87,29 @@ def _standing(version: Any, scale: str) -> history.Row:
     )
 
 
-def _document(row: history.Row, version: Any, scale: str, asked: str, new: bool) -> dict[str, Any]:
-    """What is said of the champion; its scale is larger than the one asked for where that lost."""
-    name, found = row.tags["recipe"], claim_of(row)
-    return {
-        "model": name,
-        "version": str(version.version),
-        "alias": ALIAS,
-        "run_id": row.id,
-        "scale": scale,
-        "asked_scale": asked,
-        "metrics": _shown(row.metrics),
-        "claim": found,
-        "verdict": _verdict(found),
-        "new": new,
-        "rule": RULE,
-        "serve": serve(name),
-        "ask": ask(published.named(name, scale)),
-    }
-
-
 def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
     """The finished runs of a recipe at a scale, newest first; UserError where there is none.
 
     Those started under its name and scale, overrides included, and those with its very settings.
     All have its data: validation errors on other data are not comparable.
     """
-    own = _settings(recipe.flat())
-    runs = [
-        row
-        for row in history.rows(kind=TRAINING, recipe=recipe.name)
-        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
-        if _data(row.params) == _data(own) and math.isfinite(chosen_by(row))
-    ]
-    if not runs:
+    if not (runs := _finished(recipe, scale)):
         raise UserError(
             f"A champion is chosen among finished runs. Received: {recipe.name} at scale {scale}, "
             f"which has none. Run python -m pipelines run {recipe.name} --scale {scale} first."
         )
     return runs
+
+
+def _finished(recipe: Recipe, scale: str) -> list[history.Row]:
+    """The same, none where there is none."""
+    own = _settings(recipe.flat())
+    return [
+        row
+        for row in history.rows(kind=TRAINING, recipe=recipe.name)
+        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
+        if _data(row.params) == _data(own) and math.isfinite(chosen_by(row))
+    ]
 
 
 def _settings(params: Mapping[str, str]) -> dict[str, str]:
@@ -108,13 +122,8 @@ def _data(params: Mapping[str, str]) -> dict[str, str]:
 
 def chosen_by(row: history.Row) -> float:
     """The validation number of the weights that a run stored; infinite where it has none."""
-    found = row.metrics.get(watched(row), math.nan)
+    found = row.metrics.get(champion.watched(row), math.nan)
     return math.inf if math.isnan(found) else found
-
-
-def watched(row: history.Row) -> str:
-    """The name of the number that chooses, of its task: `val_error_pct`; empty where none is."""
-    return next((k.removeprefix(BEST) for k in row.metrics if k.startswith(BEST + VAL)), "")
 
 
 def _champion(name: str) -> Any:
@@ -134,8 +143,8 @@ def _promote(row: history.Row, scale: str) -> Any:
         name,
         f"models:/{model}",
         run_id=row.id,
-        tags=_tags(row, scale),
-        description=describe(row, scale),
+        tags=champion.version_tags(row, scale),
+        description=champion.describe(row, scale),
         model_id=model,
     )
     client.set_registered_model_alias(name, ALIAS, str(version.version))
@@ -144,98 +153,20 @@ def _promote(row: history.Row, scale: str) -> Any:
 
 def _logged_model(row: history.Row) -> str:
     """The id of the model that a run stored last."""
-    outputs = store.client().get_run(row.id).outputs
-    if outputs is None or not outputs.model_outputs:
-        recipe = row.tags["recipe"]
-        raise UserError(
-            f"A champion needs a stored model. Received: run {row.id}, the best of {recipe}, which "
-            f"has none. Run python -m pipelines run {recipe} with its settings and --force first."
-        )
-    return str(outputs.model_outputs[-1].model_id)
-
-
-def _tags(row: history.Row, scale: str) -> dict[str, str]:
-    """What a version says of itself; nothing of what does not exist."""
-    found = claim_of(row)
-    of_claim = {"claim": found, "verdict": str(_verdict(found))} if found else {}
-    numbers = {key: f"{value:.10g}" for key, value in _shown(row.metrics).items()}
-    reported = {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
-    commit = row.tags.get("commit", "unknown")
-    return {"run_id": row.id, "scale": scale, "commit": commit, **numbers, **reported, **of_claim}
-
-
-def describe(row: history.Row, scale: str) -> str:
-    """Markdown for the page of a version: its numbers beside the reported ones, its claim."""
-    found, reported = claim_of(row), _reported(row)
-    table = [
-        f"| `{key}` | {value:.4g} | {f'{reported[key]:g}' if key in reported else ''} |"
-        for key, value in _shown(row.metrics).items()
-    ]
-    lines = [
-        f"**{row.tags['recipe']}** at {scale} scale: {row.tags['source']}.",
-        "",
-        "| number | measured | reported |",
-        "|---|---|---|",
-        *table,
-        "",
-        f"Chosen among runs of this scale by `{watched(row)}` of these weights, not by test.",
-        f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
-    ]
-    return "\n".join([*lines, *([f"Claim `{found}`: {_verdict(found)}."] if found else [])])
-
-
-def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {k: v for k, v in sorted(metrics.items()) if k.startswith((VAL, TEST))}
-
-
-def _reported(row: history.Row) -> Mapping[str, float]:
-    """What the source reports of the recipe of a run."""
-    scales = published.RECIPES[row.tags["recipe"]]
-    return next(iter(scales.values())).reported
-
-
-def claim_of(row: history.Row) -> str | None:
-    """The claim of the recipe's name, or that for which the run was made, or None."""
-    if row.tags["recipe"] in claim.names():
-        return row.tags["recipe"]
-    above: history.Row | None = row
-    while above and "claim" not in above.tags:
-        above = history.find(above.tags[PARENT]) if PARENT in above.tags else None
-    return above.tags["claim"] if above else None
-
-
-def _verdict(name: str | None) -> str | None:
-    """The claim's verdict on the scoreboard; None without a claim."""
-    if name is None:
-        return None
-    return next((entry.verdict for entry in report.entries() if entry.name == name), NOT_RUN)
-
-
-def serve(name: str) -> str:
-    """The command that serves the champion, in the project's environment, from any folder."""
-    settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
-        path = store.uri().removeprefix(store.SQLITE)
-        settings["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{store.home() / path.rpartition('/')[2]}"
-    if quiet.backend() != "tensorflow":
-        settings["KERAS_BACKEND"] = quiet.backend()
-    words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())
-    model = shlex.quote(f"models:/{name}@{ALIAS}")
-    return f"{words} mlflow models serve -m {model} --env-manager local --port {PORT}"
-
-
-def ask(recipe: Recipe) -> str:
-    """The command that asks the served model about two examples of zeros."""
-    row = data.DATASETS[recipe.data]
-    shape = row.shape if isinstance(row, Dataset) else (recipe.data_args["dimension"],)
-    zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"
-    batch = f"{zeros}; print(json.dumps({{'inputs': x.tolist()}}))"
-    post = "curl -s -H 'Content-Type: application/json' -d @-"
-    return f'python -c "{batch}" | {post} http://127.0.0.1:{PORT}/invocations'
+    if found := store.logged_model(row.id):
+        return found
+    recipe = row.tags["recipe"]
+    raise UserError(
+        f"A champion needs a stored model. Received: run {row.id}, the best of {recipe}, which "
+        f"has none. Run python -m pipelines run {recipe} with its settings and --force first."
+    )
 
 
 def show(document: Mapping[str, Any]) -> None:
     """The champion in the terminal, and how to get an answer from it."""
+    if "champion_now" in document:
+        _show_considered(document)
+        return
     verb = "is" if document["new"] else "is already"
     name = f"{document['model']} version {document['version']}"
     print(f"{name} {verb} the {ALIAS}: run {document['run_id']}, {document['scale']} scale")
@@ -247,3 +178,17 @@ def show(document: Mapping[str, Any]) -> None:
         print(f"  claim {document['claim']}: {document['verdict']}")
     print(f"\n{document['rule']}")
     print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")
+
+
+def _show_considered(document: Mapping[str, Any]) -> None:
+    """What `register` would do."""
+    for title, key in (("Champion now", "champion_now"), ("Best run", "candidate")):
+        said = ", ".join(f"{k} {_plain(v)}" for k, v in (document[key] or {}).items())
+        print(f"{title + ':':<14} {said or 'none'}")
+    verb = "would become" if document["new"] else "would stay"
+    print(f"Run {document['run_id']}, {document['scale']} scale, {verb} the {ALIAS}.")
+    print(f"{document['rule']} Nothing was changed.")
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -184,6 +184,21 @@ def artifact(run_id: str, path: str) -> bytes | None:
         return Path(found).read_bytes()
 
 
+def logged_model(run_id: str) -> str | None:
+    """The id of the model that a run stored last; None where it has none."""
+    outputs = client().get_run(run_id).outputs
+    found = outputs.model_outputs if outputs else []
+    return str(found[-1].model_id) if found else None
+
+
+def keras_model(model_id: str) -> Any:
+    """The network of a stored model, read anew. Import Keras first, on its backend (quiet.py)."""
+    client()
+    import mlflow.keras
+
+    return mlflow.keras.load_model(f"models:/{model_id}")
+
+
 def is_away(error: Exception) -> bool:
     """Whether an error says that the store is locked, full or away, and not what we did wrong."""
     if "mlflow" not in sys.modules or not isinstance(error, unavailable()):

@@ -34,7 +34,8 @@ def study(name: str, *options: str) -> dict[str, Any]:
 def answer(*words: str) -> dict[str, Any]:
     """The JSON document of a command; it is given the time to settle its runs.
 
-    Raises Ended where it fails, with its code and its error, and UserError where it is killed.
+    Raises Ended where it fails, with its code, its error and what it printed, and UserError where
+    it is killed.
     """
     reader, writer = pty.openpty() if sys.stderr.isatty() else os.pipe()  # it draws a bar on a tty
     with tempfile.TemporaryFile() as document, os.fdopen(reader, "rb", buffering=0):
@@ -50,10 +51,19 @@ def answer(*words: str) -> dict[str, Any]:
             _passed_on(reader)
             child.wait()
             raise
-        _check(child.returncode, words, said)
         document.seek(0)
-        found: dict[str, Any] = json.load(document)
+        printed = document.read()
+    _check(child.returncode, words, said, _parsed(printed) if child.returncode else None)
+    found: dict[str, Any] = json.loads(printed)
     return found
+
+
+def _parsed(printed: bytes) -> Any:
+    """What a command that failed has printed; None where that is no JSON document."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return None
 
 
 def _passed_on(reader: int) -> str:
@@ -75,7 +85,7 @@ def _read(reader: int) -> bytes:
         return b""
 
 
-def _check(code: int, words: tuple[str, ...], said: str) -> None:
+def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -> None:
     """Raise what the end of a command means: it failed, was told to stop, or was killed."""
     if code < 0:
         raise UserError(
@@ -88,4 +98,4 @@ def _check(code: int, words: tuple[str, ...], said: str) -> None:
         lines = said.split("\n")
         errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
         last = (errors or [line for line in lines if line.strip()] or [f"exit code {code}"])[-1]
-        raise Ended(f"{shlex.join(words)}: {last.strip()}", code)
+        raise Ended(f"{shlex.join(words)}: {last.strip()}", code, document)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import history, registry, store, tracking
+from pipelines import champion, history, registry, store, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.run import EXPERIMENT
@@ -70,7 +70,7 @@ def store_model(run_id: str) -> None:
     client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
 
 
-def champion() -> Any:
+def holder() -> Any:
     return store.client().get_model_version_by_alias(NAME, "champion")
 
 
@@ -85,7 +85,7 @@ def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
     document = registry.register(NAME, SCALE)
     assert (document["run_id"], document["version"], document["new"]) == (best, "1", True)
     assert document["metrics"] == {"val_error_pct": 8.0, "test_error_pct": 9.0}
-    found = champion()
+    found = holder()
     assert (found.run_id, found.source[:10]) == (best, "models:/m-")
     tags = {"run_id": best, "scale": SCALE, "val_error_pct": "8", "test_error_pct": "9"}
     assert found.tags.items() >= tags.items()
@@ -99,7 +99,7 @@ def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> No
     steady = trained(8.0, best=7.0, seed=1)
     document = registry.register(NAME, SCALE)
     assert (document["run_id"], document["metrics"]["val_error_pct"]) == (steady, 8.0)
-    found = champion()
+    found = holder()
     assert found.tags["val_error_pct"] == "8"
     assert "best" not in str(found.tags) + found.description
     assert "| `val_error_pct` | 8 |" in found.description
@@ -117,12 +117,12 @@ def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
     trained(1.0, seed=1)
     kept = registry.register(NAME, "smoke")
     assert kept == taken | {"new": False, "asked_scale": "smoke"}
-    assert (champion().run_id, versions()) == (large, 2)
+    assert (holder().run_id, versions()) == (large, 2)
     registry.show(kept)
     shown = capsys.readouterr().out
     assert f"version 2 is already the champion: run {large}, cpu scale\n" in shown
     assert "no run of smoke scale replaces it" in shown
-    assert registry.RULE in shown
+    assert champion.RULE in shown
     better = trained(2.0, scale="cpu", seed=1)
     assert registry.register(NAME, "cpu")["run_id"] == better
 
@@ -155,13 +155,50 @@ def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
     assert again["run_id"] == best
 
 
+def test_a_dry_run_says_what_would_be_and_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = trained(8.0)
+    none = registry.register(NAME, SCALE, dry_run=True)
+    assert (none["new"], none["version"], none["champion_now"]) == (True, None, None)
+    assert none["candidate"] == {"run_id": first, "scale": SCALE, "val_error_pct": 8.0}
+    assert store.client().search_registered_models() == []
+    registry.register(NAME, SCALE)
+    trained(9.0, seed=1)
+    worse = registry.register(NAME, SCALE, dry_run=True)
+    now = {"version": "1", "scale": SCALE, "run_id": first, "val_error_pct": 8.0}
+    assert (worse["new"], worse["version"], worse["champion_now"]) == (False, "1", now)
+    better = trained(7.0, seed=2)
+    found = registry.register(NAME, SCALE, dry_run=True)
+    assert (found["new"], found["run_id"], found["champion_now"]) == (True, better, now)
+    assert (holder().run_id, versions()) == (first, 1)
+    done = registry.register(NAME, SCALE)
+    extra = ("champion_now", "candidate")
+    assert done == {k: v for k, v in found.items() if k not in extra} | {"version": "2"}
+    registry.show(none)
+    registry.show(found)
+    shown = capsys.readouterr().out
+    assert "Champion now:  none\n" in shown
+    assert f"Champion now:  version 1, scale smoke, run_id {first}, val_error_pct 8\n" in shown
+    assert f"Run {better}, smoke scale, would become the champion.\n" in shown
+
+
+def test_a_dry_run_says_that_a_larger_champion_stays(home: Path) -> None:
+    large = trained(9.0, scale="cpu")
+    registry.register(NAME, "cpu")
+    small = trained(1.0)
+    found = registry.register(NAME, SCALE, dry_run=True)
+    assert (found["new"], found["run_id"], found["scale"]) == (False, large, "cpu")
+    assert found["candidate"]["run_id"] == small
+
+
 def test_a_better_run_takes_the_alias_and_versions_stay(home: Path) -> None:
     trained(8.0)
     registry.register(NAME, SCALE)
     better = trained(7.0, seed=1)
     document = registry.register(NAME, SCALE)
     assert (document["version"], document["new"]) == ("2", True)
-    assert (champion().run_id, versions()) == (better, 2)
+    assert (holder().run_id, versions()) == (better, 2)
 
 
 def test_a_champion_whose_run_is_gone_is_replaced(home: Path) -> None:
@@ -194,8 +231,8 @@ def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -
         trained(8.0, parent=above)
     document = registry.register(NAME, SCALE)
     assert (document["claim"], document["verdict"]) == ("identity-beats-plain", "not run")
-    assert champion().tags["claim"] == "identity-beats-plain"
-    assert "Claim `identity-beats-plain`: not run." in champion().description
+    assert holder().tags["claim"] == "identity-beats-plain"
+    assert "Claim `identity-beats-plain`: not run." in holder().description
 
     cell = "allconv-cifar10"
     trained(8.0, name=cell)
@@ -232,10 +269,10 @@ def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlruns/mlflow.db")
-    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in registry.serve(NAME)
-    assert "models:/mlp-digits@champion --env-manager local" in registry.serve(NAME)
-    assert "zeros((2, 8, 8, 1))" in registry.ask(named(NAME, SCALE))
-    assert "zeros((2, 8))" in registry.ask(named("linear-teacher", SCALE))
+    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in champion.serve(NAME)
+    assert "models:/mlp-digits@champion --env-manager local" in champion.serve(NAME)
+    assert "zeros((2, 8, 8, 1))" in champion.ask(named(NAME, SCALE))
+    assert "zeros((2, 8))" in champion.ask(named("linear-teacher", SCALE))
 
 
 def wait_for(server: subprocess.Popen[bytes], port: int) -> None:
@@ -263,7 +300,7 @@ def test_the_champion_answers_by_the_printed_commands(
     assert command("pipelines", "run", NAME, "--scale", SCALE).returncode == 0
     done = command("pipelines", "register", NAME, "--scale", SCALE, "--json")
     document = json.loads(done.stdout)
-    port = f"{registry.PORT}", f"{free_port}"
+    port = f"{champion.PORT}", f"{free_port}"
     env = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
     env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
     with (

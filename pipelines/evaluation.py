@@ -1,0 +1,181 @@
+"""Evaluation: a network that a run stored, measured anew beside what was recorded of it.
+
+Reads only. The test part is read where the run has read it: a search never does.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pipelines import comparison, data, history, quiet, store
+from pipelines.batches import Pictures, Splits
+from pipelines.champion import TEST, VAL
+from pipelines.errors import UserError, short
+from pipelines.history import Row
+from pipelines.photographs import Photographs
+from pipelines.recipes import Recipe
+from pipelines.shell import print_json
+
+ROUNDING = {"float32": 1e-3, "mixed_bfloat16": 1e-2}  # relative, of sums in another order
+LEAST = 1e-6  # of a loss: what is left of one that is nearly 0 is rounding
+RULE = (
+    "Recorded and measured agree where they differ by rounding: of a loss by {rounding:g} of it or "
+    "{least:g}, of a percentage by {points:g} points or one example."
+)
+
+
+def evaluate(name: str) -> dict[str, Any]:
+    """The recorded numbers of a training's validation and test parts beside those measured now.
+
+    `name` is a run's id, the beginning of one, or a name, of which the newest is taken. UserError
+    for a run that stored no network, or one that cannot be read.
+    """
+    row = history.find(name) or comparison.named(name, history.rows(None))
+    recipe, rounding = _recipe(row), ROUNDING[row.params.get("precision", "float32")]
+    model = _model(row)
+    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
+    metrics = {
+        key: _beside(key, row.metrics[key], found, rounding, examples)
+        for key, found, examples in _measured(recipe, splits, model, row.metrics)
+    }
+    return {
+        "run_id": row.id,
+        "name": row.name,
+        "recipe": recipe.name,
+        "agrees": all(each["agrees"] for each in metrics.values()),
+        "rule": RULE.format(rounding=rounding, least=LEAST, points=100 * rounding),
+        "metrics": metrics,
+    }
+
+
+def _recipe(row: Row) -> Recipe:
+    """What the run says of its data; UserError where it is no training of one network."""
+    if "data" not in row.params or "batch_size" not in row.params or "recipe" not in row.tags:
+        kind = row.tags.get("kind", "run")
+        raise UserError(
+            f"What is evaluated must be a training. Received: {row.name} ({row.id}), of kind "
+            f"{kind}. Name a run of a recipe, by its id; those of a claim are below it."
+        )
+    drawn = {k.partition(".")[2]: v for k, v in row.params.items() if k.startswith("data_args.")}
+    return Recipe(
+        name=row.tags["recipe"],
+        source=row.tags.get("source", ""),
+        model=row.params["model"],
+        data=row.params["data"],
+        data_args={key: json.loads(value) for key, value in drawn.items()},
+        train_examples=json.loads(row.params.get("train_examples", "null")),
+        batch_size=int(row.params["batch_size"]),
+        steps=1,
+    )
+
+
+def _model(row: Row) -> Any:
+    """The network that a run stored last."""
+    found = store.logged_model(row.id)
+    if found is None:
+        raise UserError(
+            f"An evaluation needs a stored network. Received: {row.name} ({row.id}), which is "
+            f"{row.status} and has none. Name a finished training, by its id."
+        )
+    quiet.keras()
+    try:
+        return store.keras_model(found)
+    except (OSError, ValueError, store.unavailable()) as error:
+        if store.is_away(error):
+            raise
+        raise UserError(
+            f"A stored network must be readable. Received: that of {row.name} ({row.id}): "
+            f"{short(error)} Train it again with --force."
+        ) from error
+
+
+def _measured(
+    recipe: Recipe, splits: Splits, model: Any, recorded: Mapping[str, float]
+) -> Iterator[tuple[str, float, int]]:
+    """Every number that was recorded of validation and test: name, value now, examples."""
+    from pipelines import curves, feed
+
+    network = _compiled(_reading(model, splits), splits)
+    for part, split in ((VAL, splits.val), (TEST, splits.test)):
+        if any(key.startswith(part) for key in recorded):
+            with feed.sentences():
+                stream = feed.evaluation(recipe, split, 1)
+                logs = network.evaluate(stream, verbose=0, return_dict=True)
+            for key, value in curves.named(part.rstrip("_"), logs).items():
+                if key in recorded:
+                    yield key, value, len(split)
+
+
+def _reading(model: Any, splits: Splits) -> Any:
+    """The network behind what the feeds give: stored networks read pixels 0..255."""
+    import keras
+
+    split = splits.val
+    if not isinstance(split, Pictures | Photographs):
+        return model
+    standard = keras.Input(split.shape)
+    scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
+    return keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
+
+
+def _compiled(network: Any, splits: Splits) -> Any:
+    """With the numbers of its task, as in training."""
+    import keras
+
+    from pipelines.curves import MEAN
+
+    numbers = splits.task.numbers
+    means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
+    network.compile(loss=numbers["loss"], weighted_metrics=means)
+    return network
+
+
+def _beside(
+    key: str, recorded: float, measured: float, rounding: float, examples: int
+) -> dict[str, Any]:
+    """A number then and now."""
+    loss = max(rounding * abs(recorded), LEAST)
+    tolerance = max(100 * rounding, 100 / examples) if key.endswith("_pct") else loss
+    difference = measured - recorded
+    return {
+        "recorded": recorded,
+        "measured": measured,
+        "difference": difference,
+        "tolerance": tolerance,
+        "agrees": abs(difference) <= tolerance,
+    }
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """The evaluation in the terminal: a row a number."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("number", "recorded", "measured now", "difference", "")
+    for key, each in document["metrics"].items():
+        cells = f"{each['recorded']:.6g}", f"{each['measured']:.6g}", f"{each['difference']:+.2g}"
+        table.add_row(key, *cells, "agrees" if each["agrees"] else "[red]differs")
+    Console().print(table)
+    print(f"Run {document['run_id']}, {document['name']}. {document['rule']}")
+
+
+def command(name: str, json: bool) -> None:
+    """`evaluate RUN`: exit code 1, and a sentence, where a number is no longer what it was."""
+    document = evaluate(name)
+    if json:
+        print_json(document)
+    else:
+        show(document)
+    differing = {key: each for key, each in document["metrics"].items() if not each["agrees"]}
+    if differing:
+        said = "; ".join(
+            f"{key} {each['measured']:.6g} now, {each['recorded']:.6g} recorded"
+            for key, each in differing.items()
+        )
+        print(
+            f"error: A stored network must still give its recorded numbers. Received: {said}, of "
+            f"run {document['run_id']}. Look at what has changed since: data, packages, device.",
+            file=sys.stderr,
+        )
+        raise SystemExit(1)

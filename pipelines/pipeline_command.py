@@ -1,0 +1,241 @@
+"""`python -m pipelines pipeline NAME`: the two pipelines there are, as their options make them.
+
+verify                      check the data, measure claims, report, look for regressions
+train-and-register RECIPE   check its data, train, evaluate, compare with the champion, register the
+                            run if it is better, report
+"""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import tyro
+
+from pipelines import claim, published, report
+from pipelines.errors import Ended, UserError, check_counts, unknown
+from pipelines.overriding import one_sentence, overridden, with_schedule
+from pipelines.quickstart import CLAIMS
+from pipelines.recipes import Recipe
+from pipelines.shell import print_json, use_data_dir
+from pipelines.steps import Pipeline, Step, carry_out
+
+PROG = "python -m pipelines pipeline"
+TRAIN = "train-and-register"
+ALL, RECORDED = "all", "recorded"
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """How to run."""
+
+    scale: str = "cpu"
+    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
+    force: bool = False
+    """Measure again what has finished before, and skip no step."""
+    start: Annotated[str | None, tyro.conf.arg(name="from")] = None
+    """Begin with this step, with what the steps before it gave last."""
+    out: Path | None = None
+    """Where the report is written (default: the project)."""
+    json: bool = False
+    """Print one JSON document on standard output."""
+    data_dir: Path | None = None
+    """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
+
+    @property
+    def forced(self) -> tuple[str, ...]:
+        return ("--force",) if self.force else ()
+
+    @property
+    def report(self) -> Step:
+        where = ("--out", _literal(str(self.out.resolve()))) if self.out else ()
+        return Step("report", ("pipelines", "report", *where), lambda found: str(found["results"]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Verify:
+    """Check the data, measure claims, write the report, and compare with earlier results.
+
+    Exit code 3 where a verdict or a number has changed. The same command goes on where it failed.
+    """
+
+    options: tyro.conf.OmitArgPrefixes[Options]
+    claims: tuple[str, ...] = CLAIMS
+    """Their names; or recorded: all that are on the scoreboard at this scale; or all."""
+    seeds: int | None = None
+    """Repeat with seeds 0, 1, ... (None: as many as each claim asks for)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainAndRegister(Generic[T]):
+    """Train a recipe, evaluate it, and make it the champion of the registry if it is the best.
+
+    Every setting of the recipe can be overridden. The same command goes on where it failed.
+    """
+
+    recipe: tyro.conf.Positional[str]
+    options: tyro.conf.OmitArgPrefixes[Options]
+    override: tyro.conf.OmitArgPrefixes[T]
+
+
+def pipeline_command(arguments: list[str]) -> None:
+    """`pipeline NAME`: read the options, which are in part those of a recipe, and do the steps."""
+    name, *rest = arguments or ["--help"]
+    if name == "verify":
+        with one_sentence():
+            asked = tyro.cli(Verify, args=rest, default=Verify(Options()), prog=f"{PROG} {name}")
+        use_data_dir(asked.options.data_dir)
+        _carry_out(verify(asked), asked.options)
+    elif name == TRAIN:
+        with one_sentence():
+            training, overrides = _training(rest)
+        use_data_dir(training.options.data_dir)
+        _carry_out(train_and_register(training, overrides), training.options)
+    elif name in ("-h", "--help"):
+        print(f"usage: {PROG} NAME [options], or {PROG} NAME --help\n\n{__doc__}", end="")
+    else:
+        raise unknown("A pipeline", name, ["verify", TRAIN])
+
+
+def _training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
+    """The options of a training, and those words of the command line that override its recipe."""
+    words = [word for word in rest[:1] if not word.startswith("-")]
+    if not words and not {"-h", "--help"} & set(rest):
+        raise unknown("The recipe to train", "nothing", published.RECIPES)
+    name = words[0] if words else min(published.RECIPES)
+    own = rest[len(words) :]
+    options, overrides = tyro.cli(Options, args=own, return_unknown_args=True, add_help=False)
+    recipe = with_schedule(published.named(name, options.scale), own)
+    kind: Any = TrainAndRegister[Recipe]
+    parsed: TrainAndRegister[Recipe] = tyro.cli(
+        kind,
+        args=[name, *own],
+        default=TrainAndRegister(name, Options(), recipe),
+        prog=f"{PROG} {TRAIN}",
+    )
+    changed = overridden(recipe, parsed.override)
+    return dataclasses.replace(parsed, override=changed), overrides
+
+
+def _carry_out(pipeline: Pipeline, options: Options) -> None:
+    """Do the steps, saying how they end; the document of a pipeline that fails is printed too."""
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
+
+    try:
+        document = carry_out(pipeline, options.start, options.force, say)
+    except Ended as error:
+        if options.json and error.document is not None:
+            print_json(error.document)
+        elif error.document is not None:
+            _say_where(error.document)
+            whole = options.force or options.start
+            again = f"--from {error.document['steps'][-1]['name']}" if whole else "The same command"
+            print(f"{again} goes on with the step that failed.")
+        raise
+    if options.json:
+        print_json(document)
+    else:
+        _say_where(document)
+
+
+def _say_where(document: dict[str, Any]) -> None:
+    print(f"{document['pipeline']}: {document['status']}, run {document['run_id']}")
+
+
+def verify(asked: Verify) -> Pipeline:
+    """The pipeline that measures claims again. UserError where there are no such claims."""
+    scale, claims = asked.options.scale, _claims(asked.claims, asked.options.scale)
+    if asked.seeds is not None:
+        check_counts(seeds=asked.seeds)
+    seeds = () if asked.seeds is None else ("--seeds", str(asked.seeds))
+    more = ("--scale", scale, *seeds, *asked.options.forced)
+    return Pipeline(
+        "verify",
+        f"verify at {scale} scale",
+        {"claims": " ".join(asked.claims), "scale": scale, "seeds": asked.seeds},
+        (
+            Step("data", ("pipelines", "data", "check"), _data),
+            *(Step(name, ("pipelines", "run", name, *more), _verdict) for name in claims),
+            asked.options.report,
+            Step("watch", ("pipelines", "watch", *claims), _watched),
+        ),
+    )
+
+
+def _claims(names: tuple[str, ...], scale: str) -> list[str]:
+    """The names of the claims that these words mean."""
+    recorded = [e.name for e in report.entries() if e.run and e.run.tags["scale"] == scale]
+    every = [name for name in claim.names() if scale in claim.load(name).scales]
+    found = []
+    for name in names:
+        some = {ALL: every, RECORDED: recorded}.get(name)
+        if some is None:
+            claim.setting(claim.load(name), name, scale)
+        found += [name] if some is None else some
+    if not found:
+        raise UserError(
+            f"A verification needs claims. Received: {' '.join(names) or 'none'}, of which there "
+            f"is none at scale {scale}. Name some with --claims, or set --scale."
+        )
+    return list(dict.fromkeys(found))
+
+
+def train_and_register(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pipeline:
+    """The pipeline that makes a trained recipe the champion where it is the best."""
+    name, scale = asked.recipe, asked.options.scale
+    at = (name, "--scale", scale)
+    words = tuple(map(_literal, overrides))
+    return Pipeline(
+        TRAIN,
+        f"{TRAIN} {name} at {scale} scale",
+        {"recipe": name, "scale": scale, "override": " ".join(overrides)},
+        (
+            Step("data", ("pipelines", "data", "check", asked.override.data), _data),
+            Step("train", ("pipelines", "run", *at, *words, *asked.options.forced), _trained),
+            Step("evaluate", ("pipelines", "evaluate", "{train[run_id]}"), _evaluated),
+            Step("compare", ("pipelines", "register", *at, "--dry-run"), _compared),
+            Step("register", ("pipelines", "register", *at), _registered),
+            asked.options.report,
+        ),
+    )
+
+
+def _literal(word: str) -> str:
+    """A word in which braces mean themselves."""
+    return word.replace("{", "{{").replace("}", "}}")
+
+
+def _data(found: Any) -> str:
+    names = [row["name"] for row in found.get("data", [found]) if row["prepared"]]
+    return f"{', '.join(names) or 'none'} can be read"
+
+
+def _verdict(found: Any) -> str:
+    return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
+
+
+def _watched(found: Any) -> str:
+    return f"{found['compared']} results compared, none changed"
+
+
+def _trained(found: Any) -> str:
+    said = [f"{k} {v['mean']:.4g}" for k, v in found["metrics"].items() if k.startswith("val_")]
+    return f"{', '.join(said)}{' (found finished)' if found['reused'] else ''}"
+
+
+def _evaluated(found: Any) -> str:
+    return f"{len(found['metrics'])} numbers agree with what was recorded"
+
+
+def _compared(found: Any) -> str:
+    now = found["champion_now"]
+    if now is None:
+        return "there is no champion yet"
+    return f"{'better' if found['new'] else 'no better'} than version {now['version']}"
+
+
+def _registered(found: Any) -> str:
+    return f"version {found['version']} {'is' if found['new'] else 'stays'} the champion"

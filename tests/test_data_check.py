@@ -1,0 +1,54 @@
+"""The check of all data sets: what is damaged is named, what is whole or not there is not."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines import data, data_check
+from tests.conftest import needs
+
+
+@pytest.fixture
+def own(prepared_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder of this test's own, with digits prepared."""
+    shutil.copytree(prepared_digits / "digits", tmp_path / "digits")
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    return tmp_path.resolve()
+
+
+def halved(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_all_that_is_there_is_checked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data_check.command(json=True)
+    found = json.loads(capsys.readouterr().out)
+    rows = {row["name"]: row for row in found["data"]}
+    assert rows.keys() == data.DATASETS.keys()
+    assert rows["digits"] == data.check("digits")
+    assert (rows["cifar10"]["state"], found["unreadable"]) == ("not prepared", [])
+
+
+@pytest.mark.parametrize("damage", [halved, Path.unlink])
+@pytest.mark.parametrize("part", ["train.tfrecord*", "test.tfrecord*", "features.json"])
+def test_what_is_damaged_is_named_in_a_sentence(
+    damage: Callable[[Path], None], part: str, own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own / "mnist.npz").write_text("no data")
+    damage(next((own / "digits").rglob(f"*{part}")))
+    with pytest.raises(SystemExit) as ended:
+        data_check.command(json=True)
+    said = capsys.readouterr()
+    assert ended.value.code == 1
+    assert json.loads(said.out)["unreadable"] == ["digits", "mnist"]
+    assert said.err.startswith("error: Data that are there must be readable. Received: digits: ")
+    assert "; mnist: A packed data file must hold mnist" in said.err
+    assert said.err.count("\n") == 1
+
+
+@needs("imagenet2012")
+def test_photographs_are_decoded() -> None:
+    assert data.check("imagenet2012", required=True)["state"] == "prepared"

@@ -1,0 +1,224 @@
+"""Pipelines: what is done is not done again, what failed is; the runs of steps are below it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import history, linked, outputs, packed, tracking
+from pipelines.__main__ import dispatch
+from pipelines.errors import Ended, UserError
+from pipelines.packed import ARRAYS, Packed
+from pipelines.pipeline_command import pipeline_command
+from pipelines.shell import guarded
+from pipelines.steps import Pipeline, Step, carry_out
+from pipelines.store import NOTE, PARENT
+from tests.conftest import ROOT
+
+CHECK = ("pipelines", "data", "check")
+THREE = Pipeline(
+    "three",
+    "three steps",
+    {"scale": "smoke"},
+    (
+        Step("drawn", (*CHECK, "linear-teacher"), lambda found: found["state"]),
+        Step("stored", (*CHECK, "mnist")),
+        Step("again", (*CHECK, "{drawn[name]}")),
+    ),
+)
+
+
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder with nothing in it."""
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data"
+
+
+def mend(folder: Path) -> None:
+    """Put a small data set there that can be read."""
+    images, labels = np.zeros((200, 28, 28, 1), np.uint8), np.arange(200) % 10
+    arrays = dict(zip(ARRAYS, (images, labels, images, labels), strict=True))
+    packed.write(folder / "mnist.npz", "mnist", 10, Packed(folder, arrays, {"version": "1"}))
+
+
+def states(document: dict[str, Any]) -> dict[str, str]:
+    return {step["name"]: step["state"] for step in document["steps"]}
+
+
+def failed(pipeline: Pipeline, *given: Any) -> Ended:
+    with pytest.raises(Ended) as caught:
+        carry_out(pipeline, *given)
+    return caught.value
+
+
+def test_only_the_step_that_failed_is_done_again(
+    home: Path, empty: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (empty / "mnist.npz").write_text("no data")
+    error = failed(THREE)
+    assert error.code == 2
+    assert states(error.document) == {"drawn": "done", "stored": "failed"}
+    broken = history.row(error.document["run_id"])
+    assert (broken.status, broken.tags["pipeline"]) == ("FAILED", "three")
+    assert broken.tags["step.stored"].startswith("failed: ")
+    assert "must hold mnist" in broken.tags["failure"]
+    mend(empty)
+    found = carry_out(THREE)
+    assert states(found) == {"drawn": "skipped", "stored": "done", "again": "done"}
+    assert [step["output"]["name"] for step in found["steps"]][::2] == ["linear-teacher"] * 2
+    row = history.row(found["run_id"])
+    assert row.status == "FINISHED"
+    assert row.tags["step.drawn"] == broken.tags["step.drawn"]
+    assert row.metrics.keys() == {"step_s/stored", "step_s/again"}
+    assert "| drawn | skipped | 0 |" in row.tags[NOTE]
+    said = capsys.readouterr().out
+    assert "[1/3] drawn: generated, " in said
+    assert f"[1/3] drawn: done before, in run {broken.id[:8]}\n" in said
+    assert set(states(carry_out(THREE)).values()) == {"done"}  # after one that finished
+
+
+def test_begin_with_a_step_on_what_the_others_gave(home: Path, empty: Path) -> None:
+    with pytest.raises(UserError, match=r"has done drawn, stored\. Begin with --from drawn"):
+        carry_out(THREE, "again")
+    with pytest.raises(UserError, match="A step of three must be a known name"):
+        carry_out(THREE, "agian")
+    assert history.rows(None) == []
+    with outputs.opened("three", {"scale": "smoke"}, "by hand", False) as (run, _):
+        outputs.keep(run, "drawn", {"name": "linear-teacher"}, "aaaa")
+        outputs.keep(run, "stored", {"name": "mnist"}, "bbbb")
+    found = carry_out(THREE, "again")
+    assert states(found) == {"drawn": "skipped", "stored": "skipped", "again": "done"}
+    assert found["steps"][1]["output"] == {"name": "mnist"}
+    assert history.row(found["run_id"]).tags["step.stored"] == "done bbbb"
+
+
+def test_a_step_of_other_code_or_command_is_not_taken_for_done(home: Path, empty: Path) -> None:
+    words = (*CHECK, "linear-teacher")
+    drawn = Pipeline("one", "one", {}, (THREE.steps[0],))
+    for mark, state in ((outputs.fingerprint(words), "skipped"), ("other", "done")):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            outputs.opened("one", {}, "one", True) as (run, _),
+        ):
+            outputs.keep(run, "drawn", {"state": "kept"}, mark)
+            raise KeyboardInterrupt
+        assert states(carry_out(drawn)) == {"drawn": state}
+    assert outputs.fingerprint(words) != outputs.fingerprint((*words, "--force"))
+
+
+def attempt(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Ended | None]:
+    """A scheduled attempt at one tick whose command is the pipeline: its run, its failure."""
+    tags = {"job": "nightly", "tick": "2026-01-01T03:00:00+01:00", "attempt": str(number)}
+    error = None
+    with tracking.tracked("nightly", experiment="t", kind="scheduled", tags=tags) as run:
+        path = folder / f"parent{number}.json"
+        linked.give(path, (run.id, run.experiment))
+        monkeypatch.setenv(linked.PARENT_RUN, str(path))
+        try:
+            carry_out(THREE, anew=True)
+        except Ended as raised:
+            error = raised
+    monkeypatch.delenv(linked.PARENT_RUN)
+    return run.id, error
+
+
+def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
+    home: Path, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, error = attempt(tmp_path, 1, monkeypatch)
+    assert error is not None
+    assert error.document["run_id"] == first
+    mend(empty)
+    second, error = attempt(tmp_path, 2, monkeypatch)
+    assert error is None
+    rows = {row.id: row for row in history.rows(None)}
+    assert rows.keys() == {first, second}  # the attempt's run is the pipeline's
+    assert rows[first].tags["step.stored"].startswith("failed: ")
+    assert rows[second].tags["step.drawn"] == rows[first].tags["step.drawn"]
+    assert rows[second].metrics.keys() == {"step_s/stored", "step_s/again"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("verfy", "Did you mean verify"),
+        ("verify --claims nothing", "A claim must be a known name"),
+        ("verify --claims recorded", "none at scale cpu"),
+        ("verify --seeds 0", "seeds must be >= 1"),
+        ("verify --frm report", "frm"),
+        ("train-and-register", "The recipe to train"),
+        ("train-and-register mlp-digits --scale paper", "Choices: cpu, smoke"),
+        ("train-and-register mlp-digits --momentum 2", "momentum must be in"),
+        ("train-and-register mlp-digits --seeds 2", "seeds"),
+    ],
+)
+def test_wrong_words_are_said_before_the_first_step(words: str, said: str, home: Path) -> None:
+    with pytest.raises(UserError, match=said):
+        pipeline_command(words.split())
+    assert history.rows(None) == []
+
+
+VERIFY = ("pipeline", "verify", "--claims", "small-norm-factorization", "--scale", "smoke")
+
+
+@pytest.mark.slow
+def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
+    home: Path, empty: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pipelines", *VERIFY], cwd=ROOT, start_new_session=True
+    ) as process:
+        while not any("step.data" in row.tags for row in history.rows(None, pipeline="verify")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGKILL)
+    capfd.readouterr()
+    assert guarded(dispatch, [*VERIFY, "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    steps = ("data", "small-norm-factorization", "report", "watch")
+    assert states(document) == dict(zip(steps, ("skipped", *["done"] * 3), strict=True))
+    (killed, row) = reversed(history.rows(None, kind="pipeline"))
+    assert (killed.status, row.id) == ("KILLED", document["run_id"])
+    (claim,) = history.rows(kind="claim")
+    assert claim.tags[PARENT] == row.id
+
+    own = ("claim", "scale", "fingerprint", "code", "as_stated")
+    tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
+    with tracking.tracked("flip", experiment="linear theory", kind="claim", tags=tags):
+        pass
+    assert guarded(dispatch, [*VERIFY, "--from", "watch", "--json"]) == 3
+    said = capfd.readouterr()
+    document = json.loads(said.out)
+    assert (document["status"], states(document)["watch"]) == ("FAILED", "failed")
+    (change,) = document["steps"][-1]["output"]["changes"]
+    assert (change["before"], change["after"]) == ("reproduced", "refuted")
+    (broken,) = history.rows("FAILED", kind="pipeline")
+    assert "reproduced -> refuted" in broken.tags["failure"]
+    assert said.err.count("error: ") == 1
+
+
+@pytest.mark.slow
+def test_a_recipe_is_trained_evaluated_and_registered(
+    home: Path, empty: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ("pipeline", "train-and-register", "linear-teacher", "--scale", "smoke", "--steps", "4")
+    assert guarded(dispatch, [*words, "--json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    gave = {step["name"]: step["output"] for step in document["steps"]}
+    assert list(gave) == ["data", "train", "evaluate", "compare", "register", "report"]
+    (training,) = history.rows(kind="training")
+    assert training.tags[PARENT] == document["run_id"]
+    assert training.params["steps"] == "4"
+    assert {gave[k]["run_id"] for k in ("train", "evaluate", "register")} == {training.id}
+    assert gave["compare"]["champion_now"] is None
+    assert (gave["register"]["version"], gave["register"]["new"]) == ("1", True)
+    assert Path(gave["report"]["results"]).exists()
