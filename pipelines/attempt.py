@@ -218,6 +218,7 @@ def main(words: list[str]) -> int:
         ready.start()
     line = sys.stdin.readline()
     if not line.endswith("\n"):  # who was to give it has ended, or has thought better of it
+        shutil.rmtree(os.environ.get(ATTEMPT, ""), ignore_errors=True)
         os._exit(0)  # whatever is being imported
     return 0 if supervise(Order(**json.loads(line)), ready) else 1
 

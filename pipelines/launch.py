@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +24,41 @@ from pipelines.timetable import KILLED, Tick
 LEFT_S = 5.0  # for what is left of a killed attempt to end by itself
 
 
-def start(engine: Any, storage: str, tick: Tick) -> subprocess.Popen[bytes] | None:
-    """Start an attempt that is queued; None where another process does, or its job still runs."""
+@dataclass(frozen=True)
+class Supervisor:
+    """A process that waits for its order, and the folder of the attempt that it is for."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    def dismiss(self) -> None:
+        """Let it end without an order: it has done nothing."""
+        _tell(self.process, None)
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def supervisor(job: str) -> Supervisor:
+    """A process for an attempt at a job: while it waits, it loads what recording needs."""
     _home().mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{tick.job.name}-{tick.id}-", dir=_home()))
-    with (folder / LOG).open("ab") as log:
-        child = _supervisor(folder, log)
-    begun = False
+    folder = Path(tempfile.mkdtemp(prefix=f"{job}-", dir=_home()))
+    return Supervisor(_process(folder), folder)
+
+
+def start(
+    engine: Any, storage: str, tick: Tick, waiting: Supervisor | None = None
+) -> subprocess.Popen[bytes] | None:
+    """Start an attempt that is queued; None where another process does, or its job still runs."""
+    found, begun = waiting or supervisor(tick.job.name), False
     try:
-        begun = ticks.begin(engine, tick, alive.process(child.pid), folder)
+        process = alive.process(found.process.pid)
+        begun = ticks.begin(engine, tick, process, found.folder)
         if begun:
-            _tell(child, order(storage, tick, folder))
+            _tell(found.process, order(storage, tick, found.folder))
     finally:
         if not begun:
-            _tell(child, None)
-            child.wait()
-            shutil.rmtree(folder, ignore_errors=True)
-    return child if begun else None
+            found.dismiss()
+    return found.process if begun else None
 
 
 def _home() -> Path:
@@ -70,16 +89,17 @@ def order(storage: str, tick: Tick, folder: Path, **more: Any) -> dict[str, Any]
     }
 
 
-def _supervisor(folder: Path, output: Any, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "pipelines.attempt", *words],
-        cwd=provenance.ROOT,
-        env=os.environ | {supervised.ATTEMPT: str(folder)},
-        stdin=subprocess.PIPE,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-    )
+def _process(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    with (folder / LOG).open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines.attempt", *words],
+            cwd=provenance.ROOT,
+            env=os.environ | {supervised.ATTEMPT: str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
 
 def _tell(child: subprocess.Popen[bytes], order: dict[str, Any] | None) -> None:
@@ -106,8 +126,7 @@ def killed(engine: Any, storage: str, tick: Tick, why: str) -> subprocess.Popen[
 def bury(storage: str, tick: Tick) -> subprocess.Popen[bytes]:
     """Start the process that closes the runs of a killed attempt and keeps its log in MLflow."""
     folder = Path(tick.folder or "")
-    with (folder / LOG).open("ab") as log:
-        child = _supervisor(folder, log, "bury")
+    child = _process(folder, "bury")
     _tell(child, order(storage, tick, folder, state=tick.state, why=tick.why))
     return child
 

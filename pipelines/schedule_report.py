@@ -4,7 +4,7 @@ APScheduler at the top: import this module inside the functions that need it.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -84,29 +84,26 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What became of ticks in the terminal, the newest last."""
-    from rich import box
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
+    """What became of ticks in the terminal, the newest last, a line each."""
     if not rows:
         print("No tick yet. Jobs run while `python -m pipelines schedule serve` does.")
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("tick", "job", "state", "seconds", "run"):
-        table.add_column(name, no_wrap=True)
-    table.add_column("why", overflow="fold")
+    width = max(len(row["job"]) for row in rows)
     for row in reversed(rows):
-        when = _time(row["tick"])
-        if row["ticks"] > 1:
-            when += f"\n ... {_time(row['until'])}"
-        again = f", attempt {row['attempt']}" if row["attempt"] > 1 else ""
-        took = "" if row["wall_s"] is None else f"{row['wall_s']:.1f}"
-        why = f"{row['ticks']} ticks: {row['why']}" if row["ticks"] > 1 else row["why"]
+        took = "" if row["wall_s"] is None else f"{row['wall_s']:.1f} s"
         run = (row["run_id"] or "")[:8]
-        table.add_row(when, row["job"] + again, _colored(row["state"]), took, run, escape(why))
-    Console().print(table)
+        line = f"{_time(row['tick'])}  {row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
+        print(f"{line}  {'; '.join(_notes(row))}".rstrip())
+
+
+def _notes(row: Mapping[str, Any]) -> Iterator[str]:
+    """What the columns of a row do not say."""
+    if row["ticks"] > 1:
+        yield f"{row['ticks']} ticks until {_time(row['until'])}"
+    if row["attempt"] > 1:
+        yield f"attempt {row['attempt']}"
+    if row["why"]:
+        yield row["why"]
 
 
 def _every(row: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ SQLAlchemy at the top: import this module inside the functions that need it.
 
 import contextlib
 import fcntl
+import math
 import os
 import signal
 import socket
@@ -27,6 +28,7 @@ from pipelines.schedule import Schedule, opened
 from pipelines.timetable import QUEUED, RUNNING, SERVERS, TICKS, Tick
 
 TURN_S = 1.0  # at most, between two looks at the table: clocks jump, and others write to it
+AHEAD_S = 6.0  # before a tick, its supervisor is started
 PATIENCE_S = 5.0  # after a database that did not answer, or a full disk
 ADVISORY = 0x6E656172  # the lock of a schedule on PostgreSQL
 
@@ -44,6 +46,7 @@ def serve(storage: str, on_stop: OnStop) -> None:
                 held()
                 server.turn()
         finally:
+            server.dismiss()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -125,6 +128,7 @@ class Server:
         self.storage, self.on_stop = storage, on_stop
         self.children: dict[int, subprocess.Popen[bytes]] = {}
         self.aside: list[subprocess.Popen[bytes]] = []  # they tidy up
+        self.waiting: dict[str, tuple[float, launch.Supervisor]] = {}  # by job, until when
         self.stops, self.stopping = 0, False
         self.wait_s = 0.0
         self.trouble = ""
@@ -171,6 +175,7 @@ class Server:
             if not self.stops:
                 self.wait_s = self.schedule.scheduler.turn()
                 self._start()
+            self._prepare()
             self.trouble = ""
         except (sql.exc.SQLAlchemyError, OSError) as error:
             if str(error) != self.trouble:
@@ -180,14 +185,35 @@ class Server:
         time.sleep(min(self.wait_s, TURN_S))
 
     def _start(self) -> None:
-        now = time.time()
-        for tick in reversed(
-            timetable.select(self.engine, TICKS.c.state == QUEUED, TICKS.c.due <= now)
-        ):
-            child = launch.start(self.engine, self.storage, tick)
+        due = (TICKS.c.state == QUEUED, TICKS.c.due <= time.time())
+        for tick in reversed(timetable.select(self.engine, *due)):
+            _, ready = self.waiting.pop(tick.job.name, (0.0, None))
+            child = launch.start(self.engine, self.storage, tick, ready)
             if child:
                 self.children[tick.id] = child
                 say(f"{_named(tick)}: started")
+
+    def _prepare(self) -> None:
+        """Have a supervisor wait for every tick that is near; dismiss those that were not needed.
+
+        Loading what it records with takes it longer than a command takes to begin.
+        """
+        now = time.time()
+        self.dismiss(now)
+        if self.stops or self.wait_s > AHEAD_S:
+            return
+        running = timetable.select(self.engine, TICKS.c.state == RUNNING)
+        busy = {tick.job.name for tick in running} | self.waiting.keys()
+        for job, due in self.schedule.jobs().items():
+            if due and due.timestamp() < now + AHEAD_S and job.name not in busy:
+                self.waiting[job.name] = (now + 2 * AHEAD_S, launch.supervisor(job.name))
+
+    def dismiss(self, now: float = math.inf) -> None:
+        """Let the supervisors end whose ticks did not come, or were not to be run."""
+        for job, (until, supervisor) in list(self.waiting.items()):
+            if now > until or self.stops:
+                del self.waiting[job]
+                supervisor.dismiss()
 
     def _settle(self) -> None:
         """Say what became of our children; end the attempts that nobody supervises any more."""

@@ -38,7 +38,7 @@ class Command:
             env=os.environ | {"PYTHONUNBUFFERED": "1"} | environment,
             stdin=subprocess.DEVNULL,
             process_group=0,
-            preexec_fn=_ends_with_us(),  # noqa: PLW1509 - no thread of ours has begun
+            preexec_fn=_ends_with_us(),  # noqa: PLW1509 - it takes no lock
         )
         self._timers: list[threading.Timer] = []
 
