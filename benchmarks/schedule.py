@@ -88,7 +88,7 @@ def latency() -> dict[str, list[float]]:
     from pipelines import schedule, store, timetable
     from pipelines.jobs import Job
 
-    said, storage = store.home() / "first_lines.txt", timetable.default_storage()
+    said, storage = store.home() / "first_lines.txt", timetable.place()
     words = ("benchmarks.schedule", str(said))
     with schedule.opened(storage) as found:
         found.add(Job(name="ticks", words=words, tz="UTC", every_s=EVERY_S))
@@ -110,7 +110,7 @@ def recording(name: str, words: tuple[str, ...]) -> dict[str, list[float]]:
     from pipelines.jobs import Job
 
     alone: list[float] = []
-    with schedule.opened(timetable.default_storage()) as found:
+    with schedule.opened(timetable.place()) as found:
         found.add(Job(name=name, words=words, tz="UTC", every_s=BETWEEN_S))
         for _ in range(ROUNDS):
             alone.append(timed(*words))

@@ -118,8 +118,9 @@ def killed(engine: Any, storage: str, tick: Tick, why: str) -> subprocess.Popen[
     if tick.folder:
         supervised.end_members(tick.folder, LEFT_S)
     result = {"why": f"its supervisor was killed: {why}", "run_id": linked.given(folder / PARENT)}
-    if not ticks.end(engine, tick, KILLED, result) or not folder.is_dir():
+    if not ticks.end(engine, tick, KILLED, result) or not tick.folder:
         return None
+    folder.mkdir(parents=True, exist_ok=True)  # its supervisor had no order yet, and took it away
     return bury(storage, timetable.get(engine, tick.id))
 
 

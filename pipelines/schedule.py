@@ -9,7 +9,7 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import tzlocal
@@ -17,13 +17,14 @@ from apscheduler.executors.base import BaseExecutor
 from apscheduler.jobstores.base import ConflictingIdError, JobLookupError
 from apscheduler.jobstores.sqlalchemy import SQLAlchemyJobStore
 from apscheduler.schedulers.base import BaseScheduler
-from sqlalchemy import inspect
+from sqlalchemy import inspect, select
 
-from pipelines import jobs, ticks, times, timetable
+from pipelines import jobs, live, store, ticks, times, timetable
 from pipelines.errors import UserError, unknown
 from pipelines.jobs import Job
 
 DueTimes = dict[str, list[datetime]]
+SLACK = timedelta(seconds=0.5)  # rounding of times that are added up
 
 
 class Due(BaseExecutor):
@@ -48,9 +49,33 @@ class Store(SQLAlchemyJobStore):
         self.due = due
 
     def update_job(self, job: Any) -> None:
-        found = [each.timestamp() for each in self.due.times.pop(job.id, [])]
-        ticks.record(self.engine, job.func(**job.kwargs), found, datetime.now(UTC).timestamp())
+        """Write down the ticks that were due, then when the job is due next."""
+        due = self.due.times.pop(job.id, [])
+        if due:
+            there = self.lookup_job(job.id)
+            if there is None or there.next_run_time != due[0] or there.kwargs != job.kwargs:
+                return  # changed by another process since it was read
+            now = datetime.now(UTC).timestamp()
+            found = [each.timestamp() for each in due]
+            ticks.record(self.engine, job.func(**job.kwargs), found, now)
         super().update_job(job)
+
+    def _get_jobs(self, *conditions: Any) -> list[Any]:
+        """As APScheduler's, which deletes what it cannot read, were it only for a Ctrl-C."""
+        table = self.jobs_t.c
+        query = select(table.id, table.job_state).where(*conditions).order_by(table.next_run_time)
+        with self.engine.connect() as connection:
+            rows = connection.execute(query).all()
+        return [self._read(name, state) for name, state in rows]
+
+    def _read(self, name: str, state: bytes) -> Any:
+        try:
+            return self._reconstitute_job(state)
+        except Exception as error:
+            raise UserError(
+                f"A job must be readable by this version. Received: {name}: {error}. Go back to "
+                "the version that added it, or remove the schedule's database."
+            ) from error
 
     def shutdown(self) -> None:
         """The engine is closed by those who opened it."""
@@ -81,7 +106,7 @@ class Schedule:
     def __init__(self, engine: Any) -> None:
         self.engine = engine
         new = not inspect(engine).has_table("apscheduler_jobs")
-        due = Due()
+        due, self.before = Due(), datetime.max.replace(tzinfo=UTC)
         self.scheduler = Scheduler(
             jobstores={"default": Store(engine, due)},
             executors={"default": due},
@@ -97,10 +122,33 @@ class Schedule:
             for job in jobs.shipped(local_zone()).values():
                 self.add(job)
 
+    def turn(self) -> float:
+        """Record what is due; seconds until more is."""
+        now = datetime.now(UTC)
+        if now < self.before:  # the first turn, or the clock was set back
+            for job in self.scheduler.get_jobs("default"):
+                self._set_back(job, now + timedelta(milliseconds=1))
+        self.before = now
+        return self.scheduler.turn()
+
+    def _set_back(self, job: Any, now: datetime) -> None:
+        """Where a job is due later than it should be, let it have the ticks that come."""
+        due = job.trigger.get_next_fire_time(None, now)
+        if job.next_run_time is None or due is None or job.next_run_time - due < SLACK:
+            return
+
+        def past(tick: float) -> list[float]:
+            return times.between(job.trigger, datetime.fromtimestamp(tick, UTC), now)
+
+        ticks.unwrite(self.engine, job.id, past, now.timestamp())
+        job.modify(next_run_time=due)
+
     def add(self, job: Job, replace: bool = False) -> None:
         """A new job. UserError for one of that name, or times that never come."""
         trigger = times.trigger(job, datetime.now(UTC))
         own = {"id": job.name, "kwargs": _arguments(job), "replace_existing": replace}
+        if replace and self.scheduler.get_job(job.name):
+            self._left(job.name, "the job was replaced")
         try:
             self.scheduler.add_job(Job, trigger, **own)
         except ConflictingIdError as error:
@@ -111,17 +159,26 @@ class Schedule:
 
     def remove(self, name: str) -> None:
         """Take a job away; what became of its ticks stays in the history."""
-        self._job(name).remove()
-        ticks.drop(self.engine, name, "the job was removed")
+        self._left(name, "the job was removed").remove()
 
     def pause(self, name: str) -> None:
         """Let a job have no ticks until it is resumed."""
-        self._job(name).pause()
-        ticks.drop(self.engine, name, "the job was paused")
+        self._left(name, "the job was paused").pause()
 
     def resume(self, name: str) -> None:
-        """Let a job have ticks again, from now on."""
-        self._job(name).resume()
+        """Let a paused job have ticks again, from now on."""
+        job = self._job(name)
+        if job.next_run_time is None:
+            job.resume()
+
+    def _left(self, name: str, why: str) -> Any:
+        """The job, of which no tick that was due or queued will run."""
+        job = self._job(name)
+        if job.next_run_time:
+            found = times.between(job.trigger, job.next_run_time, datetime.now(UTC))
+            ticks.miss(self.engine, job.func(**job.kwargs), found, f"nothing served then; {why}")
+        ticks.drop(self.engine, name, why)
+        return job
 
     def jobs(self) -> dict[Job, datetime | None]:
         """Every job with its next tick, the nearest first; None: paused."""
@@ -149,7 +206,9 @@ def _arguments(job: Job) -> dict[str, Any]:
 def opened(storage: str) -> Iterator[Schedule]:
     """The schedule in that database, which is made where it is new, with the shipped jobs."""
     with timetable.connected(storage) as engine:
-        yield Schedule(engine)
+        with live.locked(store.home() / "live", "schedule"):  # two would make it
+            found = Schedule(engine)
+        yield found
 
 
 def local_zone() -> str:

@@ -6,32 +6,25 @@ SQLAlchemy at the top: import this module inside the functions that need it.
 """
 
 import contextlib
-import fcntl
 import math
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import sqlalchemy as sql
 
-from pipelines import launch, live, store, ticks, timetable
-from pipelines.errors import UserError, short, without_password
+from pipelines import alive, launch, live, store, ticks, timetable
+from pipelines.errors import short, without_password
 from pipelines.schedule import Schedule, opened
-from pipelines.timetable import QUEUED, RUNNING, SERVERS, TICKS, Tick
+from pipelines.server_lock import sole
+from pipelines.timetable import QUEUED, RUNNING, SKIPPED, TICKS, Tick
 
 TURN_S = 1.0  # at most, between two looks at the table: clocks jump, and others write to it
 AHEAD_S = 6.0  # before a tick, its supervisor is started
 PATIENCE_S = 5.0  # after a database that did not answer, or a full disk
-ADVISORY = 0x6E656172  # the lock of a schedule on PostgreSQL
-
 OnStop = Literal["wait", "hand-over"]
 
 
@@ -51,75 +44,6 @@ def serve(storage: str, on_stop: OnStop) -> None:
                 signal.signal(number, handler)
 
 
-@contextmanager
-def sole(engine: Any, storage: str) -> Iterator[Any]:
-    """Be the only server of a schedule for as long as the block lasts; a check that one still is.
-
-    The lock goes with the process, however that ends.
-    """
-    lock = _file_lock if engine.dialect.name == "sqlite" else _server_lock
-    with lock(engine) as (held, check):
-        if not held:
-            raise _refused(engine, storage)
-        with engine.begin() as connection:
-            own = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-            connection.execute(sql.delete(SERVERS))
-            connection.execute(sql.insert(SERVERS).values(own))
-        yield check
-
-
-@contextmanager
-def _file_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
-    with Path(f"{engine.url.database}.lock").open("a") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False, None
-            return
-        yield True, lambda: None
-
-
-@contextmanager
-def _server_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
-    """A lock of PostgreSQL that is the connection's."""
-    if engine.dialect.name != "postgresql":
-        raise UserError(
-            "A schedule is served from SQLite or PostgreSQL. Received: a database of "
-            f"{engine.dialect.name}. Set --storage to one of these."
-        )
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        held = connection.execute(sql.select(sql.func.pg_try_advisory_lock(ADVISORY))).scalar()
-
-        def check() -> None:
-            try:
-                connection.execute(sql.select(1))
-            except sql.exc.SQLAlchemyError as error:
-                raise UserError(
-                    "A server must keep its lock. Received: a lost connection to its database: "
-                    f"{short(error)}. Serve again when the database answers."
-                ) from error
-
-        try:
-            yield bool(held), check
-        finally:  # the connection itself goes back to its pool
-            with contextlib.suppress(sql.exc.SQLAlchemyError):
-                connection.execute(sql.select(sql.func.pg_advisory_unlock_all()))
-
-
-def _refused(engine: Any, storage: str) -> UserError:
-    with engine.connect() as connection:
-        row = connection.execute(sql.select(SERVERS)).first()
-    who = (
-        f"process {row.pid} on {row.host}, since {datetime.fromtimestamp(row.since):%Y-%m-%d %H:%M}"
-        if row
-        else "another process"
-    )
-    return UserError(
-        f"A schedule is served by one process. Received: {without_password(storage)}, which {who} "
-        "serves. Stop that one first, or leave it: it sees every change within a second."
-    )
-
-
 class Server:
     """What is being served, and the processes that were started for it."""
 
@@ -136,8 +60,8 @@ class Server:
     def begin(self) -> None:
         """Take over from an earlier server."""
         ticks.lapse(self.engine, time.time())
-        self._settle()
         self.aside += [launch.bury(self.storage, tick) for tick in self._unburied()]
+        self._settle()
         if not self.aside and live.leftovers(store.home() / "live", store.uri()):
             self.aside.append(launch.reap())
         self.schedule.scheduler.resume()
@@ -147,7 +71,11 @@ class Server:
     def _unburied(self) -> list[Tick]:
         """Attempts that were killed, and with them the process that was to tidy up."""
         mine = TICKS.c.folder.in_([str(folder) for folder in launch.folders()])
-        return timetable.select(self.engine, mine, TICKS.c.ended > 0)
+        over = timetable.select(self.engine, mine, TICKS.c.ended > 0)
+        return [tick for tick in over if self._dead(tick)]  # else it is about to tidy up itself
+
+    def _dead(self, tick: Tick) -> str | None:
+        return tick.dead(one_machine=self.engine.dialect.name == "sqlite")
 
     def stop(self, number: int, _: Any) -> None:
         """Once: start nothing more. Twice: do not wait either."""
@@ -157,13 +85,14 @@ class Server:
         """Whether there is something left to do here."""
         if not self.stops:
             return True
-        mine = [child for child in self.children.values() if child.poll() is None]
-        if mine and self.on_stop == "wait" and self.stops == 1:
+        here = TICKS.c.machine == alive.machine()
+        running = timetable.select(self.engine, TICKS.c.state == RUNNING, here)
+        if running and self.on_stop == "wait" and self.stops == 1:
             if not self.stopping:
-                say(f"stopping: waits for {len(mine)} running (a second signal hands them over)")
+                say(f"stopping: waits for {len(running)} running (a second signal: no longer)")
             self.stopping = True
             return True
-        said = f"; {len(mine)} running are handed over to the next server" if mine else ""
+        said = f"; {len(running)} running are handed over to the next server" if running else ""
         say(f"stopped{said}")
         return False
 
@@ -173,7 +102,7 @@ class Server:
             self._settle()
             self.wait_s = TURN_S
             if not self.stops:
-                self.wait_s = self.schedule.scheduler.turn()
+                self.wait_s = self.schedule.turn()
                 self._start()
             self._prepare()
             self.trouble = ""
@@ -185,13 +114,30 @@ class Server:
         time.sleep(min(self.wait_s, TURN_S))
 
     def _start(self) -> None:
-        due = (TICKS.c.state == QUEUED, TICKS.c.due <= time.time())
-        for tick in reversed(timetable.select(self.engine, *due)):
-            _, ready = self.waiting.pop(tick.job.name, (0.0, None))
-            child = launch.start(self.engine, self.storage, tick, ready)
-            if child:
-                self.children[tick.id] = child
-                say(f"{_named(tick)}: started")
+        due = timetable.select(self.engine, TICKS.c.state == QUEUED, TICKS.c.due <= time.time())
+        there = self.schedule.jobs() if due else {}
+        busy = self._running() if due else set()
+        for tick in reversed(due):
+            if not tick.by_hand and there.get(tick.job) is None:
+                why = "the job was changed, paused or removed"
+                ticks.leave(self.engine, tick, SKIPPED, why)
+            elif tick.job.name not in busy:
+                self._begin(tick)
+                busy.add(tick.job.name)
+
+    def _begin(self, tick: Tick) -> None:
+        _, waiting = self.waiting.pop(tick.job.name, (0.0, None))
+        if waiting and waiting.process.poll() is not None:  # it was killed
+            waiting.dismiss()
+            waiting = None
+        child = launch.start(self.engine, self.storage, tick, waiting)
+        if child:
+            self.children[tick.id] = child
+            say(f"{_named(tick)}: started")
+
+    def _running(self) -> set[str]:
+        """The names of the jobs that run."""
+        return {t.job.name for t in timetable.select(self.engine, TICKS.c.state == RUNNING)}
 
     def _prepare(self) -> None:
         """Have a supervisor wait for every tick that is near; dismiss those that were not needed.
@@ -202,8 +148,7 @@ class Server:
         self.dismiss(now)
         if self.stops or self.wait_s > AHEAD_S:
             return
-        running = timetable.select(self.engine, TICKS.c.state == RUNNING)
-        busy = {tick.job.name for tick in running} | self.waiting.keys()
+        busy = self._running() | self.waiting.keys()
         for job, due in self.schedule.jobs().items():
             if due and due.timestamp() < now + AHEAD_S and job.name not in busy:
                 self.waiting[job.name] = (now + 2 * AHEAD_S, launch.supervisor(job.name))
@@ -222,7 +167,7 @@ class Server:
         for tick in timetable.select(self.engine, TICKS.c.state == RUNNING):
             why = "process has ended" if tick.id in over else None
             if why is None and tick.id not in self.children:
-                why = tick.dead()
+                why = self._dead(tick)
             if why:
                 burial = launch.killed(self.engine, self.storage, tick, why)
                 self.aside += [burial] if burial else []

@@ -68,12 +68,23 @@ def _sentence(error: Exception) -> str | None:
             f"The tracking store must answer. Received: {store.shown()}: {short(error)} What was "
             "measured is kept: repeat the command when the store is back."
         )
+    if _of_a_database(error):
+        return (
+            f"A database must answer and have room. Received: {short(error)}. Repeat the command "
+            "when it does."
+        )
     if isinstance(error, OSError) and error.errno in UNWRITABLE:
         return (
             f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
             "written, and repeat the command."
         )
     return None
+
+
+def _of_a_database(error: Exception) -> bool:
+    """Whether an error is one of SQLAlchemy's: a database that is locked, full, read-only, away."""
+    library = sys.modules.get("sqlalchemy")
+    return library is not None and isinstance(error, library.exc.OperationalError)
 
 
 def _terminate(number: int, _: Any) -> None:

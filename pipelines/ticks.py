@@ -8,7 +8,7 @@ SQLAlchemy at the top: import this module inside the functions that need it.
 import dataclasses
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +46,48 @@ def record(engine: Any, job: Job, times: Sequence[float], now: float) -> None:
     The last is queued, unless the job's rules say otherwise; those before it were missed.
     """
     mine = TICKS.c.job == job.name
-    last = sql.select(sql.func.max(TICKS.c.until)).where(mine, sql.not_(TICKS.c.by_hand))
     open_ = sql.select(TICKS.c.state).where(mine, TICKS.c.state.in_((QUEUED, RUNNING)))
     with engine.begin() as connection:
-        before = connection.execute(last).scalar() or 0.0
-        busy = list(connection.execute(open_).scalars())
-        rows = decided(job, [each for each in times if each > before], now, busy)
+        fresh = _fresh(connection, job, times)
+        rows = decided(job, fresh, now, list(connection.execute(open_).scalars()))
         if rows:
             connection.execute(sql.insert(TICKS), rows)
+
+
+def miss(engine: Any, job: Job, times: Sequence[float], why: str) -> None:
+    """Account for ticks, ascending, that nothing will run; those that are there are left."""
+    with engine.begin() as connection:
+        if fresh := _fresh(connection, job, times):
+            connection.execute(sql.insert(TICKS), [_missed(job, fresh, why)])
+
+
+def _fresh(connection: Any, job: Job, times: Sequence[float]) -> list[float]:
+    """Those of these ticks of which no row says what became of them."""
+    if not times:
+        return []
+    near = (TICKS.c.until >= times[0], TICKS.c.tick <= times[-1], sql.not_(TICKS.c.by_hand))
+    query = sql.select(TICKS.c.tick, TICKS.c.until).where(TICKS.c.job == job.name, *near)
+    there = [tuple(row) for row in connection.execute(query)]
+    return [t for t in times if not any(first <= t <= last for first, last in there)]
+
+
+def unwrite(engine: Any, job: str, past: Callable[[float], Sequence[float]], now: float) -> None:
+    """Take back what was written of ticks that are still to come: the clock was ahead.
+
+    `past(tick)` are the ticks from that one until now. A tick that has run is not run again.
+    """
+    idle = TICKS.c.state.in_((MISSED, SKIPPED))
+    ahead = [TICKS.c.job == job, sql.not_(TICKS.c.by_hand), TICKS.c.until > now]
+    for row in select(engine, idle, *ahead):
+        kept = past(row.tick)
+        change = sql.update(TICKS).values(until=kept[-1], ticks=len(kept)) if kept else None
+        with engine.begin() as connection:
+            connection.execute(
+                (sql.delete(TICKS) if change is None else change).where(TICKS.c.id == row.id)
+            )
+    waits = sql.update(TICKS).where(TICKS.c.job == job, TICKS.c.state == QUEUED, TICKS.c.due > now)
+    with engine.begin() as connection:
+        connection.execute(waits.values(due=now))
 
 
 def decided(
@@ -149,16 +183,17 @@ def lapse(engine: Any, now: float) -> None:
     """
     for tick in select(engine, TICKS.c.state == QUEUED, TICKS.c.due < now - GRACE_S):
         if tick.by_hand or tick.job.missed == "skip":
-            _leave(engine, tick, MISSED, "nothing served the schedule then")
+            leave(engine, tick, MISSED, "nothing served the schedule then")
 
 
 def drop(engine: Any, job: str, why: str) -> None:
     """Leave out what is queued of a job that is paused or removed."""
     for tick in select(engine, TICKS.c.state == QUEUED, TICKS.c.job == job):
-        _leave(engine, tick, SKIPPED, why)
+        leave(engine, tick, SKIPPED, why)
 
 
-def _leave(engine: Any, tick: Tick, state: str, why: str) -> None:
+def leave(engine: Any, tick: Tick, state: str, why: str) -> None:
+    """Do not start a queued attempt after all."""
     change = sql.update(TICKS).where(TICKS.c.id == tick.id, TICKS.c.state == QUEUED)
     with engine.begin() as connection:
         connection.execute(change.values(state=state, why=why))

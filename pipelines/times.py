@@ -59,3 +59,12 @@ def trigger(job: jobs.Job, start: datetime) -> Any:
             f"{job.cron!r}: {error}. Write, for example, '30 2 * * *' or '0 4 * * SUN'."
         ) from error
     return found
+
+
+def between(trigger: Any, first: datetime, now: datetime) -> list[float]:
+    """The ticks from the first, which is one, until now, in seconds since 1970."""
+    found, tick = [], first
+    while tick is not None and tick <= now:
+        found.append(tick.timestamp())
+        tick = trigger.get_next_fire_time(tick, now)
+    return found

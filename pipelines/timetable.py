@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from pipelines import alive, store
+from pipelines import alive, live, store
 from pipelines.errors import UserError, short, without_password
 from pipelines.jobs import Job
 
@@ -89,17 +89,51 @@ class Tick:
         """Seconds that the attempt has taken, until now if it is not over."""
         return (self.ended or time.time()) - self.started if self.started else 0.0
 
-    def dead(self) -> str | None:
-        """Why the supervisor of an attempt that runs must have ended; None where it may live."""
+    def dead(self, one_machine: bool = False) -> str | None:
+        """Why the supervisor of an attempt must have ended; None where it may live.
+
+        Where the schedule is of `one_machine`, what ran before it was started again is over.
+        """
         if self.process is None or self.machine is None:
             return "it was not begun"
+        (host, boot), (our_host, our_boot) = map(_booted, (self.machine, alive.machine()))
+        if one_machine and host == our_host and boot != our_boot:
+            return "its machine has been started again"
         tags = {alive.PROCESS: self.process, alive.MACHINE: self.machine}
         return alive.why_dead(tags | {alive.BEAT: str(self.beat)})
 
 
-def default_storage() -> str:
-    """SCHEDULE_STORAGE, else schedule.db beside the tracking database."""
-    return os.environ.get("SCHEDULE_STORAGE") or f"sqlite:///{store.home() / 'schedule.db'}"
+def _booted(machine: str) -> tuple[str, str]:
+    """Host and boot of a machine, as alive.py names it."""
+    host, _, rest = machine.partition(" ")
+    return host, rest.partition(" ")[0]
+
+
+def place(storage: str | None = None) -> str:
+    """The address of a schedule's database, the same from any folder.
+
+    As given, else SCHEDULE_STORAGE, else schedule.db beside the tracking database. UserError for
+    what is no address, or a database in memory, which other processes do not see.
+    """
+    found = storage or os.environ.get("SCHEDULE_STORAGE")
+    if not found:
+        return f"sqlite:///{store.home() / 'schedule.db'}"
+    try:
+        url = sql.make_url(found)
+    except sql.exc.ArgumentError as error:
+        raise _unanswered(found, error) from error
+    if url.get_backend_name() == "sqlite":
+        if url.database in (None, "", ":memory:"):
+            raise _unanswered(found, ValueError("a database in memory"))
+        url = url.set(database=str(Path(str(url.database)).resolve()))
+    return url.render_as_string(hide_password=False)
+
+
+def _unanswered(storage: str, error: Exception) -> UserError:
+    return UserError(
+        "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
+        f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
+    )
 
 
 @contextmanager
@@ -110,12 +144,10 @@ def connected(storage: str) -> Iterator[Any]:
     """
     try:
         engine = _engine(storage)
-        METADATA.create_all(engine)
+        with live.locked(store.home() / "live", "schedule"):  # two would make the tables
+            METADATA.create_all(engine)
     except (sql.exc.SQLAlchemyError, ImportError, OSError) as error:
-        raise UserError(
-            "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
-            f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
-        ) from error
+        raise _unanswered(storage, error) from error
     try:
         yield engine
     finally:

@@ -30,6 +30,7 @@ DOORS = {  # library: the modules that may import it
     },
     "optuna_dashboard": {"tuning.storage"},
     "grpc": {"tuning.storage"},
+    "distributed": {"pipelines.dask_cluster", "pipelines.remote"},
     "apscheduler": {"pipelines.schedule", "pipelines.times"},
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}

@@ -1,5 +1,6 @@
 """Jobs and their ticks by a clock that the tests set; processes are in test_server.py."""
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,8 +10,8 @@ from typing import Any, ClassVar
 import pytest
 import sqlalchemy as sql
 
+from pipelines import alive, server_lock, ticks, timetable
 from pipelines import schedule as scheduling
-from pipelines import server, ticks, timetable
 from pipelines.errors import UserError
 from pipelines.jobs import Job, seconds, words
 from pipelines.schedule import Schedule
@@ -39,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
 @pytest.fixture
 def schedule(home: Path, clock: type[Clock]) -> Iterator[Schedule]:
     """A schedule without jobs."""
-    with scheduling.opened(timetable.default_storage()) as found:
+    with scheduling.opened(timetable.place()) as found:
         for job in found.jobs():
             found.remove(job.name)
         found.scheduler.resume()
@@ -52,7 +53,7 @@ def a_job(**more: Any) -> Job:
 
 def turn(schedule: Schedule, at: datetime) -> None:
     Clock.at = at
-    schedule.scheduler.turn()
+    schedule.turn()
 
 
 def rows(schedule: Schedule) -> list[Tick]:
@@ -136,6 +137,46 @@ def test_every_tick_is_accounted_for_once_however_the_clock_jumps(schedule: Sche
     assert sorted(covered) == list(range(first, first + 501 * 60 + 1, 60))
 
 
+def test_a_clock_that_was_a_year_ahead_stops_no_job(schedule: Schedule) -> None:
+    schedule.add(a_job(every_s=3600.0))
+    start = Clock.at
+    served(schedule, 2)
+    turn(schedule, start + timedelta(days=365))
+    done(schedule)
+    ahead = rows(schedule)[-1]
+    Clock.at = start + timedelta(hours=2, minutes=5)
+    found = served(schedule, 4)
+    assert found[-1].tick == ahead.tick  # it has run, and stays
+    first = int(start.timestamp())
+    covered = [t for r in found[:-1] for t in range(int(r.tick), int(r.until) + 1, 3600)]
+    assert covered == list(range(first, first + 6 * 3600 + 1, 3600))
+    assert [row.state for row in found[-4:-1]] == [RAN] * 3
+
+
+def test_a_job_that_cannot_be_read_is_not_deleted(schedule: Schedule) -> None:
+    schedule.add(a_job(every_s=60.0))
+    spoil = "UPDATE apscheduler_jobs SET job_state = x'00'"
+    with schedule.engine.begin() as connection:
+        connection.exec_driver_sql(spoil)
+    with pytest.raises(UserError, match="Received: x"):
+        schedule.jobs()
+    with schedule.engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT id FROM apscheduler_jobs").all()
+    assert [tuple(row) for row in found] == [("x",)]
+
+
+@pytest.mark.parametrize("change", ["pause", "remove", "resume"])
+def test_ticks_before_a_change_are_accounted_for_though_nothing_served(
+    schedule: Schedule, change: str
+) -> None:
+    schedule.add(a_job(every_s=60.0))
+    Clock.at += timedelta(minutes=5, seconds=1)
+    getattr(schedule, change)("x")
+    if change == "resume":  # of a job that is not paused: nothing
+        turn(schedule, Clock.at)
+    assert sum(row.ticks for row in rows(schedule)) == 6
+
+
 @pytest.mark.parametrize(
     ("overlap", "states"),
     [("skip", [SKIPPED, SKIPPED, SKIPPED]), ("queue", [QUEUED, SKIPPED, SKIPPED])],
@@ -193,7 +234,7 @@ def test_a_failed_attempt_is_made_again_later_and_later_but_not_after_a_mistake(
     for _ in range(3):
         *_, tick = rows(schedule)
         assert ticks.begin(schedule.engine, tick, "1 0", Path("nowhere"))
-        storage = timetable.default_storage()
+        storage = timetable.place()
         ticks.finish(storage, tick.id, state="failed", why="it broke", code=1)
         ended = timetable.get(schedule.engine, tick.id)
         *_, last = rows(schedule)
@@ -205,7 +246,7 @@ def test_a_failed_attempt_is_made_again_later_and_later_but_not_after_a_mistake(
     turn(schedule, Clock.at + timedelta(hours=1))
     *_, tick = rows(schedule)
     assert ticks.begin(schedule.engine, tick, "1 0", Path("nowhere"))
-    ticks.finish(timetable.default_storage(), tick.id, state="failed", why="a mistake", code=2)
+    ticks.finish(timetable.place(), tick.id, state="failed", why="a mistake", code=2)
     assert rows(schedule)[-1].id == tick.id
 
 
@@ -222,7 +263,7 @@ def test_what_an_earlier_server_left_queued_is_run_unless_its_job_skips_what_is_
 
 
 def test_a_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
-    storage = timetable.default_storage()
+    storage = timetable.place()
     with scheduling.opened(storage) as found:
         names = {job.name for job in found.jobs()}
         assert names == {"nightly-claims", "weekly-study", "data-check", "reap"}
@@ -233,7 +274,7 @@ def test_a_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
 
 
 def test_a_second_server_is_refused_with_the_first_ones_process_and_host(home: Path) -> None:
-    _refused(timetable.default_storage())
+    _refused(timetable.place())
 
 
 def test_on_postgresql_jobs_ticks_and_the_lock_work_as_on_sqlite(
@@ -259,11 +300,11 @@ def _refused(storage: str) -> None:
 
     with timetable.connected(storage) as one, timetable.connected(storage) as two:
         said = f"process {os.getpid()} on {socket.gethostname()}"
-        with server.sole(one, storage) as check:
+        with server_lock.sole(one, storage) as check:
             check()
-            with pytest.raises(UserError, match=said), server.sole(two, storage):
+            with pytest.raises(UserError, match=said), server_lock.sole(two, storage):
                 pass
-        with server.sole(two, storage):
+        with server_lock.sole(two, storage):
             pass  # the first is gone
 
 
@@ -288,6 +329,34 @@ def test_a_job_that_cannot_be_is_refused_in_a_sentence(
     with pytest.raises(UserError, match=said):
         schedule.add(a_job(**wrong))
     assert schedule.jobs() == {}
+
+
+def test_a_schedules_address_is_the_same_from_any_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert timetable.place("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
+    assert timetable.place() == f"sqlite:///{home}/schedule.db"
+    monkeypatch.setenv("SCHEDULE_STORAGE", "postgresql://me:secret@host/x")
+    assert timetable.place() == "postgresql://me:secret@host/x"
+    for wrong in ("sqlite://", "sqlite:///:memory:", "nonsense"):
+        with pytest.raises(UserError, match="sqlite:///FILE"):
+            timetable.place(wrong)
+
+
+def test_what_ran_before_its_machine_was_started_again_is_over(schedule: Schedule) -> None:
+    schedule.add(a_job(every_s=60.0))
+    turn(schedule, Clock.at)
+    (tick,) = rows(schedule)
+    assert ticks.begin(schedule.engine, tick, "1 0", Path("nowhere"))
+    host, _, rest = alive.machine().partition(" ")
+    boot, _, space = rest.partition(" ")
+    (tick,) = rows(schedule)
+    here = dataclasses.replace(tick, machine=f"{host} other-boot {space}")
+    there = dataclasses.replace(tick, machine=f"{host} {boot} other-space")
+    assert here.dead(one_machine=True)
+    assert not here.dead()
+    assert not there.dead(one_machine=True)  # a container of this machine
 
 
 def test_names_are_new_and_known(schedule: Schedule) -> None:

@@ -25,7 +25,7 @@ class Served:
     """A schedule with one job, and servers of it that come and go."""
 
     def __init__(self, folder: Path) -> None:
-        self.storage, self.said = timetable.default_storage(), folder / "said.txt"
+        self.storage, self.said = timetable.place(), folder / "said.txt"
         self.said.touch()
         self.servers: list[subprocess.Popen[bytes]] = []
         job = Job(
@@ -141,3 +141,15 @@ def test_a_job_run_by_hand_needs_no_server_and_gives_its_exit_code(served: Serve
     (row,) = served.rows()
     assert (row.state, row.by_hand, row.job.name) == (RAN, True, "x")
     assert history.row(str(row.run_id)).tags["job"] == "x"
+
+
+def test_after_a_kill_of_both_a_job_can_be_run_by_hand_again(served: Served) -> None:
+    words = [sys.executable, "-m", "pipelines", "schedule", "run-now", "x"]
+    first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
+    served.begun(0)
+    (running,) = served.rows()
+    first.kill()
+    os.kill(int(str(running.process).partition(" ")[0]), signal.SIGKILL)
+    first.wait()
+    assert subprocess.run(words, cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert [row.state for row in served.rows()] == [KILLED, RAN]

@@ -28,7 +28,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
         shutil.copy(ROOT / name, place)
     out = str(tmp_path / "report")
     words = ("pipelines", "pipeline", "verify", "--scale", "smoke", "--out", out)
-    with schedule.opened(timetable.default_storage()) as found:
+    with schedule.opened(timetable.place()) as found:
         for job in found.jobs():
             found.remove(job.name)
         found.add(Job(name="verify", words=words, tz="UTC", every_s=1.0, retries=2, backoff_s=1.0))
@@ -42,7 +42,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
 
 def one_tick(after: int) -> Tick:
     """Let the job have a tick; what becomes of it."""
-    with schedule.opened(timetable.default_storage()) as found:
+    with schedule.opened(timetable.place()) as found:
         found.resume("verify")
         began = timetable.TICKS.c.started > 0
         while len(timetable.select(found.engine, began)) == after:
