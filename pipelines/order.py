@@ -27,6 +27,10 @@ class Order:
     habits: Habits = USUAL
     workers: int = 1
     """Processes, one BLAS thread each."""
+    engine: str = "local"
+    """Who measures a theorem: `local` processes or the workers of a `dask` cluster."""
+    scheduler: str | None = None
+    """The address of that cluster; None: one of this machine, for as long as it takes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", grid.ordered(self.settings))

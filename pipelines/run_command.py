@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import tyro
 
@@ -109,6 +109,11 @@ class SweepArguments:
     """Seeds 0, 1, ... of every setting (None: as many as the claim asks for)."""
     workers: int | None = None
     """Processes, one BLAS thread each (None: one a core)."""
+    engine: Literal["local", "dask"] = "local"
+    """local: a pool of processes; dask: Dask workers, of this machine or of --scheduler."""
+    scheduler: str | None = None
+    """Address of the Dask scheduler whose workers measure: tcp://host:8786 (None: --workers are
+    started here)."""
     force: bool = False
     """Measure again what has been measured before."""
     json: bool = False
@@ -130,6 +135,8 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         parsed.grid,
         parsed.seeds,
         workers=parsed.workers,
+        engine=parsed.engine,
+        scheduler=parsed.scheduler,
         habits=Habits(force=parsed.force),
     )
     if parsed.json:

@@ -4,6 +4,7 @@
 run holds already, and both, killed and started again, end as if they had not been interrupted.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -13,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
-from pipelines.errors import check_counts
+from pipelines.errors import UserError, check_counts, unknown
 from pipelines.grid import Measured
 from pipelines.order import Order
 from pipelines.progress import progress_bar
 from pipelines.run import USUAL, Habits
 from pipelines.verdict import summary
+
+ENGINES = ("local", "dask")
 
 
 def check(
@@ -43,10 +46,17 @@ def sweep(
     seeds: int | None = None,
     *,
     workers: int | None = None,
+    engine: str = "local",
+    scheduler: str | None = None,
     habits: Habits = USUAL,
 ) -> dict[str, Any]:
-    """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's."""
+    """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's.
+
+    By `workers` processes, or with `engine` dask by as many Dask workers or those at `scheduler`;
+    what is recorded is the same.
+    """
     settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
+    _check_engine(name, engine, scheduler, workers)
     workers = _cores() if workers is None else workers
     check_counts(workers=workers)
     return _measured(
@@ -59,8 +69,32 @@ def sweep(
             varied=varied,
             habits=habits,
             workers=workers,
+            engine=engine,
+            scheduler=scheduler,
         )
     )
+
+
+def _check_engine(name: str, engine: str, scheduler: str | None, workers: int | None) -> None:
+    if engine not in ENGINES:
+        raise unknown("The engine", engine, ENGINES)
+    if engine == "dask" and isinstance(claim.load(name), claim.Experiment):
+        raise UserError(
+            f"A cluster measures theorems. Received: --engine dask for {name}, which trains "
+            "networks. Leave it out: they are trained here."
+        )
+    if scheduler is None:
+        return
+    if engine != "dask":
+        raise UserError(
+            f"A scheduler is of Dask. Received: --scheduler {scheduler} with --engine {engine}. "
+            "Set --engine dask."
+        )
+    if workers is not None:
+        raise UserError(
+            "A cluster has its own workers. Received: --workers "
+            f"{workers} with --scheduler {scheduler}. Leave one of the two out."
+        )
 
 
 def _seeds(name: str, seeds: int | None) -> int:
@@ -151,9 +185,10 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
     started = time.perf_counter()
     with progress_bar(order.name, len(cells), "settings/s") as advance:
         advance(len(there), np.nan)
-        for number, new in enumerate(work.measured(order, todo, run), 1):
-            measured[order.cell_fingerprint(new.cell)] = new
-            advance(1, number / (time.perf_counter() - started))
+        with contextlib.closing(work.measured(order, todo, run)) as found:  # ends what it began
+            for number, new in enumerate(found, 1):
+                measured[order.cell_fingerprint(new.cell)] = new
+                advance(1, number / (time.perf_counter() - started))
     if todo:
         bulk.analyze()
     return [measured[print_] for print_ in cells]

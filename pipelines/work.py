@@ -1,32 +1,33 @@
-"""Cells measured and recorded: theorems in processes of their own, experiments on a bench."""
+"""Cells measured and recorded: theorems in other processes, experiments on a bench here."""
 
 import os
 import signal
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 import joblib
 import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, store, tracking, ui
+from pipelines import bulk, claim, grid, history, remote, store, tracking, ui
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
 
 
-def measured(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Iterator[Measured]:
-    """Measure and record the cells, a few at a time."""
+def measured(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Generator[Measured]:
+    """Measure and record the cells, a few at a time; closing it ends the processes that do it."""
     if isinstance(order.claim, claim.Experiment):
         yield from (_trained(order, order.claim, cell, run) for cell in todo)
     else:
-        for done in _computed(order, order.claim, todo):
-            yield from _written(order, done, run)
+        for some in _computed(order, order.claim, todo):
+            yield from _written(order, some, run)
 
 
 def _tags(order: Order, cell: Cell) -> dict[str, str]:
@@ -71,13 +72,25 @@ class Done:
     start_ms: int
     end_ms: int
 
+    @property
+    def steps(self) -> NDArray[np.int64]:
+        return np.asarray(self.curves[0])
 
-def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Iterator[Done]:
-    """Results in the order in which they come, here or from processes of their own."""
+    def each(self) -> Iterator[tuple[Cell, dict[str, Any]]]:
+        """Every cell with its own curves [k]."""
+        for i, cell in enumerate(self.cells.cells):
+            yield cell, {key: rows[i] for key, rows in self.curves[1].items()}
+
+
+def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Iterator[list[Done]]:
+    """Results in the order in which they come: from here, from processes, from a cluster."""
     batches = list(grid.batches(todo, found.apart, found.batch))
+    if order.engine == "dask":
+        yield from remote.results(order, _compute, batches)
+        return
     workers = min(order.workers, len(batches))
     if workers <= 1:
-        yield from (_compute(order.name, cells) for cells in batches)
+        yield from ([_compute(order.name, cells)] for cells in batches)
         return
     # loky says so when it replaces a worker that has grown; nothing is lost
     warnings.filterwarnings("ignore", "A worker stopped while some jobs")
@@ -90,7 +103,8 @@ def _computed(order: Order, found: claim.Theorem, todo: Sequence[Cell]) -> Itera
     ):
         pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         try:
-            yield from pool(joblib.delayed(_compute)(order.name, cells) for cells in batches)
+            calls = (joblib.delayed(_compute)(order.name, cells) for cells in batches)
+            yield from ([done] for done in pool(calls))
         except TerminatedWorkerError as error:
             raise UserError(
                 "Every worker process must live to the end. Received: one was killed, often for "
@@ -124,26 +138,25 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
+def _written(order: Order, some: Sequence[Done], run: tracking.Run) -> list[Measured]:
     """Record measured cells as finished children, all of them or, if killed now, none."""
-    steps, curves = done.curves
-    one = [{key: rows[i] for key, rows in curves.items()} for i in range(len(done.cells))]
+    rows = [(done, cell, curves) for done in some for cell, curves in done.each()]
     finished = [
         bulk.Finished(
             name=grid.title(cell, order.axes),
             params=cell.params,
             tags=_tags(order, cell) | _premise(curves),
-            steps=np.asarray(steps).tolist(),
+            steps=done.steps.tolist(),
             curves=curves,
             start_ms=done.start_ms,
             end_ms=done.end_ms,
         )
-        for cell, curves in zip(done.cells.cells, one, strict=True)
+        for done, cell, curves in rows
     ]
     ids = bulk.record(run.experiment, finished, run.id)
     return [
-        Measured(cell, np.asarray(steps), {k: np.asarray(v, float) for k, v in curves.items()}, i)
-        for cell, curves, i in zip(done.cells.cells, one, ids, strict=True)
+        Measured(cell, done.steps, {k: np.asarray(v, float) for k, v in curves.items()}, i)
+        for (done, cell, curves), i in zip(rows, ids, strict=True)
     ]
 
 
