@@ -81,7 +81,7 @@ class Attempt:
 def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """`start("measures", timeout_s=3)`: an attempt at a job that runs one of SCRIPTS."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    storage, started = timetable.default_storage(), list[Attempt]()
+    storage, started = timetable.place(), list[Attempt]()
 
     def begin(script: str, attempt: int = 1, **how: object) -> Attempt:
         (tmp_path / f"{script}.py").write_text(textwrap.dedent(SCRIPTS[script]))
@@ -123,13 +123,12 @@ def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Sta
 
 def test_without_an_order_nothing_is_done(home: Path, tmp_path: Path) -> None:
     for said, after_s in ((b"", 0.5), (b"", 0.0), (b'{"id": 1', 0.0)):  # its server was killed
-        with (tmp_path / LOG).open("w") as log:
-            child = launch._supervisor(tmp_path, log)
-            time.sleep(after_s)
-            assert child.communicate(said) == (None, None)
-        assert child.returncode == 0
-        assert (tmp_path / LOG).read_text() == ""
-    assert not [*home.glob("live/*.jsonl"), *home.glob("schedule*")]
+        waiting = launch.supervisor("x")
+        time.sleep(after_s)
+        assert waiting.process.communicate(said) == (None, None)
+        assert waiting.process.returncode == 0
+        assert not waiting.folder.exists()
+    assert not [*home.glob("live/*.jsonl"), *home.glob("schedule.db*")]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +148,26 @@ def test_what_an_exit_code_means(
     if said is not None:
         (tmp_path / LOG).write_text(said)
     assert supervised.judged(code, tmp_path / LOG) == outcome
+
+
+def test_what_ended_a_command_decides_whatever_its_exit_code_is(tmp_path: Path) -> None:
+    (tmp_path / "yields.py").write_text(
+        "import pathlib, signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+        "pathlib.Path(sys.argv[1]).touch()\n"
+        "time.sleep(int(sys.argv[2]))\n"
+    )
+    late, environment = Outcome("failed", "late"), {"PYTHONPATH": str(tmp_path)}
+    waits = supervised.Command(["yields", str(tmp_path / "ready"), "60"], environment)
+    over = supervised.Command(["yields", str(tmp_path / "over"), "0"], environment)
+    while psutil.Process(over.process.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    over.end(late, signal.SIGTERM)
+    assert over.wait(tmp_path) == Outcome("ran", "", 0)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.01)
+    waits.end(late, signal.SIGTERM)
+    assert waits.wait(tmp_path) == Outcome("failed", "late", 0)
 
 
 @pytest.mark.slow
@@ -223,17 +242,14 @@ def test_an_attempt_whose_supervisor_is_killed_is_buried(start: Start, tmp_path:
 
 
 @pytest.mark.slow
-def test_a_supervisor_may_be_started_before_its_tick(home: Path, tmp_path: Path) -> None:
-    storage, job = timetable.default_storage(), Job(name="x", words=("json",), tz="UTC", every_s=60)
-    folder = tmp_path / "attempt"
-    folder.mkdir()
-    with timetable.connected(storage) as engine, (folder / LOG).open("w") as log:
-        child = launch._supervisor(folder, log)
-        time.sleep(0.5)  # it gets ready
+def test_a_supervisor_may_be_started_before_its_tick(home: Path) -> None:
+    storage, job = timetable.place(), Job(name="x", words=("json",), tz="UTC", every_s=60)
+    waiting = launch.supervisor("x")
+    time.sleep(0.5)  # it gets ready
+    with timetable.connected(storage) as engine:
         tick = timetable.get(engine, ticks.enqueue(engine, job, 1_800_000_000))
-        assert ticks.begin(engine, tick, str(child.pid), folder)
-        launch._tell(child, launch.order(storage, tick, folder))
-        assert child.wait(60) == 0
+        assert launch.start(engine, storage, tick, waiting) is waiting.process
+        assert waiting.process.wait(60) == 0
         over = timetable.get(engine, tick.id)
     assert (over.state, "No module named json.__main__" in over.why) == ("failed", True)
     assert history.row(str(over.run_id)).status == "FAILED"
@@ -243,7 +259,7 @@ def test_a_supervisor_may_be_started_before_its_tick(home: Path, tmp_path: Path)
 def test_a_command_is_supervised_without_a_store(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULE_STORAGE", timetable.default_storage())
+    monkeypatch.setenv("SCHEDULE_STORAGE", timetable.place())
     monkeypatch.setenv("MLRUNS_HOME", str(store.home()))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody answers there
     begun = start("wrong")
