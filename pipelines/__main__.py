@@ -107,8 +107,9 @@ def evaluate(run: tyro.conf.Positional[str], json: bool = False) -> None:
 def watch(
     names: tyro.conf.Positional[tuple[str, ...]] = (), notify: str = "", json: bool = False
 ) -> None:
-    """Compare the latest results of claims and recipes (default: all) with those before: exit code
-    3 where a verdict or a number has changed; --notify tells a URL or a command."""
+    """Compare the latest results of claims and recipes (default: all), or the runs with these ids,
+    with those before: exit code 3 where a verdict or a number has changed; --notify tells a URL or
+    a command."""
     from pipelines import watch as regressions
 
     regressions.watch(names, json, notify)

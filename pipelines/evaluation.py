@@ -29,7 +29,7 @@ def evaluate(name: str) -> dict[str, Any]:
     """The recorded numbers of a training's validation and test parts beside those measured now.
 
     `name` is a run's id, the beginning of one, or a name, of which the newest is taken. UserError
-    for a run that stored no network, or one that cannot be read.
+    for a run that stored no network, or one that cannot be read, or recorded none of the numbers.
     """
     row = history.find(name) or comparison.named(name, history.rows(None))
     recipe, rounding = _recipe(row), ROUNDING[row.params.get("precision", "float32")]
@@ -39,6 +39,11 @@ def evaluate(name: str) -> dict[str, Any]:
         key: _beside(key, row.metrics[key], found, rounding, examples)
         for key, found, examples in _measured(recipe, splits, model, row.metrics)
     }
+    if not metrics:
+        raise UserError(
+            "What is evaluated must have recorded numbers of its validation or test part. "
+            f"Received: {row.name} ({row.id}), which has none. Name a finished training, by its id."
+        )
     return {
         "run_id": row.id,
         "name": row.name,

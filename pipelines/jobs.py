@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import os
 import re
 import shlex
 import subprocess
@@ -18,6 +19,8 @@ from pipelines.provenance import ROOT
 PACKAGES = ("pipelines", "tuning")
 NAME = "[a-z0-9][a-z0-9-]{0,59}"
 UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+LONGEST_D = 3650  # ten years: beyond them dates end
+UNKNOWN = "--no-such-option"
 DATE = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
 
 
@@ -91,7 +94,14 @@ def _check_numbers(job: Job) -> None:
             raise UserError(
                 f"{name} must be finite and >= 0. Received: {value:g}. Set --{name} accordingly."
             )
-    if job.every_s and not 1 <= job.every_s < math.inf:
+    lengths = {"every": job.every_s, "timeout": job.timeout_s or 0.0, "backoff": job.backoff_s}
+    for name, value in lengths.items():
+        if not value <= LONGEST_D * UNITS["d"]:
+            raise UserError(
+                f"{name} must be at most ten years. Received: {value / UNITS['d']:g} days. Set "
+                f"--{name} {LONGEST_D}d or less."
+            )
+    if job.every_s and not job.every_s >= 1:
         raise UserError(
             f"An interval must be at least 1 s. Received: {job.every_s:g} s. Set --every 1s or "
             "more."
@@ -150,21 +160,24 @@ def words(line: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_command(job: Job) -> None:
-    """Reject a command that there is not, or that names nothing there is; takes a second or two."""
-    package, *rest = job.words
-    words = [sys.executable, "-m", *job.words, "--help"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if line.strip()]
-    if (
-        done.returncode == 0
-        and rest
-        and done.stdout.startswith(f"usage: python -m {package} {rest[0]}")
-    ):
+    """Reject a command that there is not, or a name or an option that it does not know.
+
+    It is given one more option that there is not: a command that finds fault with this alone is
+    right, and has done nothing. Takes a second or two.
+    """
+    words = [sys.executable, "-m", *job.words, UNKNOWN]
+    wide = os.environ | {"COLUMNS": "1000"}
+    done = subprocess.run(words, cwd=ROOT, env=wide, capture_output=True, text=True, check=False)
+    lines = [line.strip("│╭╮╰╯─ ") for line in done.stderr.splitlines()]  # tyro may frame them
+    if any(f"Unrecognized options: {UNKNOWN}" in line for line in lines):
         return
-    why = f", which says: {said[-1]}" if said else ", which there is not."
+    said = [line for line in lines if line and not line.startswith("For full helptext")]
+    faults = [line for line in said if line.startswith(("error: ", "Unrecognized options: "))]
+    why = [*said, *faults][-1].removeprefix("error: ") if said else "there is no such command"
     raise UserError(
-        f"A job runs a command of ours. Received: {job.command}{why} Try it by itself first: "
-        f"python -m {package} --help lists what there is."
+        f"A job runs a command of ours. Received: {job.command}: "
+        f"{why.replace(f', {UNKNOWN}', '').rstrip('.')}. Try it by itself first; "
+        f"python -m {job.words[0]} --help lists what there is."
     )
 
 

@@ -36,10 +36,13 @@ def give(path: Path, run: tuple[str, str] | None) -> None:
 
 
 def given(path: Path) -> str | None:
-    """The id of the run that a command was told; None where it was not, or there was none."""
+    """The id of the run that a command was told; None where it was not, or there was none.
+
+    Nor where the file has lost what was in it, as when the power fails.
+    """
     try:
         found: str | None = json.loads(path.read_text()).get("id")
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return None
     return found
 

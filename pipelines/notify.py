@@ -10,8 +10,17 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
 
 from pipelines.errors import UserError
 
@@ -26,7 +35,7 @@ def check(target: str) -> None:
     if why:
         raise UserError(
             "What is told must be a URL, http://... or https://..., or a command that is there. "
-            f"Received: {_shown(target)!r}: {why}. Set --notify so."
+            f"Received: {shown(target)!r}: {why}. Set --notify so."
         )
 
 
@@ -65,7 +74,7 @@ def tell(target: str, document: Mapping[str, Any]) -> str:
         why = f"it took longer than {COMMAND_S:.0f} s"
     if not why:
         return ""
-    said = f"{_shown(target)} was not told: {why.replace(target, _shown(target))}"
+    said = f"{shown(target)} was not told: {why.replace(target, shown(target))}"
     with contextlib.suppress(OSError, ValueError):
         print(said, file=sys.stderr)
     return said
@@ -75,10 +84,24 @@ def _post(target: str, text: str) -> str:
     parts = urlsplit(target)
     headers = {"Content-Type": "application/json"} | _authorization(parts)
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
-    direct = [ProxyHandler({})] if parts.hostname in LOOPBACK else []
     request = Request(address, text.encode(), headers, method="POST")  # noqa: S310 - checked
-    with build_opener(*direct).open(request, timeout=ANSWER_S):
-        return ""
+    try:
+        with _opener(direct=parts.hostname in LOOPBACK).open(request, timeout=ANSWER_S):
+            return ""
+    except HTTPError as error:
+        with error:
+            if 300 <= error.code < 400:
+                return f"it redirects (HTTP {error.code}), which is not followed; give its new URL"
+            raise
+
+
+def _opener(direct: bool) -> OpenerDirector:
+    """What opens a URL and follows no redirect, which would take the password to another host."""
+    opener = OpenerDirector()
+    for handler in (HTTPHandler, HTTPSHandler, HTTPErrorProcessor, HTTPDefaultErrorHandler):
+        opener.add_handler(handler())
+    opener.add_handler(ProxyHandler({} if direct else None))
+    return opener
 
 
 def _authorization(parts: SplitResult) -> dict[str, str]:
@@ -105,7 +128,7 @@ def _run(target: str, text: str) -> str:
     return f"exit code {done.returncode}{f', {lines[-1][:300]}' if lines else ''}"
 
 
-def _shown(target: str) -> str:
+def shown(target: str) -> str:
     """A target as people may read it: of a URL the host, of a command its name.
 
     The rest may be a password, or the key by which a webhook knows its users.

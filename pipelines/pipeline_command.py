@@ -160,7 +160,7 @@ def verify(asked: Verify) -> Pipeline:
             Step("data", ("pipelines", "data", "check"), _data),
             *(Step(name, ("pipelines", "run", name, *more), _verdict) for name in claims),
             asked.options.report,
-            Step("watch", ("pipelines", "watch", *claims), _watched),
+            Step("watch", ("pipelines", "watch", *(f"{{{c}[run_id]}}" for c in claims)), _watched),
         ),
     )
 

@@ -3,9 +3,9 @@
 serve runs them; list, add, remove, pause and resume are about jobs; run-now and history about
 their ticks. A job is a command line of this project; a tick is a moment at which it is due."""
 
+import dataclasses
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -48,9 +48,12 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
     print_json(rows) if json else schedule_report.show_jobs(rows)
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class When:
-    """When a job runs, and what is done when that does not go well."""
+    """When a job runs, and what is done when that does not go well.
+
+    What is left out is as a shipped job of that name has it, else as it is said here.
+    """
 
     cron: str = ""
     """Minute, hour, day, month, weekday, in the time zone --tz."""
@@ -59,39 +62,47 @@ class When:
     tz: str | None = None
     """A name of the IANA database (None: this machine's own)."""
     timeout: str | None = None
-    """How long the command may take: 90s, 20m, 6h."""
-    retries: int = 0
-    """Further attempts where the command fails or is killed; not after a mistake or a regression
-    (exit codes 2 and 3)."""
-    backoff: str = "60s"
-    """Before the first further attempt; twice as long before each next one."""
-    overlap: Literal["skip", "queue"] = "skip"
-    """What becomes of a tick while the job still runs: nothing, or it waits, one at most."""
-    missed: Literal["once", "skip"] = "once"
-    """Of the ticks at which nothing served, run the last one, late, or none."""
+    """How long the command may take: 90s, 20m, 6h (None: as long as it takes)."""
+    retries: int | None = None
+    """Further attempts where the command fails or is killed; not after a mistake or a regression,
+    exit codes 2 and 3 (None: 0)."""
+    backoff: str | None = None
+    """Before the first further attempt; twice as long before each next one (None: 60s)."""
+    overlap: Literal["skip", "queue"] | None = None
+    """What becomes of a tick while the job still runs: nothing, or it waits, one at most (None:
+    skip)."""
+    missed: Literal["once", "skip"] | None = None
+    """Of the ticks at which nothing served, run the last one, late, or none (None: once)."""
     notify: str = ""
     """A URL, to which a document is posted, or a command, which gets it on standard input: for
     every attempt that does not go well."""
 
-    def job(self, name: str, line: str) -> jobs.Job:
-        """The job that was described; UserError where it cannot be."""
-        from pipelines import notify, schedule
+    def given(self) -> dict[str, Any]:
+        """The fields of a job that were given; UserError for one that cannot be."""
+        from pipelines import notify
 
         if self.notify:
             notify.check(self.notify)
-        return jobs.Job(
-            name=name,
-            words=jobs.words(shlex.split(line)),
-            tz=str(jobs.zone(self.tz or schedule.local_zone())),
-            cron=self.cron,
-            every_s=jobs.seconds(self.every) if self.every else 0.0,
-            timeout_s=None if self.timeout is None else jobs.seconds(self.timeout),
-            retries=self.retries,
-            backoff_s=jobs.seconds(self.backoff),
-            overlap=self.overlap,
-            missed=self.missed,
-            notify=self.notify,
-        )
+        lengths = {"timeout_s": self.timeout, "backoff_s": self.backoff}
+        found: dict[str, Any] = {
+            "tz": str(jobs.zone(self.tz)) if self.tz else None,
+            "notify": self.notify or None,
+            **{key: jobs.seconds(text) for key, text in lengths.items() if text is not None},
+            **{key: getattr(self, key) for key in ("retries", "overlap", "missed")},
+        }
+        if self.cron or self.every:
+            found |= {"cron": self.cron, "every_s": jobs.seconds(self.every) if self.every else 0.0}
+        return {key: value for key, value in found.items() if value is not None}
+
+    def job(self, name: str, line: str) -> jobs.Job:
+        """The job that was described, or one of the shipped ones with what was given changed."""
+        from pipelines import schedule
+
+        given, tz = self.given(), schedule.local_zone()
+        shipped = jobs.shipped(tz)
+        if name in shipped and not line:
+            return dataclasses.replace(shipped[name], **given)
+        return jobs.Job(name=name, words=jobs.words(shlex.split(line)), **{"tz": tz} | given)
 
 
 @app.command
@@ -103,7 +114,7 @@ def add(
     storage: Storage = None,
 ) -> None:
     """Add a job: `add NAME --cron '0 3 * * *' --tz Europe/Berlin -- run CLAIM --force`; `add NAME`
-    alone brings a shipped job back.
+    brings a shipped job back, with the options that are given.
 
     Args:
         name: Small letters, digits and hyphens.
@@ -114,11 +125,8 @@ def add(
     """
     from pipelines import schedule
 
-    shipped = jobs.shipped(when.tz or schedule.local_zone())
-    if name in shipped and not (command or when.cron or when.every):
-        job = shipped[name]
-    else:
-        job = when.job(name, command)
+    job = when.job(name, command)
+    if command:
         jobs.check_command(job)
     with schedule.opened(_place(storage)) as found:
         found.add(job, replace)
@@ -182,4 +190,4 @@ def _change(storage: str | None, change: Callable[[Any], None]) -> None:
 def _place(storage: str | None) -> str:
     from pipelines import timetable
 
-    return storage or timetable.default_storage()
+    return timetable.place(storage)

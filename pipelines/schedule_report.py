@@ -9,10 +9,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sql
+
 from pipelines import jobs as job_list
-from pipelines import timetable
+from pipelines import notify, timetable
 from pipelines.attempted import LOG
-from pipelines.errors import check_counts
+from pipelines.errors import check_counts, unknown
 from pipelines.schedule import Schedule
 from pipelines.timetable import TICKS, Tick
 
@@ -29,16 +31,31 @@ def _job(schedule: Schedule, job: job_list.Job, due: datetime | None) -> dict[st
     return {
         **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
         "command": job.command,
+        "notify": notify.shown(job.notify),
         "next": due.astimezone(job.zone).isoformat() if due else None,
         "last": tick(last[0]) if last else None,
     }
 
 
 def history(engine: Any, name: str | None, last: int) -> list[dict[str, Any]]:
-    """The newest rows, of all jobs or of one, the newest first; times are the job's local ones."""
+    """The newest rows, of all jobs or of one, the newest first; times are the job's local ones.
+
+    UserError for the name of a job that there neither is nor was.
+    """
     check_counts(last=last)
     conditions = [TICKS.c.job == name] if name else []
-    return [tick(row) for row in timetable.select(engine, *conditions, most=last)]
+    rows = [tick(row) for row in timetable.select(engine, *conditions, most=last)]
+    if name and not rows:
+        _check_name(engine, name)
+    return rows
+
+
+def _check_name(engine: Any, name: str) -> None:
+    with engine.connect() as connection:
+        past = connection.scalars(sql.select(TICKS.c.job).distinct()).all()
+    every = [*past, *(job.name for job in Schedule(engine).jobs())]
+    if name not in every:
+        raise unknown("A job", name, every)
 
 
 def tick(row: Tick) -> dict[str, Any]:

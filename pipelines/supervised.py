@@ -50,10 +50,11 @@ class Command:
     def end(self, outcome: Outcome, number: int) -> None:
         """Send it a signal, and kill its group when that has not ended it within GRACE_S.
 
-        The first outcome that is given counts.
+        The first outcome that is given counts, whatever exit code the command then has; none does
+        of a command that has ended before.
         """
-        self.ending = self.ending or outcome
-        if self.process.returncode is None:
+        if self.process.poll() is None:
+            self.ending = self.ending or outcome
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, number)  # it ends what it has started
             self._later(GRACE_S, self._kill)
@@ -74,7 +75,7 @@ class Command:
         code = self.process.wait()
         for timer in self._timers:
             timer.cancel()
-        if code and self.ending:
+        if self.ending:
             return Outcome(self.ending.state, self.ending.why, code)
         return judged(code, log)
 

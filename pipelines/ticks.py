@@ -31,6 +31,7 @@ from pipelines.timetable import (
 )
 
 GRACE_S = 60.0  # a tick that is found due later than this was missed
+MOST_S = 86_400.0  # between two attempts, unless a job asks for more
 NOT_AGAIN = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
 
 
@@ -169,11 +170,17 @@ def end(engine: Any, tick: Tick, state: str, result: dict[str, Any]) -> bool:
         if not done.rowcount:
             return False
         if state in (FAILED, KILLED) and _again(tick, result.get("code")):
-            due = time.time() + tick.job.backoff_s * 2 ** (tick.attempt - 1)
+            due = time.time() + _wait_s(tick)
             more = {"attempt": tick.attempt + 1, "by_hand": tick.by_hand, "due": due}
             row = _values(tick.job, tick.tick, QUEUED, **more)
             connection.execute(sql.insert(TICKS).values(row))
     return True
+
+
+def _wait_s(tick: Tick) -> float:
+    """Seconds before the next attempt: twice as many each time, up to a day, or what is asked."""
+    first = tick.job.backoff_s
+    return min(first * 2.0 ** min(tick.attempt - 1, 20), max(first, MOST_S))
 
 
 def lapse(engine: Any, now: float) -> None:

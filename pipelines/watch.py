@@ -11,13 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim, history, notify, published, shell, store
-from pipelines.errors import unknown
+from pipelines import claim, history, notify, published, shell, store, welch
+from pipelines.errors import UserError, unknown
 from pipelines.history import Row
 
 REGRESSION = 3  # the exit code
-LEVEL = 0.95
-SAME = 1e-6  # relative change of a number without spread that is none
+SAME = 1e-6  # relative change of a number that is none
 KINDS = {"claim": "claim", "seeds": "recipe"}  # of results: the tag that names each
 ERRORS = ("val_", "test_")  # begin the numbers of seeds that are watched
 PACKAGES = "provenance/packages.txt"
@@ -37,14 +36,15 @@ class Pair:
         return self.new.tags[KINDS[self.new.tags["kind"]]]
 
 
-def examine(names: Sequence[str] | None = None, below: str | None = None) -> dict[str, Any]:
+def examine(
+    names: Sequence[str] | None = None, below: str | None = None, runs: Iterable[Row] = ()
+) -> dict[str, Any]:
     """The newest result of all settings beside the previous one, as a document.
 
-    Of the claims and recipes in `names` alone, or of runs that are children of `below`. Settings
-    that were measured once are not compared; of numbers of one seed nothing is said, and the names
-    of such results are in `one_seed`. A change that was decided by an interval has it.
+    Of the claims and recipes in `names` alone, or of children of `below`, and of `runs` themselves.
+    What was measured once is not compared; results of which one seed is compared are in `one_seed`.
     """
-    pairs = list(_pairs(names, below))
+    pairs = list(_pairs([*_newest(names, below), *runs]))
     changes = {pair.new.id: _changes(pair) for pair in pairs}
     about = [pair for pair in pairs if changes[pair.new.id]] or pairs
     return {
@@ -55,17 +55,22 @@ def examine(names: Sequence[str] | None = None, below: str | None = None) -> dic
     }
 
 
-def _pairs(names: Sequence[str] | None, below: str | None) -> Iterator[Pair]:
-    """The newest results that are asked for, with those before them, by name."""
+def _newest(names: Sequence[str] | None, below: str | None) -> Iterable[Row]:
+    """The newest results that are asked for, one of all settings."""
     newest: dict[tuple[str, ...], Row] = {}
     for kind, name in KINDS.items():
         tags = [{name: each} for each in names or ()] if names is not None else [{}]
         for own in [{store.PARENT: below}] if below else tags:
             for row in history.rows(kind=kind, **own):
                 newest.setdefault(_settings(row), row)
-    for key, new in sorted(newest.items(), key=lambda item: item[0]):
+    return newest.values()
+
+
+def _pairs(results: Iterable[Row]) -> Iterator[Pair]:
+    """These results with those before them, by name."""
+    for new in sorted({row.id: row for row in results}.values(), key=_settings):
         same_tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
-        same = [row for row in history.rows(**same_tags) if _settings(row) == key]
+        same = [row for row in history.rows(**same_tags) if _settings(row) == _settings(new)]
         ids = [row.id for row in same]  # newest first
         yield from (Pair(new, old) for old in same[ids.index(new.id) + 1 :][:1])
 
@@ -120,32 +125,20 @@ def _moved(pair: Pair, metric: str) -> tuple[float, ...] | None:
     old, new = pair.old.metrics[metric], pair.new.metrics[metric]
     if not (math.isfinite(old) and math.isfinite(new)):
         return None if str(old) == str(new) else ()  # NaN equals itself here
-    if min(_seeds(pair.old, metric), _seeds(pair.new, metric)) < 2:
+    n = min(_seeds(pair.old, metric), _seeds(pair.new, metric))
+    if n < 2 or math.isclose(old, new, rel_tol=SAME):
         return None
     spreads = [row.metrics.get(f"sd/{metric}", math.nan) for row in (pair.old, pair.new)]
     if spreads == [0.0, 0.0]:
-        return None if math.isclose(old, new, rel_tol=SAME) else ()
+        return ()
     if not all(map(math.isfinite, spreads)):
         return None
-    low, high = difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
+    low, high = welch.difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
     return (low, high) if low > 0 or high < 0 else None
 
 
-def _sample(row: Row, metric: str) -> tuple[float, float, float]:
+def _sample(row: Row, metric: str) -> welch.Sample:
     return row.metrics[metric], row.metrics[f"sd/{metric}"], _seeds(row, metric)
-
-
-def difference(
-    old: tuple[float, float, float], new: tuple[float, float, float]
-) -> tuple[float, float]:
-    """Welch's interval of the mean of `new` less that of `old`; each is mean, sd and n > 1."""
-    from scipy.stats import t
-
-    squares = [(sd**2 / n, n) for _, sd, n in (old, new)]
-    total = sum(square for square, _ in squares)
-    freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)
-    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total)
-    return new[0] - old[0] - half, new[0] - old[0] + half
 
 
 def _number(value: float) -> float | str:
@@ -198,7 +191,7 @@ def _line(change: Mapping[str, Any]) -> str:
     between = ""
     if "interval" in change:
         low, high = change["interval"]
-        between = f" (by {low:.3g} to {high:.3g} with {100 * LEVEL:g} % confidence)"
+        between = f" (by {low:.3g} to {high:.3g} with {100 * welch.LEVEL:g} % confidence)"
     moved = _arrow(change["before"], change["after"])
     return f"{change['name']}{scale}: {change['what']} {moved}{between}"
 
@@ -221,18 +214,31 @@ def show(document: Mapping[str, Any]) -> None:
     print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
 
 
+def _result(run_id: str, known: Iterable[str]) -> Row:
+    """The finished result of a claim or recipe with that id."""
+    row = history.find(run_id)
+    if row is None:
+        raise unknown("A claim or recipe", run_id, known)
+    kind = row.tags.get("kind", "run")
+    if kind not in KINDS or row.status != "FINISHED":
+        raise UserError(
+            "A run that is watched must be a finished one of a claim, or of a recipe with --seeds. "
+            f"Received: {row.name} ({row.id}), a {kind} that is {row.status}. Name such a run."
+        )
+    return row
+
+
 def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> None:
     """The command: compare, print, tell `target` of a regression and end with exit code 3.
 
-    None named: all results. UserError for a name that no claim and no recipe has.
+    None named: all results. The id of a run stands for that one alone. UserError for what is
+    neither the name of a claim or recipe nor a finished result.
     """
-    chosen, known = list(names), [*claim.names(), *published.RECIPES]
-    for name in chosen:
-        if name not in known:
-            raise unknown("A claim or recipe", name, known)
+    words, known = list(names), {*claim.names(), *published.RECIPES}
+    runs = [_result(word, known) for word in words if word not in known]
     if target:
         notify.check(target)
-    document = examine(chosen or None)
+    document = examine([w for w in words if w in known] if words else None, runs=runs)
     if json:
         shell.print_json(document)
     else:

@@ -15,7 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, remote, store, tracking, ui
+from pipelines import bulk, claim, grid, history, interrupts, remote, store, tracking, ui
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
@@ -153,7 +153,8 @@ def _written(order: Order, some: Sequence[Done], run: tracking.Run) -> list[Meas
         )
         for done, cell, curves in rows
     ]
-    ids = bulk.record(run.experiment, finished, run.id)
+    with interrupts.held():  # a transaction cut off in the middle would lock the database
+        ids = bulk.record(run.experiment, finished, run.id)
     return [
         Measured(cell, done.steps, {k: np.asarray(v, float) for k, v in curves.items()}, i)
         for (done, cell, curves), i in zip(rows, ids, strict=True)

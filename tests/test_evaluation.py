@@ -1,6 +1,8 @@
 """Evaluation: a stored network gives the numbers that were recorded of it, or it is said."""
 
+import contextlib
 import json
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,10 @@ def test_what_a_search_has_not_read_is_not_read(home: Path, digits: Path) -> Non
     found = evaluation.evaluate(run(recipe, kind="trial", watch=seen).run_id)
     assert found["metrics"].keys() == {"val_loss"}
     assert found["agrees"]
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database, database:
+        database.execute("DELETE FROM latest_metrics WHERE key LIKE 'val%'")
+    with pytest.raises(UserError, match="must have recorded numbers"):
+        evaluation.evaluate(found["run_id"])
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,8 @@ def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(
     monkeypatch.setenv(linked.PARENT_RUN, path)
     assert linked.parent() is None
     assert linked.given(Path(path)) is None
+    Path(path).write_text("")  # as after a power failure
+    assert linked.given(Path(path)) is None
     monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "parent.json"))
     go("b")
     assert linked.parent() is None

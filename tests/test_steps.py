@@ -191,11 +191,11 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     (claim,) = history.rows(kind="claim")
     assert claim.tags[PARENT] == row.id
 
-    own = ("claim", "scale", "fingerprint", "code", "as_stated")
+    own = ("claim", "scale", "fingerprint", "code", "as_stated", "seeds", "source")
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
-    with tracking.tracked("flip", experiment="linear theory", kind="claim", tags=tags):
-        pass
-    assert guarded(dispatch, [*VERIFY, "--from", "watch", "--json"]) == 3
+    with tracking.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
+        run.log({"wall_s": 1.0})
+    assert guarded(dispatch, [*VERIFY, "--from", "small-norm-factorization", "--json"]) == 3
     said = capfd.readouterr()
     document = json.loads(said.out)
     assert (document["status"], states(document)["watch"]) == ("FAILED", "failed")

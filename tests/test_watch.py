@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from pipelines import notify, store, tracking, watch
+from pipelines import notify, store, tracking, watch, welch
 from pipelines.errors import UserError
 
 NAME, METRIC = "small-norm-factorization", "ratio"
@@ -73,6 +73,8 @@ def test_a_number_has_changed_where_welchs_test_says_so(home: Path) -> None:
     [
         ((1.0, 1.0 + 1e-8), 0.0, 5, 0),  # without spread: any change but of rounding
         ((1.0, 1.0001), 0.0, 5, 1),
+        ((1.0, 1.0 + 1e-8), 1e-12, 5, 0),
+        ((1.0, 1.0001), 1e-12, 5, 1),
         ((1.0, 9.0), None, 1, 0),  # one seed says nothing of a spread
         ((1.0, math.nan), 0.1, 5, 1),
         ((math.nan, math.nan), 0.1, 5, 0),
@@ -105,6 +107,35 @@ def test_only_the_same_settings_are_compared_and_only_those_asked_for(home: Path
     assert watch.examine([])["compared"] == 0
 
 
+def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for verdict in ("reproduced", "refuted"):
+        old = result(0.5, verdict=verdict, scale="smoke")
+    result(0.5)
+    new = result(0.5)
+    with pytest.raises(SystemExit):
+        watch.watch([NAME], json=True)
+    capsys.readouterr()
+    watch.watch([new], json=True)
+    assert json.loads(capsys.readouterr().out)["compared"] == 1
+    with pytest.raises(SystemExit):
+        watch.watch([new, old], json=True)
+    assert [each["run_id"] for each in json.loads(capsys.readouterr().out)["changes"]] == [old]
+    with tracking.tracked("t", experiment="test", kind="training") as training:
+        pass
+    with pytest.raises(UserError, match="a training that is FINISHED"):
+        watch.watch([training.id])
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
+def test_the_interval_has_the_size_of_its_numbers(size: float) -> None:
+    found = welch.difference((0.0, size, 5), (3 * size, 0.5 * size, 9))
+    usual = welch.difference((0.0, 1.0, 5), (3.0, 0.5, 9))
+    assert [each / size for each in found] == pytest.approx(usual)
+    assert 0 < usual[0] < 3 < usual[1]
+
+
 def test_errors_of_a_recipe_over_seeds_are_watched(home: Path) -> None:
     for error in (10.0, 12.0):
         tags = {"recipe": "allconv-digits", "fingerprint": "f"}
@@ -122,8 +153,12 @@ class Webhook(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         text = self.rfile.read(int(self.headers["Content-Length"]))
         self.heard.append((json.loads(text), self.headers["Authorization"]))
-        self.send_response(500 if self.path.startswith("/broken") else 204)
+        self.send_response({"broken": 500, "moved": 302}.get(self.path.split("/")[1], 204))
+        self.send_header("Location", "/elsewhere")
         self.end_headers()
+
+    def do_GET(self) -> None:
+        self.heard.append((None, self.headers["Authorization"]))
 
     def log_message(self, *_: Any) -> None:
         """Silent."""
@@ -165,6 +200,8 @@ def test_a_webhook_or_a_command_is_told_and_secrets_are_not_said(
     assert notify.tell(f"http://me:secret@{webhook}/hook", {"a": 1}) == ""
     assert Webhook.heard == [({"a": 1}, "Basic bWU6c2VjcmV0")]
     assert "500" in notify.tell(f"http://me:secret@{webhook}/broken/secret", {"a": 1})
+    assert "redirects" in notify.tell(f"http://me:secret@{webhook}/moved", {"a": 1})
+    assert len(Webhook.heard) == 3  # nobody was told in its place
     write = f"import sys, pathlib; pathlib.Path('{tmp_path}/told').write_text(sys.stdin.read())"
     assert notify.tell(shlex.join([sys.executable, "-c", write]), {"b": 2}) == ""
     assert json.loads((tmp_path / "told").read_text()) == {"b": 2}
