@@ -23,7 +23,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
     """A copy of the project, served."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    for name in filter(lambda name: (ROOT / name).exists(), names.splitlines()):
+    for name in filter(lambda name: (ROOT / name).is_file(), names.splitlines()):
         (place := tmp_path / "project" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, place)
     out = str(tmp_path / "report")
