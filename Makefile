@@ -17,7 +17,7 @@ test: .venv/requirements-dev.installed  ## Install the test tools, then the fast
 	$(BIN)/python -m pytest
 
 test-all: test  ## All tests, the slow ones too
-	$(BIN)/python -m pytest -m slow -n 0
+	$(BIN)/python -m pytest -m slow
 
 backends: .venv/requirements-dev.installed  ## Install PyTorch too: the slow tests compare backends
 	$(BIN)/pip install --quiet -c requirements-dev.txt -r requirements-torch.txt
