@@ -1,22 +1,24 @@
 """What does a sweep cost on Dask workers, over the pool of processes of this machine?
 
-The same sweep of 1,000 calls of some milliseconds, each recorded as a run, as a person types it:
+The same sweep of 1,000 calls of some milliseconds, each recorded as two runs, as it is typed:
 the whole command, from its start to its end, in a database of its own. `local` has 2 processes;
 `dask` starts 2 Dask workers and ends them; `cluster` finds 2 that are there, so that what it costs
-more is not their start. They take turns; a ratio is the median over rounds, of which the first is
-left out. The start is also given alone: the same ways for a sweep of 2 calls.
+more is not their start. They take turns; a ratio is the median over rounds. The start is also given
+alone: the same ways for a sweep of 2 calls. Beside the seconds of the clock stand those of the
+processor, to which other work on a busy machine adds less; those of `cluster` lack its workers'.
 
     python -m benchmarks.engines      about 5 minutes on 2 cores
 """
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -24,10 +26,10 @@ from statistics import median
 from benchmarks.recording import temporary_database
 from pipelines import provenance, store, tracking
 
-NAME = "symmetric-positive-converges"
-GRID = ("d=2:6:1", "gamma=0.5:0.95:0.05", "top=1:2.9:0.1")  # 5 x 10 x 20, each a call of its own
-SHORT = ("d=2,3", "gamma=0.5", "top=1")
-ROUNDS = 2
+NAME = "no-bad-stationary-points"
+GRID = ("d=2:21:1", "l=2:51:1")  # 20 x 50, each a call of its own, which measures both eps
+SHORT = ("d=2,3", "l=2")
+ROUNDS = 5
 
 
 def main() -> None:
@@ -41,38 +43,41 @@ def main() -> None:
             "dask": ("--engine", "dask", "--workers", "2"),
             "cluster": ("--engine", "dask", "--scheduler", address),
         }
-        rounds = [measure(ways) for _ in range(ROUNDS + 1)][1:]
+        rounds = [measure(ways) for _ in range(ROUNDS)]
     with tracking.tracked(
         "engines", experiment="benchmarks", kind="benchmark", params={"rounds": ROUNDS}
     ) as run:
-        for size in ("long", "short"):
-            for way in ways:
-                took = [each[size, way] for each in rounds]
-                ratios = [each[size, way] / each[size, "local"] for each in rounds]
-                run.log({f"{size}_{way}_s": median(took)})
-                run.log({f"{size}_{way}_over_local": median(ratios)})
-                spread = f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-                print(f"{size:<6} {way:<8} {spread:<20} {median(took):>6.1f} s", flush=True)
+        for key in rounds[0]:
+            found = [each[key] for each in rounds]
+            base = [each["local", *key[1:]] for each in rounds]
+            ratios = [a / b for a, b in zip(found, base, strict=True)]
+            name = "_".join(key)
+            run.log({f"{name}_s": median(found), f"{name}_over_local": median(ratios)})
+            spread = f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+            print(f"{name:<24} {spread:<20} {median(found):>6.1f} s", flush=True)
 
 
-def measure(ways: dict[str, tuple[str, ...]]) -> dict[tuple[str, str], float]:
-    """Seconds of every way, for the long sweep and for a short one."""
-    return {
-        (size, way): seconds(grid, words)
-        for size, grid in (("long", GRID), ("short", SHORT))
-        for way, words in ways.items()
-    }
+def measure(ways: Mapping[str, Sequence[str]]) -> dict[tuple[str, str, str], float]:
+    """Seconds by way, long or short sweep, clock or processor."""
+    found = {}
+    for size, grid in (("short", SHORT), ("long", GRID)):
+        for way, words in ways.items():
+            wall, processor = seconds(grid, words)
+            found[way, size, "clock"], found[way, size, "processor"] = wall, processor
+            print(f"# {size} {way}: {wall:.1f} s, {processor:.1f} s", file=sys.stderr, flush=True)
+    return found
 
 
-def seconds(grid: tuple[str, ...], words: tuple[str, ...]) -> float:
-    """Of the command, in a process of its own."""
+def seconds(grid: Sequence[str], words: Sequence[str]) -> tuple[float, float]:
+    """Of the command, in a process of its own: by the clock, and of the processor."""
     axes = [word for axis in grid for word in ("--grid", axis)]
-    start = time.perf_counter()
     command = ["pipelines", "sweep", NAME, "--scale", "smoke", "--seeds", "1", "--force"]
+    start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [sys.executable, "-m", *command, *axes, *words], check=True, stdout=subprocess.DEVNULL
     )
-    return time.perf_counter() - start
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 @contextmanager
