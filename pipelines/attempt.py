@@ -30,7 +30,6 @@ from pipelines.supervised import ATTEMPT, Command, end_members
 if TYPE_CHECKING:
     from pipelines.tracking import Run
 
-EXPERIMENT = "scheduled runs"
 BEAT_S = 60.0  # between two signs of life in the table of ticks
 PATIENCE_S, REST_S = 600.0, 5.0  # for a table of ticks that is locked, full or away
 UNKNOWN = Outcome(KILLED, "nobody knows how it ended")
@@ -104,7 +103,7 @@ def _recorded(order: Order, command: Command) -> Record:
     try:
         with tracking.tracked(
             f"{order.name} {datetime.fromisoformat(order.tick):%Y-%m-%d %H:%M:%S}",
-            experiment=EXPERIMENT,
+            experiment=attempted.EXPERIMENT,
             kind=attempted.KIND,
             params={"command": order.command},
             tags={**order.tags, "command": order.command, "mlflow.source.name": order.command},

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-KIND = "scheduled"  # of its run
+EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
 LOG, PARENT = "log.txt", "parent.json"  # in its folder
 RAN, FAILED, KILLED = "ran", "failed", "killed"
 FAILURE, STATE = "failure", "state"  # tags of its run

@@ -16,12 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pipelines import data, history, linked, live, provenance, quiet, settle, store, tracking
+from pipelines import (
+    attempted,
+    data,
+    history,
+    linked,
+    live,
+    provenance,
+    quiet,
+    settle,
+    store,
+    tracking,
+)
 from pipelines.history import Row
 from pipelines.recipes import digest
 from pipelines.sending import send, send_fact, send_files
 
-EXPERIMENT, KIND, SCHEDULED = "scheduled runs", "pipeline", "scheduled"
+KIND = "pipeline"  # of a run of its own
 PACKAGES = ("theory", "keras_models", "pipelines", "tuning")
 STEP, DONE = "step.", "done "
 
@@ -104,7 +115,7 @@ def opened(
         broken = list(itertools.takewhile(lambda row: row.status != "FINISHED", rows))
         with (
             tracking.tracked(
-                title, experiment=EXPERIMENT, kind=KIND, params=options, tags=same
+                title, experiment=attempted.EXPERIMENT, kind=KIND, params=options, tags=same
             ) as run,
             _lent(run),
         ):
@@ -115,7 +126,7 @@ def _attempt() -> Row | None:
     """The run of the scheduled attempt whose command this process is."""
     found = linked.parent()
     row = history.row(found[0]) if found else None
-    return row if row and row.tags.get("kind") == SCHEDULED else None
+    return row if row and row.tags.get("kind") == attempted.KIND else None
 
 
 @contextmanager

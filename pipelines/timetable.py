@@ -15,12 +15,12 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from pipelines import alive, live, store
+from pipelines import alive, attempted, live, store
 from pipelines.errors import UserError, short, without_password
 from pipelines.jobs import Job
 
 QUEUED, RUNNING = "queued", "running"
-ENDED = RAN, FAILED, KILLED = ("ran", "failed", "killed")
+ENDED = RAN, FAILED, KILLED = (attempted.RAN, attempted.FAILED, attempted.KILLED)
 MISSED, SKIPPED = "missed", "skipped"
 
 METADATA = sql.MetaData()
