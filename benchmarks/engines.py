@@ -7,7 +7,7 @@ more is not their start. They take turns; a ratio is the median over rounds. The
 alone: the same ways for a sweep of 2 calls. Beside the seconds of the clock stand those of the
 processor, to which other work on a busy machine adds less; those of `cluster` lack its workers'.
 
-    python -m benchmarks.engines      about 5 minutes on 2 cores
+    python -m benchmarks.engines      about 10 minutes on 2 cores
 """
 
 import contextlib

@@ -25,7 +25,7 @@ from pipelines.order import Order
 from tests.conftest import ROOT, Go, command, free_port
 from tests.test_sweep import NAME, content, settings_in
 
-SPECS = ("d=2,3", "gamma=0.1:1:0.1", "l=8:512:2x")
+SPECS = ("d=2,3", "gamma=0.1:1:0.1", "l=8:128:2x")
 WORDS = ["pipelines", "sweep", NAME, "--scale", "smoke", "--engine", "dask"]
 
 
