@@ -34,7 +34,6 @@ BEAT_S = 60.0  # between two signs of life in the table of ticks
 PATIENCE_S, REST_S = 600.0, 5.0  # for a table of ticks that is locked, full or away
 UNKNOWN = Outcome(KILLED, "nobody knows how it ended")
 HURRY_S = 0.1  # an order that comes later leaves time to get ready
-LEFT_S = 5.0  # for what a command leaves behind to end
 
 
 @dataclass
@@ -164,7 +163,7 @@ def _settle(order: Order, outcome: Outcome) -> None:
     from pipelines import settle
 
     if outcome.state != RAN:
-        end_members(order.folder, LEFT_S)
+        end_members(order.folder)
         settle.reap()
 
 

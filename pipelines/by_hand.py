@@ -50,7 +50,7 @@ def run_now(storage: str, name: str) -> int:
 
 def _refuse(engine: Any, storage: str, other: Tick) -> None:
     """UserError for a job that runs; what was killed meanwhile is ended instead."""
-    why = other.dead(one_machine=engine.dialect.name == "sqlite")
+    why = launch.dead(engine, other)
     if why:
         _wait(launch.killed(engine, storage, other, why))
         return

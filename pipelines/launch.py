@@ -21,8 +21,6 @@ from pipelines import alive, linked, provenance, store, supervised, ticks, timet
 from pipelines.attempted import LOG, PARENT
 from pipelines.timetable import KILLED, Tick
 
-LEFT_S = 5.0  # for what is left of a killed attempt to end by itself
-
 
 @dataclass(frozen=True)
 class Supervisor:
@@ -109,6 +107,14 @@ def _tell(child: subprocess.Popen[bytes], order: dict[str, Any] | None) -> None:
             child.stdin.write(b"" if order is None else json.dumps(order).encode() + b"\n")
 
 
+def dead(engine: Any, tick: Tick) -> str | None:
+    """Why the supervisor of an attempt must have ended; None where it may live.
+
+    A schedule in SQLite is one machine's.
+    """
+    return tick.dead(one_machine=engine.dialect.name == "sqlite")
+
+
 def killed(engine: Any, storage: str, tick: Tick, why: str) -> subprocess.Popen[bytes] | None:
     """End an attempt whose supervisor was killed; the process that tidies up after it, if any.
 
@@ -116,7 +122,7 @@ def killed(engine: Any, storage: str, tick: Tick, why: str) -> subprocess.Popen[
     """
     folder = Path(tick.folder or "")
     if tick.folder:
-        supervised.end_members(tick.folder, LEFT_S)
+        supervised.end_members(tick.folder)
     result = {"why": f"its supervisor was killed: {why}", "run_id": linked.given(folder / PARENT)}
     if not ticks.end(engine, tick, KILLED, result) or not tick.folder:
         return None

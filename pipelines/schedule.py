@@ -146,7 +146,7 @@ class Schedule:
     def add(self, job: Job, replace: bool = False) -> None:
         """A new job. UserError for one of that name, or times that never come."""
         trigger = times.trigger(job, datetime.now(UTC))
-        own = {"id": job.name, "kwargs": _arguments(job), "replace_existing": replace}
+        own = {"id": job.name, "kwargs": dataclasses.asdict(job), "replace_existing": replace}
         if replace and self.scheduler.get_job(job.name):
             self._left(job.name, "the job was replaced")
         try:
@@ -196,10 +196,6 @@ class Schedule:
         if found is None:
             raise unknown("A job", name, [job.name for job in self.jobs()])
         return found
-
-
-def _arguments(job: Job) -> dict[str, Any]:
-    return {field.name: getattr(job, field.name) for field in dataclasses.fields(job)}
 
 
 @contextmanager

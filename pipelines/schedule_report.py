@@ -30,6 +30,7 @@ def _job(schedule: Schedule, job: job_list.Job, due: datetime | None) -> dict[st
     last = timetable.select(schedule.engine, TICKS.c.job == job.name, most=1)
     return {
         **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
+        "times": job.times,
         "command": job.command,
         "notify": notify.shown(job.notify),
         "next": due.astimezone(job.zone).isoformat() if due else None,
@@ -92,11 +93,12 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
 
     table = Table("job", "times", "next", "last tick", "command", box=box.SIMPLE_HEAD)
     for row in rows:
-        times = f"{row['cron']} {row['tz']}" if row["cron"] else _every(row)
         last = row["last"]
         ended = f"{_time(last['tick'])} {_colored(last['state'])}" if last else "-"
         due = _time(row["next"]) if row["next"] else "paused"
-        table.add_row(row["name"], times, due, ended, row["command"].removeprefix("python -m "))
+        table.add_row(
+            row["name"], row["times"], due, ended, row["command"].removeprefix("python -m ")
+        )
     Console().print(table)
 
 
@@ -121,10 +123,6 @@ def _notes(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"attempt {row['attempt']}"
     if row["why"]:
         yield row["why"]
-
-
-def _every(row: Mapping[str, Any]) -> str:
-    return f"every {job_list.spoken(row['every_s'])}"
 
 
 def _time(text: str) -> str:

@@ -72,10 +72,8 @@ class Server:
         """Attempts that were killed, and with them the process that was to tidy up."""
         mine = TICKS.c.folder.in_([str(folder) for folder in launch.folders()])
         over = timetable.select(self.engine, mine, TICKS.c.ended > 0)
-        return [tick for tick in over if self._dead(tick)]  # else it is about to tidy up itself
-
-    def _dead(self, tick: Tick) -> str | None:
-        return tick.dead(one_machine=self.engine.dialect.name == "sqlite")
+        # a living one is about to tidy up itself
+        return [tick for tick in over if launch.dead(self.engine, tick)]
 
     def stop(self, number: int, _: Any) -> None:
         """Once: start nothing more. Twice: do not wait either."""
@@ -167,7 +165,7 @@ class Server:
         for tick in timetable.select(self.engine, TICKS.c.state == RUNNING):
             why = "process has ended" if tick.id in over else None
             if why is None and tick.id not in self.children:
-                why = self._dead(tick)
+                why = launch.dead(self.engine, tick)
             if why:
                 burial = launch.killed(self.engine, self.storage, tick, why)
                 self.aside += [burial] if burial else []
@@ -183,9 +181,7 @@ def _named(tick: Tick) -> str:
 
 def _ended(tick: Tick) -> str:
     why = f": {tick.why}" if tick.why else ""
-    return (
-        f"{_named(tick)}: {tick.state} after {(tick.ended or 0) - (tick.started or 0):.1f} s{why}"
-    )
+    return f"{_named(tick)}: {tick.state} after {tick.wall_s:.1f} s{why}"
 
 
 def say(text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from pipelines.errors import Ended, UserError
 from pipelines.provenance import ROOT
+from pipelines.supervised import error_in
 
 LATEST = 10_000  # characters of what a command has said, in which its error is found
 
@@ -95,7 +96,5 @@ def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -
     if code >= 128:
         raise SystemExit(code)
     if code:
-        lines = said.split("\n")
-        errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
-        last = (errors or [line for line in lines if line.strip()] or [f"exit code {code}"])[-1]
-        raise Ended(f"{shlex.join(words)}: {last.strip()}", code, document)
+        last = error_in(said) or f"exit code {code}"
+        raise Ended(f"{shlex.join(words)}: {last}", code, document)

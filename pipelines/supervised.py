@@ -19,6 +19,7 @@ from pipelines.attempted import FAILED, KILLED, RAN, Outcome
 ROOT = Path(__file__).resolve().parents[1]
 ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
 GRACE_S = 30.0  # for a command that is told to end
+LEFT_S = 5.0  # for what one has left behind, at each of two signals
 LATEST = 10_000  # bytes of a log, in which the error is found
 PR_SET_PDEATHSIG = 1
 
@@ -103,13 +104,18 @@ def judged(code: int, log: Path) -> Outcome:
 
 
 def last_error(log: Path) -> str:
-    """The last `error: ...` of a log, else its last line; empty without one."""
+    """What the end of a log says of the error; empty where it says nothing."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LATEST))
             said = file.read().decode(errors="replace")
     except OSError:
         return ""
+    return error_in(said)
+
+
+def error_in(said: str) -> str:
+    """The last `error: ...` of what a command has said, else its last line; empty without one."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
     return [*lines, *errors][-1] if lines else ""
@@ -127,7 +133,7 @@ def members(attempt: str) -> list[Any]:
     ]
 
 
-def end_members(attempt: str, grace_s: float = GRACE_S) -> int:
+def end_members(attempt: str) -> int:
     """End what is left of an attempt, kill what does not end; how many processes there were."""
     import psutil
 
@@ -136,7 +142,7 @@ def end_members(attempt: str, grace_s: float = GRACE_S) -> int:
         for each in members(attempt):
             with contextlib.suppress(psutil.Error):
                 each.send_signal(number)
-        end = time.monotonic() + grace_s
+        end = time.monotonic() + LEFT_S
         while members(attempt) and time.monotonic() < end:
             time.sleep(0.1)
     return len(left)
