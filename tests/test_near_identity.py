@@ -1,16 +1,27 @@
-"""Stationary points of near-identity networks: exact gradient norms, the bound, its equality."""
+"""Smooth maps as compositions of near-identity layers: measured distances, bounds, exact cases."""
 
 import numpy as np
 import pytest
 
+from theory.composition import compose, inverse, near_layers, whole_layers, whole_profile
 from theory.near_identity import (
-    Layer,
-    label_means,
-    layer_gradient_norms,
-    network,
-    slide_bound,
-    stationary_bound,
-    tanh_layers,
+    HENON,
+    ball,
+    distances,
+    equalised,
+    lipschitz_profile,
+    quotients,
+    scales,
+    uniform_bound,
+)
+from theory.smooth_maps import (
+    A,
+    SmoothMap,
+    henon_largest,
+    henon_map,
+    normalized,
+    pendulum,
+    tanh_map,
 )
 
 
@@ -18,210 +29,282 @@ def lengths(u):
     return np.linalg.norm(u, axis=-1)
 
 
-def weights(rng, eps, *shape):
-    """A, B [..., m, d, d] with ||A_i|| ||B_i|| = eps at every layer."""
-    A, B = rng.normal(size=(2, *shape))
-    norms = np.linalg.norm(A, 2, axis=(-2, -1)) * np.linalg.norm(B, 2, axis=(-2, -1))
-    return A * (eps / norms)[..., None, None], B
+def weights(*shape, seed=0):
+    """W [..., d, d] of norm 1."""
+    W = np.random.default_rng(seed).normal(size=shape)
+    return W / np.linalg.norm(W, 2, axis=(-2, -1))[..., None, None]
 
 
-def sample(rng, *shape):
-    """Inputs, of which the first two are equal, and labels; [..., n, d]."""
-    x, y = rng.normal(size=(2, *shape))
-    x[..., 1, :] = x[..., 0, :]
-    return x, y
+TANH = normalized(tanh_map(weights(3, 3), 0.6), [0.3, -0.2, 0.5])
+SWING = normalized(pendulum(), [0.0, 0.0])
+NORMAL = {"henon": (HENON, 1.0), "tanh": (TANH, 2.0), "pendulum": (SWING, 2.0)}
+MAPS = {
+    "henon-map": (henon_map(), 1.0),
+    "tanh-map": (tanh_map(weights(4, 4), -0.5), 3.0),
+    "flow": (pendulum(0.5, 1.0, 12), 2.0),
+    **NORMAL,
+}
 
 
-def scaling(factor):
-    """The layer u -> factor u."""
-    return Layer(lambda u: factor * u, lambda u, v: factor * v, abs(factor - 1))
+def differences(f, x):
+    """Jacobians of f at x [n, d] by central differences; [n, d, d]."""
+    e = 1e-5 * np.eye(x.shape[-1])[:, None]
+    return np.moveaxis((f(x + e) - f(x - e)) / 2e-5, 0, -1)
 
 
-def risk(layers, x, y):
-    return np.mean(np.sum((network(layers, x) - y) ** 2, axis=-1), axis=-1) / 2
+@pytest.mark.parametrize("name", MAPS)
+def test_jacobians_agree_with_central_differences(name):
+    g, radius = MAPS[name]
+    x = ball(g.dimension, radius, 30)
+    np.testing.assert_allclose(g.jacobian(x), differences(g, x), atol=1e-8)
 
 
-def derivative(layers, i, Delta, x, y):
-    """Central difference of the risk as layer i moves along Delta, given at the sample [n, d]."""
-
-    def moved(t):
-        shifted = layers[i]._replace(function=lambda u: layers[i].function(u) + t * Delta)
-        return risk([*layers[:i], shifted, *layers[i + 1 :]], x, y)
-
-    return (moved(1e-5) - moved(-1e-5)) / 2e-5
-
-
-def jacobian(layers, u):
-    """Jacobians [n, d, d] of a network at u [n, d], by pulling back the unit vectors."""
-    rows = []
-    for unit in np.eye(u.shape[-1]):
-        points, v = [u], np.broadcast_to(unit, u.shape)
-        for layer in layers:
-            points.append(layer.function(points[-1]))
-        for layer, point in zip(layers[::-1], points[-2::-1], strict=True):
-            v = layer.pullback(point, v)
-        rows.append(v)
-    return np.stack(rows, axis=-2)
+@pytest.mark.parametrize("name", MAPS)
+def test_constants_are_never_too_small(name):
+    g, radius = MAPS[name]
+    alpha, M = g.constants(radius)
+    x = ball(g.dimension, radius, 300)
+    for y in (x[::-1], np.roll(x, 7, axis=0), 0.999 * x, x * [1, *[-1] * (g.dimension - 1)]):
+        x_, y_ = x[lengths(x - y) > 0], y[lengths(x - y) > 0]
+        apart = lengths(x_ - y_)
+        bend = np.linalg.norm(g.jacobian(x_) - g.jacobian(y_), 2, axis=(-2, -1))
+        assert np.all(bend <= alpha * apart * (1 + 1e-9))
+        assert np.all(apart <= M * lengths(g(x_) - g(y_)) * (1 + 1e-9))
 
 
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_pullback_agrees_with_central_differences(d):
-    rng = np.random.default_rng(d)
-    (layer,) = tanh_layers(*weights(rng, 0.8, 1, d, d))
-    u, v, w = rng.normal(size=(3, 20, d))
-    forward = (layer.function(u + 1e-6 * w) - layer.function(u - 1e-6 * w)) / 2e-6
-    pulled = np.sum(layer.pullback(u, v) * w, axis=-1)
-    np.testing.assert_allclose(pulled, np.sum(v * forward, axis=-1), atol=1e-8)
+def test_constants_of_henon_are_sharp():
+    alpha, M = HENON.constants(0.7)
+    x, y = np.array([[0.7, 0.0]]), np.array([[-0.7, 0.0]])
+    assert np.linalg.norm(HENON.jacobian(x) - HENON.jacobian(y)) == pytest.approx(alpha * 1.4)
+    assert np.linalg.norm(np.linalg.inv(HENON.jacobian(x)[0]), 2) == pytest.approx(M)
 
 
-@pytest.mark.parametrize("m", [1, 2, 5])
-def test_norm_is_attained_by_one_direction_and_exceeded_by_none(m):
-    rng = np.random.default_rng(10 + m)
-    layers = tanh_layers(*weights(rng, 0.6, m, 3, 3))
-    x, y = sample(rng, 12, 3)
-    norms, r = layer_gradient_norms(layers, x, y), network(layers, x) - label_means(x, y)
-    for i in range(m):
-        before, after = network(layers[:i], x), network(layers[: i + 1], x)
-        pulled = np.einsum("nij,ni->nj", jacobian(layers[i + 1 :], after), r)
-        best = pulled * (lengths(before) / lengths(pulled))[:, None]  # |Delta(u)| = |u|
-        assert derivative(layers, i, best, x, y) == pytest.approx(norms[i], rel=1e-7)
-        for _ in range(20):
-            Delta = best + 0.3 * rng.normal(size=best.shape)
-            Delta[1] = Delta[0]  # one function value at equal inputs
-            Delta *= (lengths(before) / lengths(Delta))[:, None]
-            assert derivative(layers, i, Delta, x, y) < norms[i]
+@pytest.mark.parametrize("x0", [(0.0, 0.0), (0.4, -1.0)])
+def test_henon_normalized_is_the_same_everywhere_and_for_every_negative_b(x0):
+    x = ball(2, 1.5, 20)
+    for b in (-0.3, -2.0):
+        g = normalized(henon_map(A, b), x0)
+        np.testing.assert_allclose(g(x), HENON(x), atol=1e-13)
+        np.testing.assert_allclose(g.jacobian(x), HENON.jacobian(x), atol=1e-13)
 
 
-@pytest.mark.parametrize("eps", [0.1, 0.5, 0.9])
-def test_descent_direction_is_admissible_and_steep_enough(eps):
-    rng = np.random.default_rng(int(10 * eps))
-    layers = tanh_layers(*weights(rng, eps, 4, 3, 3))
-    x, y = sample(rng, 12, 3)
-    r = network(layers, x) - label_means(x, y)
-    c = (1 - eps) ** 3 / np.max(lengths(r) / lengths(x))
-    gap = np.mean(lengths(r) ** 2) / 2
-    for i in range(4):
-        before, after = network(layers[:i], x), network(layers[: i + 1], x)
-        Delta = c * np.linalg.solve(jacobian(layers[i + 1 :], after), r[..., None])[..., 0]
-        assert np.all(lengths(Delta) <= lengths(before) * (1 + 1e-12))
-        assert derivative(layers, i, Delta, x, y) == pytest.approx(2 * c * gap, rel=1e-6)
-        assert stationary_bound(layers, x, y) == pytest.approx(2 * c * gap, rel=1e-12)
+@pytest.mark.parametrize("name", NORMAL)
+def test_normalized_maps_keep_0_and_are_the_identity_there(name):
+    g, _ = NORMAL[name]
+    zero = np.zeros((1, g.dimension))
+    np.testing.assert_allclose(g(zero), 0, atol=1e-15)
+    np.testing.assert_allclose(g.jacobian(zero)[0], np.eye(g.dimension), atol=1e-14)
 
 
-@pytest.mark.parametrize("eps", [0.01, 0.3, 0.9, 0.999])
-@pytest.mark.parametrize("m", [1, 2, 6])
-def test_norm_is_at_least_the_bound(m, eps):
-    rng = np.random.default_rng(int(1000 * eps) + m)
-    for d, n in ((1, 3), (2, 2), (4, 30)):
-        layers = tanh_layers(*weights(rng, eps, 40, m, d, d))
-        x, y = sample(rng, 40, n, d)
-        y *= np.geomspace(1e-3, 1e3, 40)[:, None, None]
-        bound = stationary_bound(layers, x, y)
-        assert np.all(bound > 0)
-        assert np.all(layer_gradient_norms(layers, x, y) >= bound[:, None] * (1 - 1e-12))
+def test_the_pendulum_swings_by_its_equation():
+    from scipy.integrate import solve_ivp
+
+    def rate(t, u):
+        return [u[1], -np.sin(u[0]) - 0.2 * u[1]]
+
+    end = solve_ivp(rate, (0, 1.5), [1.2, -0.7], rtol=1e-10, atol=1e-12).y[:, -1]
+    x = np.array([[1.2, -0.7]])
+    np.testing.assert_allclose(pendulum()(x)[0], end, atol=1e-6)
+    area = np.linalg.det(pendulum().jacobian(ball(2, 2.0, 20)))  # Liouville
+    np.testing.assert_allclose(area, np.exp(-0.2 * 1.5), rtol=1e-6)
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.2, 0.7])
-@pytest.mark.parametrize("m", [1, 3, 8])
-def test_bound_is_attained_by_shrinking_layers_and_proportional_labels(m, eps):
-    x = np.random.default_rng(20).normal(size=(9, 4))
-    layers, y = [scaling(1 - eps)] * m, -2.5 * x
-    norms, bound = layer_gradient_norms(layers, x, y), stationary_bound(layers, x, y)
-    np.testing.assert_allclose(norms, bound, rtol=1e-13)
-    np.testing.assert_allclose(norms, 2 * slide_bound(layers, x, y), rtol=1e-13)
-    # ||D|| = (1-eps)^{m-1} ((1-eps)^m + 2.5) mean |x|^2
-    expected = (1 - eps) ** (m - 1) * ((1 - eps) ** m + 2.5) * np.mean(lengths(x) ** 2)
-    np.testing.assert_allclose(norms, expected, rtol=1e-13)
+@pytest.mark.parametrize("name", MAPS)
+def test_newton_finds_the_inverse(name):
+    g, radius = MAPS[name]
+    x = ball(g.dimension, radius, 50)
+    np.testing.assert_allclose(inverse(g, g.jacobian, g(x)), x, atol=1e-12)
+    if g.inverse:
+        np.testing.assert_allclose(g.inverse(g(x)), x, atol=1e-14)
 
 
-def test_bound_is_approached_by_tanh_layers_at_small_inputs():
-    x = 1e-4 * np.random.default_rng(21).normal(size=(9, 4))
-    A, B = np.broadcast_to(-0.4 * np.eye(4), (5, 4, 4)), np.broadcast_to(np.eye(4), (5, 4, 4))
-    layers = tanh_layers(A, B)
-    ratio = layer_gradient_norms(layers, x, 2 * x) / stationary_bound(layers, x, 2 * x)
-    assert np.all(ratio > 1)
-    np.testing.assert_allclose(ratio, 1, atol=1e-6)
+def test_scales_by_hand():
+    np.testing.assert_array_equal(scales(4), [0.25, 0.5, 0.75, 1])
+    first = np.log(3) / 3
+    np.testing.assert_allclose(scales(3, "geometric"), [first, first**0.5, 1], rtol=1e-15)
+    np.testing.assert_array_equal(scales(1, "geometric"), [1])
+    # half of the way is done at scale 1/4, where the steps are three times as long
+    np.testing.assert_allclose(equalised([3.0, 1, 1, 1], 2), [0.25, 1])
 
 
-def test_how_far_random_instances_are_above_the_bound():
-    rng = np.random.default_rng(22)
-    layers = tanh_layers(*weights(rng, 0.2, 200, 4, 4, 4))
-    x, y = rng.normal(size=(2, 200, 100, 4))
-    ratio = layer_gradient_norms(layers, x, y) / stationary_bound(layers, x, y)[:, None]
-    low, high = np.quantile(ratio, [0.05, 0.95])
-    assert 4 < low < high < 27
+def test_two_layers_of_henon_by_hand():
+    # a = 1/2, 1: both layers are (x1, x2 - 0.7 x1^2), at distance 2 * 0.7 * 1
+    np.testing.assert_allclose(lipschitz_profile(HENON, HENON.jacobian, 1.0, layers=2), [1.4, 1.4])
+    u = np.array([[0.5, 2.0], [-1.0, 0.0]])
+    for layer in near_layers(HENON, HENON.jacobian, scales(2)):
+        np.testing.assert_allclose(layer(u), [[0.5, 1.825], [-1.0, -0.7]], rtol=1e-14)
 
 
-def test_layers_must_keep_zero_where_it_is_shown_by_explicit_counterexample():
-    # u -> u - 1 is at distance 0 in the seminorm, but it moves x = 1 to 0, where Delta = 0
-    layers = [Layer(lambda u: u - 1, lambda u, v: v, 0.0), scaling(1.0)]
-    np.testing.assert_allclose(layer_gradient_norms(layers, [[1.0]], [[1.0]]), [1, 0])
-    assert stationary_bound(layers, [[1.0]], [[1.0]]) == 1
+@pytest.mark.parametrize("schedule", ["uniform", "geometric"])
+@pytest.mark.parametrize("m", [2, 5, 64, 256])
+def test_distances_of_henon_are_the_exact_ones(m, schedule):
+    profile = lipschitz_profile(HENON.function, HENON.jacobian, 0.8, schedule, m, samples=20)
+    exact = 2 * A * 0.8 * np.diff(scales(m, schedule), prepend=0)
+    np.testing.assert_allclose(profile, exact, rtol=1e-11)
+    assert profile.max() == pytest.approx(henon_largest(m, schedule, 0.8), rel=1e-11)
 
 
-def test_one_dimension_by_hand():
-    # h(x) = x/4 by two layers; inputs 2, 2 and -4, labels 0, 1 and 1: h* = 1/2, 1/2, 1
-    layers, x, y = [scaling(0.5)] * 2, [[2.0], [2.0], [-4.0]], [[0.0], [1.0], [1.0]]
-    np.testing.assert_allclose(label_means(x, y), [[0.5], [0.5], [1.0]])
-    np.testing.assert_allclose(network(layers, x), [[0.5], [0.5], [-1.0]])
-    # h - h* = 0, 0, -2: both norms are 4 (1/2) 2 / 3, ||h - h*|| = 2/4, Q(h) - Q(h*) = 4/6
-    np.testing.assert_allclose(layer_gradient_norms(layers, x, y), [4 / 3, 4 / 3])
-    assert slide_bound(layers, x, y) == pytest.approx(2 / 3)
-    assert stationary_bound(layers, x, y) == pytest.approx(4 / 3)
+@pytest.mark.parametrize("name", NORMAL)
+@pytest.mark.parametrize("schedule", ["uniform", "geometric"])
+def test_distances_are_those_of_the_layers_as_they_run(name, schedule):
+    g, radius = NORMAL[name]
+    x, a = ball(g.dimension, radius, 20), scales(3, schedule)
+    found = distances(g.jacobian, a, x)
+    for i, layer in enumerate(near_layers(g, g.jacobian, a)):
+        u = x if i == 0 else g(a[i - 1] * x) / a[i - 1]
+        off = differences(layer, u) - np.eye(g.dimension)
+        assert np.linalg.norm(off, 2, axis=(-2, -1)).max() == pytest.approx(found[i], abs=1e-7)
 
 
-def test_the_least_risk_is_stationary():
-    rng = np.random.default_rng(23)
-    layers = tanh_layers(*weights(rng, 0.5, 3, 2, 2))
-    x, _ = sample(rng, 8, 2)
-    noise = np.zeros((8, 2))
-    noise[:2] = [[3, -1], [-3, 1]]  # on the two equal inputs: risk, but none that h could lessen
-    y = network(layers, x) + noise
-    assert risk(layers, x, y) == pytest.approx(10 / 8)
-    np.testing.assert_allclose(layer_gradient_norms(layers, x, y), 0, atol=1e-14)
-    assert stationary_bound(layers, x, network(layers, x)) == 0
+@pytest.mark.parametrize("name", NORMAL)
+def test_equal_steps_are_within_the_bound(name):
+    g, radius = NORMAL[name]
+    x = ball(g.dimension, radius, 100)
+    for m in (1, 3, 16):
+        bound = uniform_bound(g, radius, m) * (1 + 1e-12)
+        assert np.all(distances(g.jacobian, scales(m), x) <= bound)
+        assert np.all(quotients(g, scales(m), x) <= bound)
 
 
-def test_leading_axes_broadcast():
-    rng = np.random.default_rng(24)
-    A, B = weights(rng, 0.5, 3, 1, 4, 2, 2)
-    (x, _), y = sample(rng, 6, 2), rng.normal(size=(5, 6, 2))
-    layers, one = tanh_layers(A, B), tanh_layers(A[2, 0], B[2, 0])
-    norms = layer_gradient_norms(layers, x, y)
-    assert norms.shape == (3, 5, 4)
-    assert network(layers, x).shape == (3, 1, 6, 2)
-    assert stationary_bound(layers, x, y).shape == slide_bound(layers, x, y).shape == (3, 5)
-    np.testing.assert_allclose(norms[2, 3], layer_gradient_norms(one, x, y[3]), rtol=1e-13)
-    assert isinstance(stationary_bound(one, x, y[3]), float)
+@pytest.mark.parametrize("name", NORMAL)
+def test_quotients_of_pairs_come_near_the_largest_jacobian(name):
+    g, radius = NORMAL[name]
+    x, a = ball(g.dimension, radius, 400), scales(4)
+    ratio = quotients(g, a, x) / distances(g.jacobian, a, x)
+    assert np.all((ratio > 0.7) & (ratio < 1.05))
 
 
-@pytest.mark.parametrize("function", [layer_gradient_norms, stationary_bound, slide_bound])
+@pytest.mark.parametrize("name", ["henon", "tanh"])
+def test_slope_is_minus_one_at_equal_steps_and_has_a_logarithm_at_geometric_ones(name):
+    g, radius = NORMAL[name]
+    x, m = ball(g.dimension, radius, 40), np.array([16, 64, 256])
+    largest = {
+        schedule: [distances(g.jacobian, scales(n, schedule), x).max() for n in m]
+        for schedule in ("uniform", "geometric")
+    }
+    slope = {key: np.polyfit(np.log(m), np.log(values), 1)[0] for key, values in largest.items()}
+    assert slope["uniform"] == pytest.approx(-1, abs=0.02)
+    if name == "henon":
+        np.testing.assert_allclose(largest["geometric"], 2 * A * np.log(m) / m)
+        assert slope["geometric"] > -0.8
+
+
+@pytest.mark.parametrize("name", ["henon", "tanh"])
+def test_equalised_scales_are_equally_far_and_the_best(name):
+    g, radius = NORMAL[name]
+    profiles = [
+        lipschitz_profile(g, g.jacobian, radius, schedule, 20, dimension=g.dimension, samples=100)
+        for schedule in ("equalised", "uniform", "geometric")
+    ]
+    assert np.ptp(profiles[0]) < 0.02 * profiles[0].max()
+    assert profiles[0].max() < min(profiles[1].max(), profiles[2].max()) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", NORMAL)
+@pytest.mark.parametrize("schedule", ["uniform", "geometric"])
+def test_layers_compose_to_the_map(name, schedule):
+    g, radius = NORMAL[name]
+    x = ball(g.dimension, radius, 20)
+    m = 8 if name == "pendulum" else 64
+    layers = near_layers(g, g.jacobian, scales(m, schedule))
+    assert len(layers) == m
+    np.testing.assert_allclose(compose(layers, x), g(x), atol=1e-12)
+
+
+def test_layers_of_a_whole_map_compose_to_it_as_near_to_the_identity_as_they_say():
+    h, x0 = henon_map(), np.array([0.3, -0.1])
+    x = x0 + ball(2, 1.0, 40)
+    layers = whole_layers(h, x0, scales(5), depth=6)
+    np.testing.assert_allclose(compose(layers, x), h(x), atol=1e-13)
+    found = []
+    for layer in layers:
+        off = differences(layer, x) - np.eye(2)
+        found.append(np.linalg.norm(off, 2, axis=(-2, -1)).max())
+        x = layer(x)
+    np.testing.assert_allclose(found, whole_profile(h, x0, ball(2, 1.0, 40), 11), atol=1e-7)
+
+
+@pytest.mark.parametrize("m", [8, 32, 256])
+def test_whole_henon_is_within_a_constant_over_m(m):
+    profile = whole_profile(henon_map(), np.zeros(2), ball(2, 1.0, 20), m)
+    assert profile.shape == (m,)
+    assert 4.9 < m * profile.max() < 5.7
+
+
+def test_leading_axes_are_those_of_the_map():
+    W, x, x0 = weights(2, 3, 3), ball(3, 1.0, 30), np.full((2, 3), 0.2)
+    h, alone = tanh_map(W, 0.5), tanh_map(W[1], 0.5)
+    g, one = normalized(h, x0), normalized(alone, x0[1])
+    both = lipschitz_profile(g, g.jacobian, 1.0, layers=3, dimension=3)
+    assert both.shape == (2, 3)
+    np.testing.assert_allclose(
+        both[1], lipschitz_profile(one, one.jacobian, 1.0, layers=3, dimension=3), rtol=1e-12
+    )
+    np.testing.assert_allclose(equalised(both, 5)[1], equalised(both[1], 5), rtol=1e-14)
+    np.testing.assert_allclose(quotients(g, scales(3), x)[1], quotients(one, scales(3), x))
+    np.testing.assert_allclose(compose(whole_layers(h, x0, scales(2), 2), x), h(x), atol=1e-13)
+    assert whole_profile(h, x0, x, 5).shape == (2, 5)
+    assert uniform_bound(g, 1.0, 3).shape == (2,)
+    assert uniform_bound(g, 1.0, 3)[1] <= uniform_bound(one, 1.0, 3) * (1 + 1e-12)
+
+
+def test_points_are_in_the_ball_and_half_on_its_sphere_and_the_same_for_one_seed():
+    x = ball(3, 2.0, 100, seed=5)
+    np.testing.assert_array_equal(x[0], 0)
+    np.testing.assert_array_equal(sorted(map(tuple, np.abs(x[1:7])))[0], (0, 0, 2))
+    assert np.sum(np.isclose(lengths(x), 2)) == 56
+    assert np.all(lengths(x) < 2 * (1 + 1e-12))
+    np.testing.assert_array_equal(x, ball(3, 2.0, 100, seed=5))
+    assert np.any(x != ball(3, 2.0, 100, seed=6))
+
+
+@pytest.mark.parametrize("b", [0.3, 0.0])
+def test_maps_that_reverse_the_orientation_are_rejected(b):
+    for function in (normalized, lambda h, x0: whole_layers(h, x0, scales(2), 2)):
+        with pytest.raises(ValueError, match=r"keep the orientation.*Received: det.*b < 0"):
+            function(henon_map(b=b), np.zeros(2))
+
+
+IDENTITY = SmoothMap(
+    lambda x: x, lambda x: np.broadcast_to(np.eye(2), (*x.shape, 2)), NotImplemented
+)
+
+
 @pytest.mark.parametrize(
-    ("layers", "x", "y", "message"),
+    ("arguments", "message"),
     [
-        ([scaling(2.0)], [[1.0]], [[1.0]], r"within eps < 1 of.*Received: eps=1\. Scale"),
-        ([scaling(0.5), scaling(np.nan)], [[1.0]], [[1.0]], "Received: eps=nan"),
-        ([], [[1.0]], [[1.0]], "needs layers. Received: none"),
-        ([scaling(1.0)], [[1.0], [0.0]], [[1.0], [1.0]], r"not be 0.*x = 0 at index \(1,\)\. Drop"),
-        ([scaling(1.0)], [[1.0]], [[np.inf]], "must be finite. Received: 1 nan or infinite"),
-        ([scaling(1.0)], [1.0], [1.0], r"Received: shapes \(1,\) and \(1,\)\. Pass one label"),
-        ([scaling(1.0)], np.ones((3, 2)), np.ones((3, 1)), r"shapes \(3, 2\) and \(3, 1\)"),
-        ([scaling(1.0)], np.ones((0, 2)), np.ones((0, 2)), r"n >= 1.*shapes \(0, 2\)"),
+        ((henon_map(), henon_map().jacobian, 1.0), r"must be normalized.*off by 1\. Pass"),
+        ((HENON, IDENTITY.jacobian, 1.0), "must be the derivative of g. Received"),
+        ((HENON, HENON.jacobian, 0.0), r"radius must be finite and > 0\. Received: radius=0\.0"),
+        ((HENON, HENON.jacobian, 1.0, "log"), "uniform, geometric or equalised. Received: 'log'"),
+        ((HENON, HENON.jacobian, 1.0, "uniform", 0), "an integer >= 1. Received: depth=0"),
+        ((HENON, HENON.jacobian, 1.0, "equalised", 1.5), "an integer >= 1. Received: depth=1.5"),
     ],
 )
-def test_rejections_say_rule_received_and_remedy(function, layers, x, y, message):
+def test_rejections_say_rule_received_and_remedy(arguments, message):
     with pytest.raises(ValueError, match=message):
-        function(layers, x, y)
+        lipschitz_profile(*arguments)
 
 
-@pytest.mark.parametrize("shapes", [[(2, 2), (2, 2)], [(3, 2, 2), (4, 2, 2)], [(3, 2, 1)] * 2])
-def test_weights_of_wrong_shape_are_rejected(shapes):
-    with pytest.raises(ValueError, match=r"one m and one d.*Received: shapes .* Make the last"):
-        tanh_layers(*map(np.zeros, shapes))
+def test_a_map_that_folds_is_rejected():
+    def fold(x):
+        return x - x**2
+
+    def slope(x):
+        return (1 - 2 * x)[..., None]
+
+    with pytest.raises(
+        ValueError, match=r"invertible on the ball\. Received: det .* smaller radius"
+    ):
+        lipschitz_profile(fold, slope, 1.0, dimension=1)
+    with pytest.raises(ValueError, match=r"must be images of g.*Choose points nearer to 0"):
+        inverse(fold, slope, np.array([[0.1], [2.0]]))
 
 
-def test_points_of_another_width_are_rejected():
-    layers = tanh_layers(*weights(np.random.default_rng(25), 0.5, 3, 2, 2))
-    for function in (layer_gradient_norms, stationary_bound):
-        with pytest.raises(ValueError, match=r"of width 2\. Received: points of shape \(4, 1\)"):
-            function(layers, np.ones((4, 1)), np.ones((4, 1)))
+def test_shapes_and_sizes_are_checked():
+    with pytest.raises(ValueError, match=r"points \[n, 2\].*Received: shapes .* set dimension"):
+        lipschitz_profile(HENON, lambda x: np.eye(2), 1.0)
+    with pytest.raises(ValueError, match=r"\|c\| \|\|W\|\| < 1\. Received: .*=1\.2\. Scale"):
+        tanh_map(weights(2, 2), 1.2)
+    with pytest.raises(ValueError, match=r"two layers, one of them linear\. Received: layers=1"):
+        whole_profile(henon_map(), np.zeros(2), ball(2, 1.0, 5), 1)

@@ -1,153 +1,177 @@
-"""Near-identity networks h = h_m o ... o h_1: no stationary point above the least risk; BEL.
+"""Smooth invertible maps as compositions of near-identity layers; BEL, sharpened.
 
-The risk on a sample of inputs x_k and labels y_k, both [..., n, d], is
-    Q(h) = (1/2n) sum_k |h(x_k) - y_k|^2,
-least at h*, the mean label of equal inputs. With u_{i-1} for the input of layer i, and J_i for the
-Jacobian of h_m o ... o h_{i+1} at u_i, the derivative of Q as layer i moves along Delta is
-    D_{h_i}Q(Delta) = (1/n) sum_k <h(x_k) - h*(x_k), J_{i,k} Delta(u_{i-1,k})>,
-and ||D_{h_i}Q|| is its largest value under |Delta(u)| <= |u|. If every h_i(0) = 0 and eps < 1 is
-the largest Lipschitz seminorm ||h_i - Id||_L, then at every layer
-    ||D_{h_i}Q|| >= 2 (1-eps)^{m-1} (Q(h) - Q(h*)) / ||h - h*||,                               (1)
-||h - h*|| being the largest |h(x_k) - h*(x_k)| / |x_k|. BEL's slide has no factor 2.
+A normalized map, g(0) = 0 and Dg(0) = I, has the family g_a(x) = g(ax)/a from g_0 = Id to g_1 = g.
+Scales 0 = a_0 < a_1 < ... < a_m = 1 make the m layers
+    h_i = g_{a_i} o g_{a_{i-1}}^{-1}, whose composition h_m o ... o h_1 is g.                  (1)
+At u = g_{a_{i-1}}(x) the Jacobian of h_i - Id is (Dg(a_i x) - Dg(a_{i-1} x)) Dg(a_{i-1} x)^{-1}.
+If on the ball |x| <= R the Jacobian of g is alpha-Lipschitz, and g^{-1} M-Lipschitz on the image,
+equal steps a_i = i/m give (ours)
+    ||h_i - Id||_L <= alpha M R / m at every layer.                                            (2)
+BEL's O(log m / m) comes of geometric scales. Points are [..., n, d]; leading axes are the map's.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial, reduce
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from theory._polar import Array, checked_depth
+from theory.smooth_maps import HENON, Map, SmoothMap
+
+__all__ = [
+    "HENON",
+    "ball",
+    "distances",
+    "equalised",
+    "lipschitz_profile",
+    "quotients",
+    "scales",
+    "uniform_bound",
+]
+
+FINE = 512  # equal steps that measure what part of the way each scale is
 
 
-class Layer(NamedTuple):
-    """A map h of points u, the rows of [..., n, d], with h(0) = 0 and ||h - Id||_L < 1."""
+def lipschitz_profile(
+    g: Map,
+    jacobian: Map,
+    radius: float,
+    schedule: str = "uniform",
+    layers: int = 64,
+    *,
+    dimension: int = 2,
+    samples: int = 500,
+    seed: int = 0,
+) -> Array:
+    """||h_i - Id||_L of the m layers (1) of a normalized g, as measured on a ball; shape [..., m].
 
-    function: Callable[[Array], Array]  # u -> h(u)
-    pullback: Callable[[Array, Array], Array]  # u, v -> Dh(u)^T v
-    distance: ArrayLike  # ||h - Id||_L or a bound on it, [...]
-
-
-def tanh_layers(A: ArrayLike, B: ArrayLike) -> list[Layer]:
-    """h_i(u) = u + A_i tanh(B_i u), within ||A_i|| ||B_i|| of the identity; A, B [..., m, d, d].
-
-    ValueError if A and B do not have one m and one d, or on use with points of another width.
+    The largest ||Dh_i - I|| over `ball(dimension, radius, samples, seed)`. The schedule is uniform,
+    geometric or equalised, see `scales` and `equalised`. g and jacobian take points [n, d].
+    ValueError if g is not normalized, or `jacobian` not its Jacobian or not invertible on the ball.
     """
-    A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
-    if min(A.ndim, B.ndim) < 3 or A.shape[-3:] != B.shape[-3:] or A.shape[-1] != A.shape[-2]:
-        raise ValueError(
-            "A and B must be [..., m, d, d] with one m and one d. "
-            f"Received: shapes {A.shape} and {B.shape}. Make the last three axes agree."
-        )
-    return [_tanh_layer(A[..., i, :, :], B[..., i, :, :]) for i in range(A.shape[-3])]
+    x = ball(dimension, radius, samples, seed)
+    _check_normalized(g, jacobian, x)
+    if schedule == "equalised":
+        return distances(jacobian, equalised(distances(jacobian, scales(FINE), x), layers), x)
+    return distances(jacobian, scales(layers, schedule), x)
 
 
-def network(layers: Sequence[Layer], x: ArrayLike) -> Array:
-    """h(x) = h_m(... h_1(x)) at the rows of x [..., n, d]; shape [..., n, d]."""
-    return reduce(lambda u, layer: layer.function(u), layers, np.asarray(x, dtype=np.float64))
+def uniform_bound(g: SmoothMap, radius: float, layers: int) -> Array:
+    """alpha M R / m, the bound (2) on every layer of a normalized g at equal steps; shape [...]."""
+    alpha, M = g.constants(radius)
+    return np.asarray(alpha * M * radius / checked_depth(layers))
 
 
-def label_means(x: ArrayLike, y: ArrayLike) -> Array:
-    """h* on the sample: the mean label of equal inputs; x, y and the result are [..., n, d].
+def scales(layers: int, schedule: str = "uniform") -> Array:
+    """a_1 < ... < a_m = 1: uniform, i/m, or geometric from a_1 = ln m / m on; shape [m].
 
-    ValueError if x and y are not finite, with equal n and d, or if some x_k = 0.
+    ValueError for another schedule, or if layers is not an integer >= 1.
     """
-    return np.asarray(_label_means_one(*_checked_sample(x, y)))
+    m = int(checked_depth(layers))
+    i = np.arange(1, m + 1)
+    if schedule == "uniform":
+        return np.asarray(i / m)
+    if schedule == "geometric":
+        return np.asarray((np.log(m) / m) ** ((m - i) / (m - 1)) if m > 1 else np.ones(1))
+    raise ValueError(
+        f"schedule must be uniform, geometric or equalised. Received: {schedule!r}. Choose one."
+    )
 
 
-def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """||D_{h_i}Q|| = (1/n) sum_k |u_{i-1,k}| |J_{i,k}^T (h - h*)(x_k)|, exactly; [..., m].
+def equalised(fine: ArrayLike, layers: int) -> Array:
+    """Scales whose layers are equally near the identity, the best for large m (ours); [..., m].
 
-    One pass backward through the layers gives all of them. ValueError as in `stationary_bound`.
+    fine [..., k] holds the distances of k equal steps; every layer gets an equal share of their
+    sum. ValueError if layers is not an integer >= 1.
     """
-    x, y = _checked_sample(x, y)
-    _checked_distance(layers)  # below 1, layers keep points apart, so Delta is free at each of them
-    u = [x]
-    for layer in layers:
-        u.append(layer.function(u[-1]))
-    v = u.pop() - label_means(x, y)  # J_i^T (h - h*), from i = m down
-    norms = []
-    for layer in reversed(layers):
-        before = u.pop()
-        norms.append(np.mean(_lengths(before) * _lengths(v), axis=-1))
-        v = layer.pullback(before, v)
-    return np.stack(norms[::-1], axis=-1)
+    m = int(checked_depth(layers))
+    shares = np.arange(1, m + 1) / m
+    return np.asarray(_equalised_one(np.asarray(fine, dtype=np.float64), shares))
 
 
-def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """Right-hand side of (1), attained by h_i(u) = (1-eps) u with labels y = c x; shape [...].
+def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Array:
+    """Points of the ball |x| <= radius: the centre, the ends of the axes, then random ones; [n, d].
 
-    ValueError if x and y are not finite, with equal n and d, if some x_k = 0, if there is no
-    layer, or if eps, the largest `distance` of a layer, is not in [0, 1).
+    Half of the random ones are uniform on the sphere, half in the ball; n = 1 + 2d + samples.
+    ValueError unless the radius is finite and > 0.
     """
-    return 2 * slide_bound(layers, x, y)
+    if not 0 < radius < np.inf:
+        raise ValueError(f"radius must be finite and > 0. Received: {radius=}. Set it so.")
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, dimension))
+    x /= np.linalg.norm(x, axis=-1, keepdims=True)
+    x[samples // 2 :] *= rng.uniform(size=(samples - samples // 2, 1)) ** (1 / dimension)
+    axes = np.eye(dimension)
+    return np.concatenate([np.zeros((1, dimension)), axes, -axes, x]) * radius
 
 
-def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """Bound (1) as BEL's slide has it, without the factor 2; [...]. See `stationary_bound`."""
-    x, y = _checked_sample(x, y)
-    near = (1 - _checked_distance(layers)) ** (len(layers) - 1)
-    error = _lengths(network(layers, x) - label_means(x, y))  # [..., n]
-    gap = np.mean(error**2, axis=-1) / 2  # Q(h) - Q(h*)
-    farthest = np.max(error / _lengths(x), axis=-1)  # ||h - h*||
-    return np.asarray(near * gap / np.maximum(farthest, np.finfo(np.float64).tiny))[()]
+def distances(jacobian: Map, a: Array, x: Array) -> Array:
+    """Largest ||Dh_i - I|| over x [..., n, d] of each layer (1) at scales a [..., m]; [..., m].
 
-
-def _tanh_layer(A: Array, B: Array) -> Layer:
-    def function(u: Array) -> Array:
-        if u.shape[-1] != A.shape[-1]:
+    ValueError if the Jacobian is not invertible at one of the points a_i x.
+    """
+    before, found = np.eye(x.shape[-1]), []
+    for scale in np.moveaxis(a, -1, 0):
+        after = jacobian(scale[..., None, None] * x)
+        if not np.all((det := np.linalg.det(after)) > 0):
             raise ValueError(
-                f"The layers map points of width {A.shape[-1]}. Received: points of shape "
-                f"{u.shape}. Pass [..., n, {A.shape[-1]}]."
+                "The Jacobian must be invertible on the ball. Received: det Dg from 1 at the "
+                f"centre to {np.min(det):.3g}. Choose a smaller radius."
             )
-        return u + np.tanh(u @ B.mT) @ A.mT
-
-    def pullback(u: Array, v: Array) -> Array:
-        return v + ((1 - np.tanh(u @ B.mT) ** 2) * (v @ A)) @ B
-
-    norms = [np.linalg.norm(X, 2, axis=(-2, -1)) for X in (A, B)]
-    return Layer(function, pullback, norms[0] * norms[1])
+        D = np.linalg.solve(before.mT, (after - before).mT)  # (Dh_i - I)^T, [..., n, d, d]
+        found.append(np.sqrt(np.linalg.eigvalsh(D.mT @ D)[..., -1].clip(0).max(axis=-1)))
+        before = after
+    return np.stack(found, axis=-1)
 
 
-@partial(np.vectorize, signature="(n,d),(n,d)->(n,d)")
-def _label_means_one(x: Array, y: Array) -> Array:
-    _, same, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
-    sums = np.zeros((len(counts), y.shape[-1]))
-    np.add.at(sums, same, y)
-    return np.asarray((sums / counts[:, None])[same])
+def quotients(g: Map, a: Array, x: Array) -> Array:
+    """Largest |(h_i - Id)(u) - (h_i - Id)(v)| / |u - v| over pairs u, v of each layer; [..., m].
+
+    The pairs are images of points x [..., n, d] that follow each other, and of near ones. Below
+    ||h_i - Id||_L, without Jacobians and whether or not the image is convex.
+    """
+    y = np.roll(x, 1, axis=-2)
+    x, y = np.concatenate([x, x], axis=-2), np.concatenate([y, x + 1e-3 * (y - x)], axis=-2)
+    before, found = x - y, []
+    for scale in np.moveaxis(a, -1, 0)[..., None, None]:
+        after = (g(scale * x) - g(scale * y)) / scale
+        apart = np.linalg.norm(before, axis=-1)
+        moved = np.linalg.norm(after - before, axis=-1)
+        found.append(np.max(moved / np.where(apart > 0, apart, np.inf), axis=-1))
+        before = after
+    return np.stack(found, axis=-1)
 
 
-def _lengths(u: Array) -> Array:
+@partial(np.vectorize, signature="(k),(m)->(m)")
+def _equalised_one(fine: Array, shares: Array) -> Array:
+    way = np.concatenate([[0.0], np.cumsum(fine)])
+    a = np.interp(shares * way[-1], way, np.linspace(0, 1, len(way)))
+    return np.concatenate([a[:-1], [1.0]])
+
+
+def lengths(u: Array) -> Array:
+    """|u| of points u [..., n, d]; [..., n]."""
     return np.asarray(np.linalg.norm(u, axis=-1))
 
 
-def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    if min(x.ndim, y.ndim) < 2 or x.shape[-2:] != y.shape[-2:] or 0 in x.shape[-2:]:
+def _check_normalized(g: Map, jacobian: Map, x: Array) -> None:
+    """Reject what is no normalized map with its Jacobian, by what it does at points x [n, d]."""
+    d, J = x.shape[-1], jacobian(x)
+    if g(x).shape[-2:] != x.shape or J.shape[-3:] != (*x.shape, d):
         raise ValueError(
-            "x and y must be [..., n, d] with one n >= 1 and one d >= 1. "
-            f"Received: shapes {x.shape} and {y.shape}. Pass one label of width d for each input."
+            f"g and jacobian must map points [n, {d}] to [n, {d}] and [n, {d}, {d}]. Received: "
+            f"shapes {g(x).shape} and {J.shape} of {x.shape}. Vectorize them, or set dimension."
         )
-    if bad := np.sum(~np.isfinite(x)) + np.sum(~np.isfinite(y)):
+    off = max(np.max(np.abs(g(x)[..., 0, :])), np.max(np.abs(J[..., 0, :, :] - np.eye(d))))
+    if not off <= 1e-9:
         raise ValueError(
-            f"x and y must be finite. Received: {bad} nan or infinite entries. Drop those points."
+            "g must be normalized, g(0) = 0 and Dg(0) = I. Received: a map that is off by "
+            f"{off:.3g}. Pass normalized(h, x0) of theory.smooth_maps."
         )
-    if len(zero := np.argwhere(_lengths(x) == 0)):
+    v = 1e-5 * np.roll(x, 1, axis=-2)
+    error = g(x + v) - g(x - v) - 2 * (J @ v[..., None])[..., 0]
+    if not (worst := np.max(lengths(error)) / np.max(lengths(2 * v))) <= 1e-5 * np.max(np.abs(J)):
         raise ValueError(
-            "Inputs must not be 0, where every layer is fixed. "
-            f"Received: x = 0 at index {tuple(zero[0].tolist())}. Drop or move such points."
+            "jacobian must be the derivative of g. Received: one that is off by "
+            f"{worst:.3g} from central differences. Correct it."
         )
-    return x, y
-
-
-def _checked_distance(layers: Sequence[Layer]) -> Array:
-    if not layers:
-        raise ValueError("A network needs layers. Received: none. Pass m >= 1 of them.")
-    eps = reduce(np.maximum, [np.asarray(layer.distance, dtype=np.float64) for layer in layers])
-    if not np.all((eps >= 0) & (eps < 1)):
-        raise ValueError(
-            "Layers must be within eps < 1 of the identity. Received: eps="
-            f"{np.max(eps):.3g}. Scale the layers' weights down, or use more layers."
-        )
-    return eps

@@ -83,13 +83,13 @@ def random_instance(
 
 def measure(cells: Cells) -> Curves:
     """Functional gradient norms of all layers against the bound; [n, l]."""
-    from theory import near_identity
+    from theory import stationary_points
 
     d, l = cells.shared("d"), cells.shared("l")  # noqa: E741
     A, B, x, y = cells.draw(random_instance, "d", "l", "eps", "inputs")
-    layers = near_identity.tanh_layers(A, B)
-    norms = near_identity.layer_gradient_norms(layers, x, y)  # [n, l]
-    bound = near_identity.stationary_bound(layers, x, y)[:, None]
+    layers = stationary_points.tanh_layers(A, B)
+    norms = stationary_points.layer_gradient_norms(layers, x, y)  # [n, l]
+    bound = stationary_points.stationary_bound(layers, x, y)[:, None]
     same = np.ones((1, l))
     return range(1, l + 1), {
         "gradient_norm": norms,
@@ -102,12 +102,12 @@ def measure(cells: Cells) -> Curves:
 
 def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
     """|norm / bound - 1| at every layer of h_i(u) = (1 - eps) u with labels 3 x; [n, l]."""
-    from theory import near_identity
+    from theory import stationary_points
 
     shrink = 1 - eps[:, None, None]
-    layer = near_identity.Layer(lambda u: shrink * u, lambda u, v: shrink * v, eps)
-    norms = near_identity.layer_gradient_norms([layer] * l, x, 3 * x)
-    return np.abs(norms / near_identity.stationary_bound([layer] * l, x, 3 * x)[:, None] - 1)
+    layer = stationary_points.Layer(lambda u: shrink * u, lambda u, v: shrink * v, eps)
+    norms = stationary_points.layer_gradient_norms([layer] * l, x, 3 * x)
+    return np.abs(norms / stationary_points.stationary_bound([layer] * l, x, 3 * x)[:, None] - 1)
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:

@@ -1,0 +1,153 @@
+"""Near-identity networks h = h_m o ... o h_1: no stationary point above the least risk; BEL.
+
+The risk on a sample of inputs x_k and labels y_k, both [..., n, d], is
+    Q(h) = (1/2n) sum_k |h(x_k) - y_k|^2,
+least at h*, the mean label of equal inputs. With u_{i-1} for the input of layer i, and J_i for the
+Jacobian of h_m o ... o h_{i+1} at u_i, the derivative of Q as layer i moves along Delta is
+    D_{h_i}Q(Delta) = (1/n) sum_k <h(x_k) - h*(x_k), J_{i,k} Delta(u_{i-1,k})>,
+and ||D_{h_i}Q|| is its largest value under |Delta(u)| <= |u|. If every h_i(0) = 0 and eps < 1 is
+the largest Lipschitz seminorm ||h_i - Id||_L, then at every layer
+    ||D_{h_i}Q|| >= 2 (1-eps)^{m-1} (Q(h) - Q(h*)) / ||h - h*||,                               (1)
+||h - h*|| being the largest |h(x_k) - h*(x_k)| / |x_k|. BEL's slide has no factor 2.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+class Layer(NamedTuple):
+    """A map h of points u, the rows of [..., n, d], with h(0) = 0 and ||h - Id||_L < 1."""
+
+    function: Callable[[Array], Array]  # u -> h(u)
+    pullback: Callable[[Array, Array], Array]  # u, v -> Dh(u)^T v
+    distance: ArrayLike  # ||h - Id||_L or a bound on it, [...]
+
+
+def tanh_layers(A: ArrayLike, B: ArrayLike) -> list[Layer]:
+    """h_i(u) = u + A_i tanh(B_i u), within ||A_i|| ||B_i|| of the identity; A, B [..., m, d, d].
+
+    ValueError if A and B do not have one m and one d, or on use with points of another width.
+    """
+    A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
+    if min(A.ndim, B.ndim) < 3 or A.shape[-3:] != B.shape[-3:] or A.shape[-1] != A.shape[-2]:
+        raise ValueError(
+            "A and B must be [..., m, d, d] with one m and one d. "
+            f"Received: shapes {A.shape} and {B.shape}. Make the last three axes agree."
+        )
+    return [_tanh_layer(A[..., i, :, :], B[..., i, :, :]) for i in range(A.shape[-3])]
+
+
+def network(layers: Sequence[Layer], x: ArrayLike) -> Array:
+    """h(x) = h_m(... h_1(x)) at the rows of x [..., n, d]; shape [..., n, d]."""
+    return reduce(lambda u, layer: layer.function(u), layers, np.asarray(x, dtype=np.float64))
+
+
+def label_means(x: ArrayLike, y: ArrayLike) -> Array:
+    """h* on the sample: the mean label of equal inputs; x, y and the result are [..., n, d].
+
+    ValueError if x and y are not finite, with equal n and d, or if some x_k = 0.
+    """
+    return np.asarray(_label_means_one(*_checked_sample(x, y)))
+
+
+def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
+    """||D_{h_i}Q|| = (1/n) sum_k |u_{i-1,k}| |J_{i,k}^T (h - h*)(x_k)|, exactly; [..., m].
+
+    One pass backward through the layers gives all of them. ValueError as in `stationary_bound`.
+    """
+    x, y = _checked_sample(x, y)
+    _checked_distance(layers)  # below 1, layers keep points apart, so Delta is free at each of them
+    u = [x]
+    for layer in layers:
+        u.append(layer.function(u[-1]))
+    v = u.pop() - label_means(x, y)  # J_i^T (h - h*), from i = m down
+    norms = []
+    for layer in reversed(layers):
+        before = u.pop()
+        norms.append(np.mean(_lengths(before) * _lengths(v), axis=-1))
+        v = layer.pullback(before, v)
+    return np.stack(norms[::-1], axis=-1)
+
+
+def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
+    """Right-hand side of (1), attained by h_i(u) = (1-eps) u with labels y = c x; shape [...].
+
+    ValueError if x and y are not finite, with equal n and d, if some x_k = 0, if there is no
+    layer, or if eps, the largest `distance` of a layer, is not in [0, 1).
+    """
+    return 2 * slide_bound(layers, x, y)
+
+
+def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
+    """Bound (1) as BEL's slide has it, without the factor 2; [...]. See `stationary_bound`."""
+    x, y = _checked_sample(x, y)
+    near = (1 - _checked_distance(layers)) ** (len(layers) - 1)
+    error = _lengths(network(layers, x) - label_means(x, y))  # [..., n]
+    gap = np.mean(error**2, axis=-1) / 2  # Q(h) - Q(h*)
+    farthest = np.max(error / _lengths(x), axis=-1)  # ||h - h*||
+    return np.asarray(near * gap / np.maximum(farthest, np.finfo(np.float64).tiny))[()]
+
+
+def _tanh_layer(A: Array, B: Array) -> Layer:
+    def function(u: Array) -> Array:
+        if u.shape[-1] != A.shape[-1]:
+            raise ValueError(
+                f"The layers map points of width {A.shape[-1]}. Received: points of shape "
+                f"{u.shape}. Pass [..., n, {A.shape[-1]}]."
+            )
+        return u + np.tanh(u @ B.mT) @ A.mT
+
+    def pullback(u: Array, v: Array) -> Array:
+        return v + ((1 - np.tanh(u @ B.mT) ** 2) * (v @ A)) @ B
+
+    norms = [np.linalg.norm(X, 2, axis=(-2, -1)) for X in (A, B)]
+    return Layer(function, pullback, norms[0] * norms[1])
+
+
+@partial(np.vectorize, signature="(n,d),(n,d)->(n,d)")
+def _label_means_one(x: Array, y: Array) -> Array:
+    _, same, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(counts), y.shape[-1]))
+    np.add.at(sums, same, y)
+    return np.asarray((sums / counts[:, None])[same])
+
+
+def _lengths(u: Array) -> Array:
+    return np.asarray(np.linalg.norm(u, axis=-1))
+
+
+def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if min(x.ndim, y.ndim) < 2 or x.shape[-2:] != y.shape[-2:] or 0 in x.shape[-2:]:
+        raise ValueError(
+            "x and y must be [..., n, d] with one n >= 1 and one d >= 1. "
+            f"Received: shapes {x.shape} and {y.shape}. Pass one label of width d for each input."
+        )
+    if bad := np.sum(~np.isfinite(x)) + np.sum(~np.isfinite(y)):
+        raise ValueError(
+            f"x and y must be finite. Received: {bad} nan or infinite entries. Drop those points."
+        )
+    if len(zero := np.argwhere(_lengths(x) == 0)):
+        raise ValueError(
+            "Inputs must not be 0, where every layer is fixed. "
+            f"Received: x = 0 at index {tuple(zero[0].tolist())}. Drop or move such points."
+        )
+    return x, y
+
+
+def _checked_distance(layers: Sequence[Layer]) -> Array:
+    if not layers:
+        raise ValueError("A network needs layers. Received: none. Pass m >= 1 of them.")
+    eps = reduce(np.maximum, [np.asarray(layer.distance, dtype=np.float64) for layer in layers])
+    if not np.all((eps >= 0) & (eps < 1)):
+        raise ValueError(
+            "Layers must be within eps < 1 of the identity. Received: eps="
+            f"{np.max(eps):.3g}. Scale the layers' weights down, or use more layers."
+        )
+    return eps
