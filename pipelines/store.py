@@ -196,6 +196,8 @@ def keras_model(model_id: str) -> Any:
     client()
     import mlflow.keras
 
+    import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
+
     return mlflow.keras.load_model(f"models:/{model_id}")
 
 

@@ -79,20 +79,23 @@ class Run:
         self.outbox.tell("dataset", about)
 
     def model(self, model: Any) -> None:
-        """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back."""
+        """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back.
+
+        One with a layer of ours, in keras_models.memorizer, needs that module imported first.
+        """
         import mlflow.keras
         from mlflow.models import ModelSignature
         from mlflow.types import Schema, TensorSpec
 
-        def schema(shape: tuple[int | None, ...]) -> Schema:
-            return Schema([TensorSpec(np.dtype("float32"), (-1, *shape[1:]))])
+        def schema(tensor: Any) -> Schema:
+            return Schema([TensorSpec(np.dtype(tensor.dtype), (-1, *tensor.shape[1:]))])
 
         needed = ("keras", quiet.backend(), "mlflow")
         with mlflow.start_run(run_id=self.id):  # its own FINISHED is overwritten when we settle
             mlflow.keras.log_model(
                 model,
                 name="model",
-                signature=ModelSignature(schema(model.input_shape), schema(model.output_shape)),
+                signature=ModelSignature(schema(model.input), schema(model.output)),
                 pip_requirements=[f"{name}=={metadata.version(name)}" for name in needed],
             )
 

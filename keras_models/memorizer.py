@@ -1,0 +1,111 @@
+"""Residual ReLU network of many blocks x + V ReLU(U x + s) in one layer, HM section 3.
+
+It is the architecture of HM Theorem 3.2, which memorizes any labels with thousands of blocks of
+small width: theory.memorization gives the weights. On GPUs, products in TensorFloat-32 are coarser
+than its margins: switch them off (tf.config.experimental.enable_tensor_float_32_execution).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+from keras import layers, ops
+
+from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, normal
+
+if TYPE_CHECKING:
+    from theory.memorizer import Memorizer
+
+TINY = {"width": 32, "depth": 2}
+
+
+@keras.saving.register_keras_serializable(package="keras_models")
+class ResidualBlocks(layers.Layer):
+    """`depth` blocks x + V ReLU(U x + s) of one width, with `units` rows in U; [n, k] -> [n, k].
+
+    Weights, of all blocks together: U [depth, k, units], s [depth, units], V [depth, units, k],
+    which multiply from the right.
+    """
+
+    def __init__(self, depth: int, units: int, init: str = "small", **kw: Any) -> None:
+        super().__init__(**kw)
+        self.depth, self.units, self.init = depth, units, init
+
+    def build(self, input_shape: Sequence[int]) -> None:
+        """Make the weights: Gaussian ones as `init` says, and s = 0."""
+        k = input_shape[-1]
+        gaussian = {name: normal(self.init, 1, k) for name in "UV"}
+        self.U = self.add_weight((self.depth, k, self.units), gaussian["U"], name="U")
+        self.s = self.add_weight((self.depth, self.units), "zeros", name="s")
+        self.V = self.add_weight((self.depth, self.units, k), gaussian["V"], name="V")
+
+    def call(self, x: Any) -> Any:
+        """The outputs of the last block."""
+
+        def block(i: Any, x: Any) -> Any:
+            return x + ops.relu(x @ self.U[i] + self.s[i]) @ self.V[i]
+
+        return ops.fori_loop(0, self.depth, block, x)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments, for `save`."""
+        own = {"depth": self.depth, "units": self.units, "init": self.init}
+        return {**super().get_config(), **own}
+
+
+def build(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    width: int = 8,
+    depth: int = 16,
+    init: str = "small",
+) -> keras.Model:
+    """Flatten, linear map to `width`, `depth` blocks, a layer of `classes` units, linear outputs.
+
+    Vectors or images -> outputs [n, classes]. `init` is the deviation in the blocks: "small"
+    1/width, "standard" 1/sqrt(width), "he" sqrt(2/width).
+    """
+    check_shape("input_shape", input_shape)
+    check_positive(classes=classes, width=width, depth=depth)
+    check_choice(INITIAL_STD, init=init)
+    return _network(input_shape, classes, width, [(depth, width)], init=init)
+
+
+def from_memorizer(memorizer: Memorizer) -> keras.Model:
+    """The network of theory.memorization, with its weights and precision; [n, d] -> [n, r]."""
+    A0, units, readout = memorizer.projection, memorizer.units, memorizer.readout
+    k, n = memorizer.width, len(units.t)
+    whole = n - n % k
+    parts = [slice(0, whole), *([slice(whole, n)] if n > whole else [])]
+    sizes = [(whole // k, k)] * (whole > 0) + [(1, n - whole)] * (n > whole)
+    model = _network((A0.shape[1],), len(readout.t), k, sizes, dtype=A0.dtype.name)
+    weights = [A0.T]
+    for rows, (depth, size) in zip(parts[-len(sizes) :], sizes, strict=True):
+        U, t, V = (array[rows].reshape(depth, size, *array.shape[1:]) for array in units)
+        weights += [U.mT, -t, V]
+    model.set_weights([*weights, readout.U.T, -readout.t, readout.V])
+    return model
+
+
+def _network(
+    input_shape: Sequence[int],
+    classes: int,
+    width: int,
+    blocks: Sequence[tuple[int, int]],
+    *,
+    init: str = "small",
+    dtype: str | None = None,
+) -> keras.Model:
+    """`blocks`: (depth, units) of every layer of blocks."""
+    full = dtype or keras.config.floatx()
+    inputs = keras.Input(tuple(input_shape), dtype=full, name="input")
+    x = layers.Flatten(dtype=dtype, name="flatten")(inputs)
+    x = layers.Dense(width, use_bias=False, dtype=dtype, name="projection")(x)
+    for i, (depth, units) in enumerate(blocks, 1):
+        x = ResidualBlocks(depth, units, init, dtype=dtype, name=f"blocks{i}")(x)
+    x = layers.Dense(classes, "relu", dtype=dtype, name="codes")(x)
+    x = layers.Dense(classes, use_bias=False, dtype=full, name="logits")(x)
+    return keras.Model(inputs, x, name="memorizer")
