@@ -1,0 +1,138 @@
+"""Pairs of digits: thresholds, the gradient, the cut of W, and what a training does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines.claims.digit_pairs import (
+    PAIRS,
+    Pair,
+    Setting,
+    cut,
+    descent,
+    gradient,
+    measure,
+    output,
+    prepared,
+    split,
+    training_images,
+)
+from pipelines.errors import UserError
+from pipelines.grid import Cell, Cells, cells
+
+SETTING = {"data": "digits", "norm": 0.6, "rate": 2e-3, "batch_size": 64}
+
+
+def random_pair(n, d, blank=0):
+    """Images of which the first `blank` pixels are 0, and random sides; in double precision."""
+    rng = np.random.default_rng(d)
+    x = rng.uniform(size=(n, d))
+    x[:, :blank] = 0
+    return Pair(x, rng.choice([-1.0, 1.0], n), threshold=d / 2, spread=1.3)
+
+
+def test_split_by_hand():
+    side = np.array([-1, 1, -1, 1, 1])
+    assert split(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), side) == (1.5, 0.2)
+    # the two in the middle are equal: no threshold comes between them
+    assert split(np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([-1, -1, 1, 1, 1])) == (1.5, 0.2)
+    assert split(np.array([1.0, 1.0, 1.0]), np.array([-1, 1, -1])) == (2.0, pytest.approx(1 / 3))
+
+
+def test_split_is_the_best_of_all_thresholds():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        f, side = rng.integers(0, 9, 30) / 2, rng.choice([-1, 1], 30)
+        threshold, share = split(f, side)
+        errors = [np.mean((f > t) != (side > 0)) for t in np.arange(-0.25, 5, 0.5)]
+        assert share == min(errors) == np.mean((f > threshold) != (side > 0))
+
+
+def test_gradient_is_that_of_the_mean_logistic_loss():
+    pair, rng = random_pair(12, 5), np.random.default_rng(1)
+    W, V = rng.normal(size=(2, 5, 5)) / 5
+    index = np.array([3, 0, 11, 7])
+
+    def loss(t):
+        margin = 4 / pair.spread * (output(pair.x[index], W + t * V) - pair.threshold)
+        return np.mean(np.log1p(np.exp(-pair.side[index] * margin)))
+
+    slope = (loss(1e-6) - loss(-1e-6)) / 2e-6
+    assert np.sum(gradient(pair, index, W) * V) == pytest.approx(slope, rel=1e-7)
+
+
+def test_a_cut_changes_the_large_singular_values_only():
+    U, s, Vt = np.linalg.svd(np.random.default_rng(2).normal(size=(6, 6)))
+    found = cut(U * s @ Vt, 1.0)
+    np.testing.assert_allclose(found, U * np.minimum(s, 1) @ Vt, atol=1e-6)
+    np.testing.assert_allclose(cut(found / 2, 1.0), found / 2, atol=1e-6)
+
+
+def test_blank_pixels_take_no_part_in_a_training():
+    whole = random_pair(40, 7, blank=3)
+    used = Pair(whole.x[:, 3:], whole.side, whole.threshold, whole.spread)
+    cell = Cell({**SETTING, "batch_size": 8, "steps": 12, "clip_every": 5}, seed=4)
+    paths = [list(descent(pair, cell)) for pair in (whole, used)]
+    assert [step for step, _ in paths[0]] == [0, 5, 10, 12]
+    for (_, W), (_, V) in zip(*paths, strict=True):
+        np.testing.assert_array_equal(W[:3], 0)
+        np.testing.assert_array_equal(W[:, :3], 0)
+        np.testing.assert_allclose(W[3:, 3:], V, atol=1e-7)
+
+
+def test_a_training_starts_at_the_ink_and_lowers_its_errors(digits: Path):
+    training_images.cache_clear()
+    images, labels = training_images("digits")
+    axes = {**{key: (value,) for key, value in SETTING.items()}, "pair": ("0-1", "4-9")}
+    chosen = cells(axes | {"steps": (80,), "clip_every": (20,)}, seeds=2)
+    steps, curves = measure(Cells(tuple(chosen)))
+    np.testing.assert_array_equal(steps, [0, 20, 40, 60, 80])
+    start = curves["train_error_pct"][:, 0]
+    np.testing.assert_array_equal(start, curves["best_error_pct"][:, 0])
+    for cell, error in zip(chosen, start, strict=True):
+        one, other = (int(digit) for digit in cell.point["pair"].split("-"))
+        ink = [images[labels == digit].sum(axis=1, dtype=float) for digit in (one, other)]
+        wrong = [
+            min(np.sum(ink[0] > t) + np.sum(ink[1] <= t), np.sum(ink[0] <= t) + np.sum(ink[1] > t))
+            for t in np.concatenate(ink)
+        ]
+        assert error == pytest.approx(100 * min(wrong) / sum(map(len, ink)))
+    assert np.all(curves["train_error_pct"][:, -1] < 0.3 * start)
+    assert np.all(curves["best_error_pct"] <= curves["train_error_pct"] + 1e-12)
+    assert np.all(curves["norm"] <= 0.6 * (1 + 1e-5))
+    assert np.any(curves["train_error_pct"][0] != curves["train_error_pct"][1]), "the seed's order"
+    pair = prepared("digits", 0, 1)
+    assert pair.x.any(axis=0).all()
+    zeros = np.zeros((pair.x.shape[1],) * 2)
+    np.testing.assert_allclose(output(pair.x, zeros), pair.x.sum(axis=1), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"pair": ("0-1", "3-3")}, r"pair of digits must be .* Received: '3-3'\. .* Choices: 0-1"),
+        ({"pair": ("9-4",)}, "Received: '9-4'"),
+        (
+            {"norm": -0.1},
+            r"norm must be .* finite numbers >= 0\. Received: \(-0\.1,\)\. Set --norm",
+        ),
+        ({"rate": float("inf")}, r"rate must be .* finite numbers >= 0\. Received: \(inf,\)"),
+        ({"data": "minst"}, r"data set of digits .*Received: 'minst'\. Did you mean mnist"),
+        ({"steps": 0}, r"steps must be >= 1\. Received: steps=0\. Set --steps"),
+        ({"batch_size": 0}, "batch_size must be >= 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_rejected(wrong, message):
+    with pytest.raises(UserError, match=message):
+        Setting(**wrong)
+
+
+def test_a_batch_is_not_larger_than_the_pair():
+    cell = Cell({**SETTING, "pair": "0-1", "steps": 1, "clip_every": 1}, seed=0)
+    with pytest.raises(UserError, match=r"at most the 40 images of 0-1\. Received: batch_size=64"):
+        list(descent(random_pair(40, 3), cell))
+
+
+def test_there_are_45_pairs():
+    assert len(PAIRS) == len(set(PAIRS)) == 45
