@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from pipelines import provenance, quiet, tracking
 from pipelines.claims.finite_sample_expressivity import BATCH, LABELS, images
+from pipelines.errors import UserError
 from theory.memorization import memorize
 
 ROUNDS = 3
@@ -95,4 +96,7 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except UserError as error:
+        print(error)

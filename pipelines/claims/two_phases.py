@@ -1,0 +1,232 @@
+"""Descent of a two-layer ReLU network first goes wrong, while its potential falls; then converges.
+
+Source: LY Theorems 3.1 and 3.2, Figures 3 and 8. With W* = 0 the inner product <-grad, W* - W> may
+be negative at the start. In a first phase, at most 1/(16 rate) steps, the potential
+g = sum_j |e_j| - |e_j + w_j| falls to 197 gamma^2, gamma the spectral norm; in the second, where
+g <= 0.1, the inner product is above 0.03 |W* - W|_F^2 (Theorem 3.3) and W converges to W*.
+
+LY report a change of sign at about iteration 15, for d = 1500, |W| = 0.15, |W|_F about 5, batches
+of 300 and rate 1e-4; how W was drawn is not said. A Gaussian W has no negative inner product: it
+needs tr W near -3/4 |W|_F^2, |W|_F above 3, and W otherwise nearly skew with row sums 0. Ours is
+such a W, circulant, with eigenvalues of random signs, from which descent costs O(d log d) a step.
+
+Measured: descent by the gradient (`true`), by the right-hand side of LY Lemma 2.1, which is pi
+times it (`printed`), and by batches of fresh inputs in float32 (`sgd`), every 5th step of which is
+judged by the closed forms. `printed` changes sign at 12, `true` at 39, `sgd` between. From
+iteration 200 on, steps are up to 15 times as long and count as so many (0.5 % apart at d = 200).
+Bounds are on `true` and `printed`: `start_inner_product`; `potential_growth`, the largest ratio of
+successive potentials before the change of sign; `first_phase_share`, its iteration over 1/(16 rate)
+on the printed scale; `distance_growth`, of successive distances after it; `second_phase_ratio`, the
+least <-grad, W* - W> / |W* - W|_F^2 on the printed scale where g <= 0.1.
+
+The figure that convinces: Figure 8a, then to convergence, and the path in the plane of LY's sketch.
+
+Run: python -m pipelines run two-phases        (70 s of one core)
+     python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200
+         --grid descent=true,printed --seeds 1        (norms below 1/100, as the theorem has it)
+Expect: start_inner_product -8.82, sign_change_iteration 39, printed_sign_change_iteration 12,
+sgd_sign_change_iteration 30 to 35, second_phase_ratio 0.40, final_distance_share 0.002.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.claim import Theorem
+from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.grid import Cells, Curves, Measured
+from pipelines.relu_figures import phases
+from pipelines.verdict import Bound
+
+Array = NDArray[np.float64]
+WAYS = ("printed", "sgd", "true")
+EXACT = ("true", "printed")
+DENSE = 4096  # widest network descended by batches
+CLOSE = 200  # iterations recorded one by one
+LONGEST = 0.75  # longest step times the largest curvature d/pi; descent is stable up to 2
+EVERY = 5  # iterations of batches between two that are judged
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The start of a descent and its steps."""
+
+    d: tuple[int, ...] = (1500,)
+    """Widths."""
+    frobenius: tuple[float, ...] = (5.0,)
+    """Frobenius norms of W at the start."""
+    descent: tuple[str, ...] = WAYS
+    """By the gradient, by pi times it, or by batches."""
+    trace: float = -0.75
+    """tr W at the start over |W|_F^2."""
+    step: float = 0.15
+    """Rate times d."""
+    steps: int = 350_000
+    """Iterations at the true scale; at the printed one 1/pi times as many go as far."""
+    batch: int = 300
+    """Inputs of a batch."""
+    batches: int = 60
+    """Iterations by batches."""
+
+    def __post_init__(self) -> None:
+        check_sizes(3, d=self.d)
+        check_counts(steps=self.steps, batch=self.batch, batches=self.batches)
+        for way in self.descent:
+            if way not in WAYS:
+                raise unknown("A descent", way, WAYS)
+        if "sgd" in self.descent and max(self.d) > DENSE:
+            raise UserError(
+                f"Batches need weights of at most {DENSE:,} columns. Received: d={max(self.d):,}. "
+                "Set --descent true printed."
+            )
+        if not (0 < self.step <= LONGEST and min(self.frobenius) > 0):
+            raise UserError(
+                f"step must be in (0, {LONGEST}] and frobenius > 0. Received: step={self.step:g}, "
+                f"frobenius={min(self.frobenius):g}. Set --step and --frobenius."
+            )
+        if not all((self.trace * F) ** 2 < d for d in self.d for F in self.frobenius):
+            raise UserError(
+                f"No W has a trace of {self.trace:g} |W|_F^2 for d={min(self.d)} and "
+                f"frobenius={max(self.frobenius):g}. Received: trace={self.trace:g}. Set --trace "
+                "nearer to 0."
+            )
+
+
+def start(rng: np.random.Generator, d: int, frobenius: float, trace: float) -> Array:
+    """First column of a circulant W; [d]."""
+    from theory.circulant import circulant_start
+
+    return circulant_start(d, frobenius, trace * frobenius**2, rng)
+
+
+def measure(cells: Cells) -> Curves:
+    """The curves of LY Figure 8 along each descent; [n, iterations]."""
+    columns = cells.draw(start, "d", "frobenius", "trace")
+    by = by_batches if cells.shared("descent") == "sgd" else exactly
+    steps, curves = by(columns, cells.shared("step") / cells.shared("d"), cells)
+    norm = np.abs(np.fft.rfft(columns)).max(axis=-1, keepdims=True)
+    return steps, curves | {"start_norm": norm * np.ones(len(steps))}
+
+
+def exactly(columns: Array, rate: float, cells: Cells) -> Curves:
+    """Descent by the gradient at either scale; [n, iterations]."""
+    from theory.circulant import circulant_descent, scale_factor
+
+    way = cells.shared("descent")
+    scale = scale_factor(way)
+    steps = max(1, round(cells.shared("steps") * scale_factor("true") / scale))
+    leap = max(1, int(LONGEST / (cells.shared("step") * scale)))
+    lengths = np.ones(min(CLOSE, steps), dtype=np.int64)
+    lengths = np.append(lengths, np.full((steps - len(lengths)) // leap, leap))
+    curves = circulant_descent(columns, rate * lengths, len(lengths), way)
+    return kept(np.append(0, np.cumsum(lengths)), curves, 1 / scale)
+
+
+def kept(steps: NDArray[np.int64], curves: dict[str, Array], printed: float) -> Curves:
+    """Every iteration of the first, then some; `printed` makes inner products those of LY."""
+    late = np.geomspace(CLOSE, max(steps[-1], CLOSE), 200)
+    near = np.arange(min(CLOSE + 1, len(steps)))
+    some = np.unique(np.append(near, np.searchsorted(steps, late[late <= steps[-1]])))
+    ratio = printed * curves["inner_product"] / curves["distance"] ** 2
+    return steps[some], {key: c[:, some] for key, c in (curves | {"ratio": ratio}).items()}
+
+
+def by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
+    """The same curves of descent by batches, teacher W* = 0; [n, iterations]."""
+    batch, batches = cells.shared("batch"), cells.shared("batches")
+    rows = [
+        descended(np.random.default_rng([cell.seed, 1]), column, rate, batch, batches)
+        for cell, column in zip(cells.cells, columns, strict=True)
+    ]
+    curves = {key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]}
+    return kept(EVERY * np.arange(len(rows[0])), curves, np.pi)
+
+
+def descended(
+    rng: np.random.Generator, column: Array, rate: float, batch: int, batches: int
+) -> list[dict[str, float]]:
+    """What is judged at every fifth iteration of stochastic gradient descent in float32."""
+    from theory.circulant import circulant_matrix
+    from theory.relu_population import inner_product, loss, potential, sample_gradient
+
+    W, found = circulant_matrix(column).astype(np.float32), []
+    zero = np.zeros_like(W)
+    for iteration in range(batches + 1):
+        if iteration % EVERY == 0:
+            found.append(
+                {
+                    "inner_product": float(inner_product(W, zero)),
+                    "potential": float(potential(W, zero)),
+                    "loss": float(loss(W, zero)),
+                    "distance": float(np.linalg.norm(W)),
+                    "trace": float(np.trace(W)),
+                }
+            )
+        x = rng.standard_normal(size=(batch, len(W)), dtype=np.float32)
+        W = W - np.float32(rate) * sample_gradient(W, zero, x)
+    return found
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The numbers that decide, the worst of the exact descents; and where each changes its sign."""
+    exact = [m for m in measured if m.point["descent"] in EXACT]
+    rows = [numbers_of(m) for m in exact]
+    worst = {key: max(row[key] for row in rows) for key in rows[0]} if rows else {}
+    if rows:
+        worst["second_phase_ratio"] = min(row["second_phase_ratio"] for row in rows)
+    ways = {"true": "", "printed": "printed_", "sgd": "sgd_"}
+    changes = {ways[m.point["descent"]]: float(m.steps[changed(m)]) for m in measured}
+    return worst | {f"{way}sign_change_iteration": at for way, at in changes.items()}
+
+
+def changed(m: Measured) -> int:
+    """Index of the first positive inner product; of the last there is where none is positive."""
+    positive = m.curves["inner_product"] > 0
+    return int(positive.argmax()) if positive.any() else len(positive) - 1
+
+
+def numbers_of(m: Measured) -> dict[str, float]:
+    """Of one exact descent, what the theorems say of it."""
+    from theory.circulant import scale_factor
+    from theory.two_phases import FLATTEST, SECOND_PHASE
+
+    g, distance, change = m.curves["potential"], m.curves["distance"], changed(m)
+    flat = int(np.argmax(g <= FLATTEST * m.curves["start_norm"] ** 2))
+    ended = m.steps[max(change, flat)]
+    rate = scale_factor(m.point["descent"]) * m.point["step"] / m.point["d"]  # of printed gradients
+    return {
+        "start_inner_product": float(m.curves["inner_product"][0]),
+        "potential_growth": float(np.max(g[1 : change + 1] / g[:change], initial=0)),
+        "first_phase_share": float(16 * rate * ended),
+        "distance_growth": float(np.max(distance[change + 1 :] / distance[change:-1], initial=0)),
+        "second_phase_ratio": float(np.min(m.curves["ratio"][g <= SECOND_PHASE], initial=np.inf)),
+        "final_distance_share": float(distance[-1] / distance[0]),
+    }
+
+
+CLAIM = Theorem(
+    source="LY Theorem 3.2",
+    says="The gradient first points away from the teacher while the potential falls; then the "
+    "inner product turns positive, stays so, and W converges",
+    family="two-layer ReLU networks",
+    scales={
+        "smoke": Setting((200,), (4.2,), steps=5_000, batches=50),
+        "cpu": Setting(),
+    },
+    decided_by=(
+        Bound("start_inner_product", at_most=0, every=True),
+        Bound("potential_growth", at_most=1, every=True),
+        Bound("first_phase_share", at_most=1, every=True),
+        Bound("distance_growth", at_most=1, every=True),
+        Bound("second_phase_ratio", at_least=0.03, every=True),
+    ),
+    measure=measure,
+    also=also,
+    figure=phases,
+    reported={"sign_change_iteration": 15},
+    seeds=3,
+    charts=(("inner_product", "potential", "loss", "distance"), ("ratio",)),
+    apart=("d", "descent", "step", "steps", "batch", "batches"),
+)

@@ -1,0 +1,99 @@
+"""Claims on the two-layer ReLU network: what they would refute, and settings they reject."""
+
+import numpy as np
+import pytest
+
+from pipelines.claims import one_point_convexity, population_gradient, two_phases
+from pipelines.errors import UserError
+from pipelines.grid import Cell, Cells, Measured
+from pipelines.relu_figures import beneath_a_chord, measures
+from theory.relu_population import gradient
+
+
+def test_monte_carlo_tells_the_gradient_from_its_neighbours():
+    rng = np.random.default_rng(0)
+    W, W_star = population_gradient.random_instance(rng, 3, 0.5, "random")
+    found = population_gradient.monte_carlo(rng, W, W_star, 50_000)
+    true = gradient(W, W_star)
+
+    def z(G):
+        return np.max(np.abs((G - found["gradient"]) / found["gradient_error"]))
+
+    assert z(true) < 4.5
+    for wrong in (gradient(W, W_star, "printed"), true / 2, true.T):
+        assert z(wrong) > 6
+
+
+def path(inner, g, distance):
+    curves = {"inner_product": inner, "potential": g, "distance": distance}
+    curves |= {"ratio": np.pi * np.divide(inner, np.square(distance)), "start_norm": 0.1}
+    point = {"descent": "true", "step": np.pi / 2, "d": 4}
+    arrays = {key: np.broadcast_to(np.asarray(c, float), 4) for key, c in curves.items()}
+    return Measured(Cell(point, 0), np.arange(4), arrays, "")
+
+
+def test_two_phases_in_numbers_by_hand():
+    found = two_phases.numbers_of(path([-2, -1, 1, 2], [4, 3, 1.5, 0.05], [2, 3, 3, 1.5]))
+    assert found["start_inner_product"] == -2
+    assert found["potential_growth"] == 0.75
+    # positive at 2, where g <= 1.97 too; the rate is pi/2/4, 1/8 on the printed scale
+    assert found["first_phase_share"] == pytest.approx(16 * 2 / 8)
+    assert found["distance_growth"] == 0.5
+    assert found["second_phase_ratio"] == pytest.approx(np.pi * 2 / 1.5**2)
+    assert found["final_distance_share"] == 0.75
+    never = two_phases.numbers_of(path([-2, -1, -1, -1], [4, 3, 2, 1], [2, 2, 2, 2]))
+    assert never["second_phase_ratio"] == np.inf
+
+
+def test_batches_begin_where_the_column_says_and_lessen_the_potential():
+    column = two_phases.start(np.random.default_rng(1), 50, 3.0, -0.75)
+    rows = two_phases.descended(np.random.default_rng(2), column, 3e-3, 300, 20)
+    exact = two_phases.exactly(
+        column[None],
+        3e-3,
+        Cells((Cell({"descent": "true", "step": 0.15, "d": 50, "steps": 20}, 0),)),
+    )[1]
+    assert len(rows) == 5
+    for key, value in rows[0].items():
+        assert value == pytest.approx(exact[key][0, 0], rel=1e-5)
+    assert rows[-1]["potential"] == pytest.approx(exact["potential"][0, 20], rel=0.3)
+
+
+def test_points_stand_where_they_are_meant_to():
+    rng = np.random.default_rng(3)
+    dense = one_point_convexity.dense_points(rng, 100, 0.01, 6)
+    wide = one_point_convexity.circulant_points(rng, 4098, 0.01, 6)
+    for found in (dense, wide):
+        assert np.all(found["largest_norm"] <= 0.01)
+        assert np.all(found["ratio"] > 0.5)
+    np.testing.assert_allclose(dense["potential"][::2], 0.1, rtol=1e-6)
+    np.testing.assert_allclose(dense["potential"][1::2], dense["size"][1::2] / 4, rtol=0.05)
+    np.testing.assert_allclose(wide["potential"][::2], 0.1, rtol=1e-6)
+
+
+def test_chords_show_where_a_loss_is_not_convex():
+    x = np.linspace(-2, 2, 41)
+    bowl, wells = x**2 + x[:, None] ** 2, (x**2 - 1) ** 2 - 1 + x[:, None] ** 2
+    assert np.all(beneath_a_chord(bowl, x, x) <= 1e-12)
+    assert beneath_a_chord(wells, x, x)[20, 40] < 0 < beneath_a_chord(-bowl, x, x)[20, 40]
+    found = measures(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
+    np.testing.assert_allclose(found["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
+    assert found["distance"][1, 1] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "message"),
+    [
+        (population_gradient, {"teacher": ("none",)}, "Choices: random, zero"),
+        (population_gradient, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
+        (one_point_convexity, {"d": (2,)}, "d must be .* >= 3"),
+        (one_point_convexity, {"points": 0}, "points must be >= 1"),
+        (two_phases, {"descent": ("adam",)}, "Choices: printed, sgd, true"),
+        (two_phases, {"d": (8192,)}, r"at most 4,096 columns\. Received: d=8,192\. Set --descent"),
+        (two_phases, {"step": 0.9}, r"step must be in \(0, 0.75\].* step=0.9"),
+        (two_phases, {"d": (4,)}, r"No W has a trace of -0\.75 .* Received: trace=-0\.75\. Set"),
+    ],
+)
+def test_settings_out_of_range_are_rejected(make, settings, message):
+    with pytest.raises(UserError, match=message):
+        make.Setting(**settings)

@@ -1,0 +1,160 @@
+"""The two-layer ReLU network's closed forms against quadrature, Monte Carlo and differences."""
+
+import numpy as np
+import pytest
+
+from theory.circulant import circulant_matrix
+from theory.relu_population import (
+    circulant_start,
+    column_potentials,
+    gradient,
+    inner_product,
+    inner_product_near_zero,
+    loss,
+    potential,
+    potential_matrix,
+    sample_gradient,
+)
+
+
+def pair(rng, d, size=0.7):
+    return size / np.sqrt(d) * rng.normal(size=(2, d, d))
+
+
+def differences(W, W_star):
+    """Central differences of fourth order of the loss in every entry."""
+    h = 1e-3
+    moves = h * np.eye(W.size).reshape(W.size, *W.shape)
+    near, far = (loss(W + k * moves, W_star) - loss(W - k * moves, W_star) for k in (1, 2))
+    return ((8 * near - far) / (12 * h)).reshape(W.shape)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 12])
+@pytest.mark.parametrize("teacher", [0, 1])
+def test_gradient_agrees_with_differences_of_the_loss(d, teacher):
+    W, W_star = pair(np.random.default_rng(d), d, 0.4)
+    G = gradient(W, teacher * W_star)
+    np.testing.assert_allclose(G, differences(W, teacher * W_star), atol=2e-10)
+    np.testing.assert_allclose(gradient(W, teacher * W_star, "printed"), np.pi * G, rtol=1e-15)
+
+
+def test_loss_and_gradient_agree_with_monte_carlo():
+    rng = np.random.default_rng(1)
+    W, W_star = pair(rng, 3)
+    x = rng.normal(size=(200, 2_000, 3))  # 200 batches give the standard errors
+    f, f_star = (np.maximum(x @ (np.eye(3) + M), 0).sum(axis=-1) for M in (W, W_star))
+    for batches, formula in (
+        (np.mean((f - f_star) ** 2, axis=-1), loss(W, W_star)),
+        (sample_gradient(W, W_star, x), gradient(W, W_star)),
+    ):
+        error = batches.std(axis=0, ddof=1) / np.sqrt(len(x))
+        assert np.all(np.abs(batches.mean(axis=0) - formula) < 4 * error)
+
+
+def test_two_dimensions_by_hand():
+    # b_1 = (1, 0), b_2 = (0, 2) and W* = 0, so
+    # f - f* = relu(x_2) and L = 1/2; the columns are 2 E relu(x_2) 1[x_1 > 0] x, and 1[x_2 > 0] x
+    W = [[0.0, 0.0], [0.0, 1.0]]
+    assert loss(W, np.zeros((2, 2))) == pytest.approx(0.5, rel=1e-15)
+    expected = [[1 / np.pi, 0], [0.5, 1]]
+    np.testing.assert_allclose(gradient(W, np.zeros((2, 2))), expected, atol=1e-15)
+    assert inner_product(W, np.zeros((2, 2))) == pytest.approx(1)
+    assert inner_product(W, np.zeros((2, 2)), "printed") == pytest.approx(np.pi)
+    assert potential(W, np.zeros((2, 2))) == -1
+    np.testing.assert_allclose(column_potentials(W, np.zeros((2, 2))), [-1, 0])
+    np.testing.assert_allclose(potential_matrix(W, np.zeros((2, 2))), [[0, 0], [0, -1]])
+
+
+def test_equal_weights_are_exactly_the_minimum():
+    W = pair(np.random.default_rng(2), 6)[0]
+    W[:, 0] = W[:, 1] + np.eye(6)[1] - np.eye(6)[0]  # two equal columns of I + W
+    assert abs(loss(W, W)) < 1e-14
+    assert np.abs(gradient(W, W)).max() < 1e-14
+    assert np.all(column_potentials(W, W) == 0)
+
+
+def test_nothing_cancels_near_the_minimum():
+    rng = np.random.default_rng(3)
+    V = rng.normal(size=(8, 8)) / 8
+    ratio = [inner_product(s * V, np.zeros((8, 8))) / s**2 for s in (1e-3, 1e-6)]
+    assert ratio[1] == pytest.approx(ratio[0], rel=2e-3)
+    assert 2 * loss(1e-6 * V, np.zeros((8, 8))) / 1e-12 == pytest.approx(ratio[1], rel=1e-2)
+
+
+def test_gradient_depends_on_the_columns_as_it_must():
+    rng = np.random.default_rng(4)
+    W, W_star = pair(rng, 5)
+    one = np.eye(5)
+    B, B_star = one + W, one + W_star
+    Q, P = np.linalg.qr(rng.normal(size=(5, 5)))[0], one[:, rng.permutation(5)]
+    turned = (Q @ B @ P - one, Q @ B_star - one)  # turned inputs, and columns in another order
+    assert loss(*turned) == pytest.approx(loss(W, W_star), rel=1e-13)
+    np.testing.assert_allclose(gradient(*turned), Q @ gradient(W, W_star) @ P, atol=1e-14)
+    scaled = (3 * B - one, 3 * B_star - one)
+    assert loss(*scaled) == pytest.approx(9 * loss(W, W_star), rel=1e-12)
+    np.testing.assert_allclose(gradient(*scaled), 3 * gradient(W, W_star), rtol=1e-11)
+    # homogeneous of degree 1, f is <grad f, B>: <grad L, B> = 2 E (f - f*) f
+    slope = (loss(1.001 * B - one, W_star) - loss(0.999 * B - one, W_star)) / 0.002
+    assert np.vdot(gradient(W, W_star), B) == pytest.approx(slope, rel=1e-6)
+
+
+def test_potentials_are_traces_and_sums():
+    W, W_star = pair(np.random.default_rng(5), 7)
+    A, g = potential_matrix(W, W_star), potential(W, W_star)
+    lengths = np.linalg.norm(np.eye(7) + W_star, axis=0) - np.linalg.norm(np.eye(7) + W, axis=0)
+    assert np.trace(A) == pytest.approx(g, rel=1e-13) == pytest.approx(lengths.sum(), rel=1e-13)
+    np.testing.assert_allclose(A, A.T, atol=1e-15)
+    np.testing.assert_allclose(column_potentials(W, W_star), g - lengths, rtol=1e-12)
+
+
+def test_near_zero_the_leading_order_has_an_error_of_third_order():
+    V = np.random.default_rng(6).normal(size=(10, 10)) / 10
+    errors = [
+        inner_product(s * V, np.zeros_like(V)) - inner_product_near_zero(s * V)
+        for s in (1e-2, 5e-3, 2.5e-3)
+    ]
+    orders = np.log2(np.abs(errors[:-1]) / np.abs(errors[1:]))
+    np.testing.assert_allclose(orders, 3, atol=0.1)
+
+
+def test_a_random_start_points_to_the_teacher_and_the_explicit_one_does_not():
+    G = 5 / 100 * np.random.default_rng(7).normal(size=(100, 100))  # ||W||_F = 5
+    assert inner_product(G, np.zeros_like(G)) > 0
+    for frobenius, negative in ((2.5, False), (3.5, True)):  # 8 pi - 16 = 3.02^2
+        W = circulant_matrix(circulant_start(600, frobenius, -0.75 * frobenius**2))
+        assert (inner_product_near_zero(W) < 0) == negative
+        assert (inner_product(W, np.zeros_like(W)) < 0) == negative
+
+
+def test_leading_axes_broadcast():
+    rng = np.random.default_rng(8)
+    W, W_star = rng.normal(size=(3, 1, 4, 4)) / 4, rng.normal(size=(2, 4, 4)) / 4
+    W_star[0] = 0
+    for function, shape in ((loss, ()), (potential, ()), (gradient, (4, 4)), (inner_product, ())):
+        assert function(W, W_star).shape == (3, 2, *shape)
+        one = function(W[2, 0], W_star[0])
+        np.testing.assert_allclose(function(W, W_star)[2, 0], one, atol=1e-14)
+        assert function(W[0, 0], np.zeros((2, 4, 4))).shape == (2, *shape)
+    assert isinstance(loss(W[0, 0], W_star[1]), float)
+
+
+@pytest.mark.parametrize("function", [loss, gradient, potential, potential_matrix, inner_product])
+@pytest.mark.parametrize(
+    ("W", "W_star", "message"),
+    [
+        (np.zeros((2, 3)), np.zeros((2, 2)), r"W must be square. Received: shape \(2, 3\)"),
+        (np.zeros((2, 2)), np.full((2, 2), np.nan), "W_star must be finite. Received: 4 nan"),
+        (np.zeros((2, 2)), np.zeros((3, 3)), r"one d. Received: shapes \(2, 2\) and \(3, 3\)"),
+        (-np.eye(2), np.zeros((2, 2)), r"I \+ W must not be 0.*column of 0 at index \(0,\)\. Move"),
+        (np.zeros((2, 2)), np.diag([0, -1.0]), r"I \+ W_star must .* at index \(1,\)\. Move"),
+    ],
+)
+def test_rejections_say_rule_received_and_remedy(function, W, W_star, message):
+    with pytest.raises(ValueError, match=message):
+        function(W, W_star)
+
+
+def test_an_unknown_scale_is_rejected():
+    for function in (gradient, inner_product):
+        with pytest.raises(ValueError, match=r"'true' or 'printed'\. Received: scale='pi'"):
+            function(np.zeros((2, 2)), np.zeros((2, 2)), "pi")

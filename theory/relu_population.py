@@ -1,0 +1,200 @@
+"""Two-layer ReLU networks f(x) = sum_j relu(<e_j + w_j, x>), Gaussian x, in closed form; LY.
+
+b_j = e_j + w_j are the columns of B = I + W, b*_j those of the teacher's B* = I + W*. The loss is
+L(W) = E (f(x) - f*(x))^2. Write n_j = |b_j|, x_ij for the cosine between b_i and b_j, y_ij between
+b*_i and b_j, z_ij between b*_i and b*_j, t_j for the angle between b_j and b*_j, and
+v(x) = 1 - sqrt(1 - x^2), h(x) = x arcsin x - v(x). With sums over i != j, u the vector of ones and
+the potential g = sum_j |b*_j| - |b_j|, and g_j without index j, the closed forms are
+    2 pi L = pi/2 (|(W - W*)u|^2 + ||W - W*||_F^2) + g^2 - sum_j (n_j - n*_j)^2
+             - 2 sum_j n_j n*_j (sin t_j - t_j cos t_j)
+             + sum_{i != j} n_i n_j h(x_ij) - 2 n*_i n_j h(y_ij) + n*_i n*_j h(z_ij),           (1)
+    -pi grad_j = pi/2 ((W* - W)u + w*_j - w_j) - t_j b*_j + sum_i arcsin(y_ij) b*_i
+             - arcsin(x_ij) b_i + (g_j + n*_j sin t_j - n*_i v(y_ij) + n_i v(x_ij)) b_j/n_j,    (2)
+g_j standing outside of the sum. They are LY's, ordered so that large terms do not cancel. Leading
+axes of W and W_star [..., d, d] broadcast. ValueError unless both are square, finite and of one d,
+and if a column of I + W or I + W* is 0. `circulant` has the dynamics of circulant weights.
+"""
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from theory._polar import Array, square
+from theory.circulant import (
+    circulant_descent,
+    circulant_start,
+    scale_factor,
+    versine,
+)
+
+Real = TypeVar("Real", np.float32, np.float64)
+
+__all__ = [
+    "circulant_descent",
+    "circulant_start",
+    "column_potentials",
+    "gradient",
+    "inner_product",
+    "inner_product_near_zero",
+    "loss",
+    "potential",
+    "potential_matrix",
+    "sample_gradient",
+]
+
+
+def loss(W: ArrayLike, W_star: ArrayLike) -> Array:
+    """L = E (f - f*)^2, (1); shape [...]. Its absolute error is about 1e-15 d."""
+    p = _pair(W, W_star)
+    t, gap = _paired_angles(p), p.W_star - p.W
+    pairs = p.n * p.m * (np.sin(t) - t * np.cos(t)) + _growth(p) ** 2 / 2
+    cross = _weighted(p.n, _cosines(p.B, p.n), p.n) - 2 * _weighted(p.m, _cross_cosines(p), p.n)
+    if not p.at_zero:
+        cross = cross + _weighted(p.m, _cosines(p.B_star, p.m), p.m)
+    even = np.sum(gap.sum(axis=-1) ** 2, axis=-1) + np.sum(gap**2, axis=(-2, -1))
+    g = np.sum(_growth(p), axis=-1)
+    twice = np.pi / 2 * even + g**2 - 2 * np.sum(pairs, axis=-1) + cross
+    return np.asarray(twice / (2 * np.pi))[()]
+
+
+def gradient(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array:
+    """Gradient of L, (2); shape [..., d, d]. With scale "printed" pi times it, LY Lemma 2.1.
+
+    Four matrix products, two where W* = 0. ValueError for another scale.
+    """
+    factor, p = scale_factor(scale), _pair(W, W_star)
+    x, y, t, g = _cosines(p.B, p.n), _cross_cosines(p), _paired_angles(p), _growth(p)
+    a = g.sum(axis=-1, keepdims=True) - g + p.m * np.sin(t)
+    a = a + (p.n[..., None, :] @ versine(x) - p.m[..., None, :] @ versine(y))[..., 0, :]
+    np.arcsin(x, out=x)
+    np.arcsin(y, out=y)
+    gap = p.W_star - p.W
+    force = (y if p.at_zero else p.B_star @ y) - p.B @ x
+    force = force + np.pi / 2 * (gap + gap.sum(axis=-1, keepdims=True))
+    force += (a / p.n)[..., None, :] * p.B - t[..., None, :] * p.B_star
+    force *= -factor
+    return np.asarray(force)
+
+
+def inner_product(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array:
+    """<-grad, W* - W>, positive where a small step leads nearer to W*; shape [...]."""
+    G, gap = gradient(W, W_star, scale), np.subtract(W, W_star, dtype=np.float64)
+    return np.asarray(np.einsum("...ij,...ij->...", G, gap))[()]
+
+
+def potential(W: ArrayLike, W_star: ArrayLike) -> Array:
+    """g = sum_j |b*_j| - |b_j|, LY section 3; shape [...]."""
+    return np.asarray(_growth(_pair(W, W_star)).sum(axis=-1))[()]
+
+
+def column_potentials(W: ArrayLike, W_star: ArrayLike) -> Array:
+    """g_j = g without the summand of index j, LY section 3; shape [..., d]."""
+    g = _growth(_pair(W, W_star))
+    return np.asarray(g.sum(axis=-1, keepdims=True) - g)
+
+
+def potential_matrix(W: ArrayLike, W_star: ArrayLike) -> Array:
+    """A = sum_j b*_j b*_j^T/|b*_j| - b_j b_j^T/|b_j|, of trace g; LY section 3; [..., d, d]."""
+    p = _pair(W, W_star)
+    return np.asarray(
+        (p.B_star / p.m[..., None, :]) @ p.B_star.mT - (p.B / p.n[..., None, :]) @ p.B.mT
+    )
+
+
+def inner_product_near_zero(W: ArrayLike, scale: str = "true") -> Array:
+    """<-grad, -W> at W* = 0 to leading order in small columns (ours); shape [...].
+
+    pi <-grad, -W> ~ pi/2 (||W||_F^2 + |Wu|^2) + sum_{i != j} w_ij w_ji - sum_j w_jj^2
+                     - g (||W||_F^2/2 - g).
+    Only the last term takes it below 0, where 0 < g < ||W||_F^2/2, and by at most ||W||_F^4/16:
+    negative values need ||W||_F^2 > 8 pi - 16, and W nearly skew with Wu near 0.
+    """
+    W = square(W, "W")
+    g, size = potential(W, np.zeros_like(W)), np.sum(W**2, axis=(-2, -1))
+    swapped = np.einsum("...ij,...ji->...", W, W) - 2 * np.einsum("...ii,...ii->...", W, W)
+    near = np.pi / 2 * (size + np.sum(W.sum(axis=-1) ** 2, axis=-1)) + swapped
+    return np.asarray(scale_factor(scale) * (near - g * (size / 2 - g)))[()]
+
+
+def sample_gradient(W: ArrayLike, W_star: ArrayLike, x: NDArray[Real]) -> NDArray[Real]:
+    """Mean gradient of (f - f*)^2 over inputs x [..., n, d], in their precision; [..., d, d].
+
+    With independent Gaussian inputs, what stochastic gradient descent steps along.
+    """
+    W, W_star = np.asarray(W, dtype=x.dtype), np.asarray(W_star, dtype=x.dtype)
+    z, z_star = x + x @ W, x + x @ W_star if np.any(W_star) else x
+    error = np.maximum(z, 0).sum(axis=-1) - np.maximum(z_star, 0).sum(axis=-1)  # [..., n]
+    error *= 2 / x.shape[-2]
+    return np.asarray(x.mT @ (error[..., None] * (z > 0)))
+
+
+class _Pair(NamedTuple):
+    W: Array
+    W_star: Array
+    B: Array  # I + W
+    B_star: Array
+    n: Array  # lengths of the columns of B, [..., d]
+    m: Array  # of B_star
+    at_zero: bool  # W* = 0, and no axes more than W: two matrix products need not be done
+
+
+def _pair(W: ArrayLike, W_star: ArrayLike) -> _Pair:
+    W, W_star = square(W, "W"), square(W_star, "W_star")
+    if W.shape[-1] != W_star.shape[-1]:
+        raise ValueError(
+            "W and W_star must have one d. "
+            f"Received: shapes {W.shape} and {W_star.shape}. Pass [..., d, d] twice."
+        )
+    B, B_star = np.eye(W.shape[-1]) + W, np.eye(W.shape[-1]) + W_star
+    n, m = _lengths(B, "W"), _lengths(B_star, "W_star")
+    at_zero = not np.any(W_star) and np.broadcast_shapes(W.shape, W_star.shape) == W.shape
+    return _Pair(W, W_star, B, B_star, n, m, at_zero)
+
+
+def _lengths(B: Array, name: str) -> Array:
+    n = np.sqrt(np.einsum("...ij,...ij->...j", B, B))
+    if len(zero := np.argwhere(n == 0)):
+        raise ValueError(
+            f"Columns of I + {name} must not be 0, where the gradient is not defined. Received: a "
+            f"column of 0 at index {tuple(zero[0].tolist())}. Move it."
+        )
+    return np.asarray(n)
+
+
+def _growth(p: _Pair) -> Array:
+    """|b*_j| - |b_j|, without cancellation; [..., d]."""
+    gaps = np.einsum("...ij,...ij->...j", p.W_star - p.W, p.B_star + p.B)
+    return np.asarray(gaps / (p.n + p.m))
+
+
+def _paired_angles(p: _Pair) -> Array:
+    """t_j, which arccos would give to half the digits only near W = W*; [..., d]."""
+    a, b = p.B / p.n[..., None, :], p.B_star / p.m[..., None, :]
+    far, near = np.linalg.norm(a - b, axis=-2), np.linalg.norm(a + b, axis=-2)
+    return np.asarray(2 * np.arctan2(far, near))
+
+
+def _cosines(B: Array, n: Array) -> Array:
+    """x_ij or z_ij, and 0 for i = j; [..., d, d]."""
+    return _scaled_cosines(B.mT @ B, n, n)
+
+
+def _cross_cosines(p: _Pair) -> Array:
+    """y_ij, and 0 for i = j; [..., d, d]."""
+    return _scaled_cosines(p.B.copy() if p.at_zero else p.B_star.mT @ p.B, p.m, p.n)
+
+
+def _scaled_cosines(products: Array, m: Array, n: Array) -> Array:
+    products /= m[..., None]
+    products /= n[..., None, :]
+    np.clip(products, -1, 1, out=products)
+    i = np.arange(products.shape[-1])
+    products[..., i, i] = 0  # so that arcsin, v and h are 0: what is left are the sums over i != j
+    return products
+
+
+def _weighted(m: Array, x: Array, n: Array) -> Array:
+    """sum_ij m_i n_j h(x_ij); [...]."""
+    h = x * np.arcsin(x) - versine(x)
+    return np.asarray(np.einsum("...i,...ij,...j->...", m, h, n, optimize=True))
