@@ -48,7 +48,8 @@ def keras() -> Any:
 def _silence() -> Iterator[None]:
     """Drop what C++ writes before TensorFlow's log level counts."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    for name in ("absl", "tensorflow"):  # which finds that each new network is traced anew
+        logging.getLogger(name).setLevel(logging.ERROR)
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

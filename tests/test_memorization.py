@@ -162,6 +162,7 @@ REFUSED: list[tuple[Any, Any, dict[str, Any], str]] = [
     ([[1.0], [2]], [0], {}, r"shapes \(2, 1\) and \(1,\)"),
     ([[1.0], [2]], [0, 1], {"dtype": "float16"}, r"one of float32, float64. Received: 'float16'"),
     ([[1.0], [2]], [0, 1], {"width": 0}, r"width must be an integer >= 1. Received: width=0"),
+    ([[1.0], [2]], [0, 1], {"width": 2.5}, r"width must be an integer >= 1. Received: width=2.5"),
 ]
 
 

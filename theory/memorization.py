@@ -12,7 +12,7 @@ rounding does to the products certifies the network, at the cost of one Gram mat
 """
 
 import math
-import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,9 +116,9 @@ def parameter_count(n: int, d: int, labels: int, width: int) -> int:
     return width * d + n * (2 * width + 1) + labels * (width + 1 + labels)
 
 
-def _projections(d: int, width: int | None, dtype: str, seed: int) -> Any:
+def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[Array]:
     """A_0 [k, d] with entries N(0, 1/k) for the widths that are tried; at last the identity."""
-    if width is not None and operator.index(width) < 1:
+    if width is not None and (not isinstance(width, int | np.integer) or width < 1):
         raise ValueError(f"width must be an integer >= 1. Received: {width=}. Choose k.")
     doubled = [k for k in (4, 8, 16, 32, 64, 128, 256) if k < d]
     for k in doubled if width is None else [width]:
