@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.errors import Diverged
+from pipelines.tasks import OfModel
 
 Log = Callable[[Mapping[str, float], int], None]
 
@@ -23,10 +24,10 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 class Curves(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps, stops it there, or when the loss diverges.
 
-    `step` counts finished steps, from 1; after each, `advance(1, images_per_s)` is called. A step
-    is `pieces` batches of Keras, an epoch `epoch` steps. `best` are the validation numbers where
-    the one that is `watched` was least so far, and the step. `note` is all that a resumed run needs
-    to go on.
+    `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
+    so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
+    an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
+    least so far, and the step. `note` is all that a resumed run needs to go on.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Curves(keras.callbacks.Callback):
         watched: str,
         log: Log,
         advance: Callable[[int, float], Any],
+        of_model: OfModel | None = None,
     ) -> None:
         super().__init__()
         self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
         self.watched, self.log, self.advance = watched, log, advance
-        self.step, self.piece = 0, 0
+        self.of_model = of_model
+        self.step, self.piece, self.per_call = 0, 0, 1
         self.busy_s, self.timed = 0.0, 0
         self.best = {f"best_val_{watched}": math.inf}
         self.summed, self.counted = 0.0, 0
@@ -76,6 +79,10 @@ class Curves(keras.callbacks.Callback):
         """Training rate so far; the first step after a start, which traces, is left out."""
         return self.images * self.timed / self.busy_s if self.timed else math.nan
 
+    def passed(self, every: int) -> bool:
+        """Whether the last call ended at a multiple of `every` steps, or went over one."""
+        return self.step % every < self.per_call
+
     @property
     def within_epoch(self) -> bool:
         """Whether a step is over that is neither the last of its epoch nor of the run."""
@@ -101,30 +108,34 @@ class Curves(keras.callbacks.Callback):
             self._count_step(logs[f"{MEAN}loss"])
 
     def _count_step(self, mean_loss: float) -> None:
-        rate = float(self.rates[self.step])
+        done = self.per_call
         if not self._tracing:
-            self.busy_s, self.timed = self.busy_s + self._took, self.timed + 1
+            self.busy_s, self.timed = self.busy_s + self._took, self.timed + done
         self._tracing, self._took = False, 0.0
         # Keras reports means over the epoch so far; their difference is this batch's loss.
-        self.step, self.counted = self.step + 1, self.counted + 1
+        self.step, self.counted = self.step + done, self.counted + done
         summed = mean_loss * self.counted
-        if self.step % self._stride == 0:
-            self.log({"batch_loss": summed - self.summed, "learning_rate": rate}, self.step)
+        if self.passed(self._stride):
+            loss, rate = (summed - self.summed) / done, float(self.rates[self.step - 1])
+            self.log({"batch_loss": loss, "learning_rate": rate}, self.step)
         self.summed = summed
-        self.advance(1, self.images_per_s)
+        self.advance(done, self.images_per_s)
         if self.step == len(self.rates):
             self._model.stop_training = True  # `self.model` would fetch all weights, on JAX
 
     def _diverged(self, loss: float) -> Diverged:
-        step, rate = self.step + 1, float(self.rates[self.step])
+        step, last, rate = self.step + 1, self.step + self.per_call, float(self.rates[self.step])
+        where = f"at step {step}" if step == last else f"in steps {step} to {last}"
         return Diverged(
-            f"The training loss must stay finite. Received: {loss} at step {step} with learning "
+            f"The training loss must stay finite. Received: {loss} {where} with learning "
             f"rate {rate:g}. Lower --learning-rate or lengthen --warmup.",
             step,
         )
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
         curves = {**named("train", logs), **named("val", logs, prefix="val_")}
+        if self.of_model:
+            curves |= self.of_model(self.model)
         validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
         least = f"best_val_{self.watched}"
         if validated[least] < self.best[least]:

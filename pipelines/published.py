@@ -85,6 +85,8 @@ RECIPES: dict[str, Scales] = {
         _own(small.PLAIN, _FEW),
         _own(small.MLP, {}),
         _own(small.TEACHER, {}),
+        _own(small.STUDENT, {}),
+        _own(small.RELU_BLOCKS, {}),
         _ALLCONV,
         _RESNET,
         _ALLCNN,

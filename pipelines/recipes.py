@@ -20,7 +20,7 @@ from pipelines import data, lr
 from pipelines.errors import UserError, unknown
 
 # Fields that describe a recipe and do not change the training.
-LABELS = ("name", "source", "reported", "cost")
+LABELS = ("name", "source", "reported", "cost", "per_call")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 
 Args = Mapping[str, Any]
@@ -36,6 +36,9 @@ class Recipe:
     """What the source reports of it, by our names of numbers."""
     cost: tyro.conf.Suppress[str] = ""
     """What a run costs at each scale."""
+    per_call: tyro.conf.Suppress[int] = 1
+    """Steps in one call of TensorFlow, for networks that calls cost more than steps: logs and
+    checkpoints come between calls."""
     model: str
     """Architecture: a module of keras_models."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -97,6 +100,7 @@ class Recipe:
         return [
             ("batch_size", "> 0", self.batch_size > 0),
             ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
+            ("per_call", "> 0", self.per_call > 0),
             ("steps", "> 0, or None", self.steps is None or self.steps > 0),
             ("epochs", "finite and > 0, or steps given", 0 < (length or 0) < math.inf),
             ("train_examples", "> 0, or None", limit is None or limit > 0),

@@ -32,15 +32,8 @@ KRIZHEVSKY = (
 
 AHEAD = (  # claims of the sources that pipelines/claims does not hold yet
     "better-schedule-exists",
-    "digit-pairs",
     "finite-sample-expressivity",
-    "near-identity-layers",
-    "one-point-convexity",
-    "population-gradient",
-    "teacher-student",
     "tuning-without-batchnorm",
-    "two-phases",
-    "zero-init",
 )
 
 Place = tuple[str, str]  # a citation, and where in that document
@@ -184,19 +177,12 @@ TABLE = (
         places=((LY, "LY Theorem 3.3, Figure 4"),),
         setting="The least ratio of <-grad, W* - W> to |W* - W|^2: a bound, not a measurement",
         numbers={"ratio": 0.03},
-        says="Where norms are small and the potential g is at most 0.1, the negative gradient "
-        "points to the teacher: <-grad, W* - W> > 0.03 |W* - W|^2",
-        family="two-layer ReLU networks",
         params={"potential": 0.1},
     ),
     Reported(
         name="two-phases",
         places=((LY, "LY Figure 8; Theorem 3.2, Figure 3"),),
         setting="The inner product <-grad, W* - W> becomes positive at about this iteration",
-        numbers={"sign_change_iteration": 15},
-        says="The gradient first points the wrong way while the potential falls; then the inner "
-        "product turns positive and W converges",
-        family="two-layer ReLU networks",
         params={"d": 1500, "norm": 0.15, "frobenius": 5, "batch_size": 300, "learning_rate": 1e-4},
     ),
     Reported(
@@ -204,12 +190,6 @@ TABLE = (
         places=((LY, "LY section 5.2, Figure 7"),),
         setting="ResLink, the network with the identity, on samples of a teacher of its own form",
         n=5,
-        numbers={"reslink_train_loss": 0, "reslink_test_loss": 0},
-        says="With the identity link a student learns its teacher: training and test error reach "
-        "0 and W reaches W*; without it, or with three blocks, they do not",
-        family="two-layer ReLU networks",
-        params={"d": 100, "norm": 0.6, "frobenius": 5.7, "train_size": 100_000}
-        | {"test_size": 10_000, "batch_size": 200, "learning_rate": 1e-3},
     ),
     Reported(
         name="zero-init",
@@ -217,25 +197,11 @@ TABLE = (
         setting="MNIST, 5 blocks of 784 units with the identity and ReLU, cross entropy; "
         "started from zeros and at random",
         n=5,
-        numbers={"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27},
-        says="With the identity, a network that starts from zeros learns MNIST as well as one "
-        "that starts at random",
-        family="trained networks",
-        params={"data": "mnist", "depth": 5, "batch_size": 256, "learning_rate": 0.1},
     ),
     Reported(
         name="digit-pairs",
         places=((LY, "LY section 5.5"),),
         setting="MNIST, two digits told apart by a threshold on f(x, W), at W = 0 and at a W of "
         "norm 0.6: 0 against 1, and the mean over all 45 pairs",
-        numbers={
-            "zero_one_at_zero_train_error_pct": 7,
-            "zero_one_near_zero_train_error_pct": 1,
-            "mean_at_zero_train_error_pct": 34,
-            "mean_near_zero_train_error_pct": 14,
-        },
-        says="Weights near 0 make pairs of digits much easier to tell apart than weights of 0",
-        family="trained networks",
-        params={"data": "mnist", "norm": 0.6},
     ),
 )

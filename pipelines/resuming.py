@@ -59,7 +59,7 @@ def restore(model: keras.Model, arrays: Arrays, *parts: str) -> None:
 class Saver(keras.callbacks.Callback):
     """Saves checkpoints as the run goes, and before a signal ends it.
 
-    Within an epoch after any step; at its end only once validation is recorded. Of several
+    Within an epoch after any call; at its end only once validation is recorded. Of several
     machines all read their variables at the same step, since that can take all of them: the logs of
     a step carry what one of them `wishes`. One machine asks itself.
     """
@@ -123,5 +123,8 @@ class Saver(keras.callbacks.Callback):
         if self.saving is None:
             return False
         every = self.saving.every
-        step = self.curves.step + bool(self.place.role)  # several machines ask before the step
-        return step % every == 0 if every else time.monotonic() - self.saved > SECONDS
+        if not every:
+            return time.monotonic() - self.saved > SECONDS
+        if self.place.role:  # several machines ask before the step
+            return (self.curves.step + 1) % every == 0
+        return self.curves.passed(every)

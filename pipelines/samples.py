@@ -1,11 +1,13 @@
 """Samples y = h(x) + noise of a teacher h, drawn in memory: regression without a stored data set.
 
 A teacher is a function (dimension, data_seed, *, its own arguments) -> h, where h maps inputs
-[n, d] to targets [n, k]; to add one, write the function and name it in DATASETS of data.py. Inputs
+[n, d] to targets [n, k]; to add one, write the function and name it in DATASETS of data.py. Where h
+has a method `of_model`, its numbers of the network that learns are recorded (tasks.py). Inputs
 are x ~ N(0, Sigma). All arrays are pure functions of a recipe's `data_args`. Each is drawn from a
 random stream of its own: another noise, or another size of one part, leaves the rest as it was.
 """
 
+import dataclasses
 import inspect
 import math
 from collections.abc import Callable
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 from pipelines.batches import Split, Splits
 from pipelines.errors import UserError
 from pipelines.tasks import REGRESSION
+from theory import relu_weights
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -44,6 +47,52 @@ def linear_target(dimension: int, gamma: float, data_seed: int) -> Array:
     U, V = special_ortho_group(dimension).rvs(size=2, random_state=rng).reshape(2, *[dimension] * 2)
     logs = rng.uniform(-1, 1, dimension)
     return np.asarray(U * np.exp(gamma * logs / np.abs(logs).max()) @ V.T)
+
+
+def relu(
+    dimension: int,
+    data_seed: int,
+    *,
+    teacher_norm: float = 0.6,
+    teacher_frobenius: float = 1.6,
+    teacher_identity: bool = True,
+) -> Map:
+    """Teacher x -> sum_i relu(<b_i, x>) of LY section 5.2, B of `relu_target`; [n, d] -> [n, 1]."""
+    return ReluSum(
+        relu_target(dimension, data_seed, teacher_norm, teacher_frobenius, teacher_identity)
+    )
+
+
+@dataclass(frozen=True)
+class ReluSum:
+    """x -> sum_i relu(<b_i, x>), with the columns b_i of B [d, d]; [n, d] -> [n, 1]."""
+
+    B: Array
+
+    def __call__(self, x: Array) -> Array:
+        return np.asarray(np.maximum(x @ self.B, 0).sum(axis=1, keepdims=True))
+
+    def of_model(self, model: Any) -> dict[str, float]:
+        """`distance` |B' - B|_F of a student of the same form, with matrix B'."""
+        from keras_models.two_layer import matrix
+
+        B = matrix(model)
+        return {} if B is None else {"distance": float(np.linalg.norm(B - self.B))}
+
+
+def relu_target(
+    dimension: int, data_seed: int, norm: float, frobenius: float, identity: bool
+) -> Array:
+    """B [d, d], columns b_i: W* of `theory.relu_weights.draw`, with `identity` I + W*.
+
+    UserError where no W* has these norms.
+    """
+    rng = np.random.default_rng([data_seed, TEACHER])
+    try:
+        W = relu_weights.draw(dimension, norm, frobenius, rng)
+    except ValueError as error:
+        raise UserError(f"{error} They are --teacher-frobenius, --teacher-norm.") from error
+    return W + np.eye(dimension) if identity else W
 
 
 def covariance(dimension: int, condition: float, data_seed: int) -> Array:
@@ -112,7 +161,8 @@ def draw(
 
     sizes["train_size"] = min(train_size, train_examples or train_size)
     parts = [part(number, size) for number, size in enumerate(sizes.values())]
-    return Splits(name, parts[0].y.shape[1], *parts, task=REGRESSION, source="generated")
+    task = dataclasses.replace(REGRESSION, of_model=getattr(h, "of_model", None))
+    return Splits(name, parts[0].y.shape[1], *parts, task=task, source="generated")
 
 
 def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -52,3 +52,41 @@ TEACHER = Recipe(
     learning_rate=0.01,
     momentum=0.0,
 )
+# LY's rate is 1e-3, at which the same takes 40,000 steps.
+STUDENT = TEACHER.override(
+    name="relu-teacher",
+    source="LY section 5.2: a student with the identity, and a teacher of its own form",
+    cost="cpu: 10 seconds on 2 cores",
+    per_call=100,
+    model="two_layer",
+    model_args={
+        "variant": "reslink",
+        "start_norm": 0.6,
+        "start_frobenius": 5.0,
+        "hidden": 500,
+    },
+    data="relu-teacher",
+    data_args={
+        "dimension": 100,
+        "noise": 0.0,
+        "train_size": 100_000,
+        "val_size": 10_000,
+        "test_size": 10_000,
+        "teacher_norm": 0.6,
+        "teacher_frobenius": 5.7,
+    },
+    batch_size=200,
+    steps=10_000,
+    learning_rate=5e-3,
+)
+RELU_BLOCKS = TEACHER.override(
+    name="relu-blocks-digits",
+    source="LY section 5.4: blocks relu(x + W x), started from zeros, on 8x8 digits",
+    cost="cpu: 5 seconds on 2 cores",
+    model="relu_blocks",
+    model_args={"depth": 5, "identity": True, "init": "zeros"},
+    data="digits",
+    batch_size=256,
+    steps=400,
+    learning_rate=0.1,
+)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Number = Callable[[Any, Any], Any]  # targets [b, ...], outputs [b, k] -> one number an example [b]
+OfModel = Callable[[Any], Mapping[str, float]]  # a network -> numbers of it by name
 
 
 @dataclass(frozen=True)
@@ -15,10 +16,12 @@ class Task:
     """Numbers whose means over a split are recorded.
 
     `numbers["loss"]` is the one trained on; the least validation value of `watched` is kept.
+    `of_model` makes numbers of the network itself, recorded at every validation.
     """
 
     numbers: Mapping[str, Number]
     watched: str
+    of_model: OfModel | None = None
 
 
 def cross_entropy(labels: Any, logits: Any) -> Any:

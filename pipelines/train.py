@@ -63,6 +63,14 @@ class Job:
         whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
         return min(whole, self.validate_every or whole)
 
+    @property
+    def per_call(self) -> int:
+        """Steps in one call of Keras, which divide an epoch and the run."""
+        alone = not self.place.role and self.recipe.accumulate == 1
+        if not (alone and keras.backend.backend() == "tensorflow"):
+            return 1
+        return math.gcd(self.recipe.per_call, self.epoch, len(self.rates))
+
     def network(self) -> keras.Model:
         """The recipe's network at its start. UserError where its arguments are wrong."""
         recipe, policy = self.recipe, keras.config.dtype_policy()
@@ -122,16 +130,17 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
     and not at all when `test` is False. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
-    model, rates, watched = job.model(), job.rates, job.splits.task.watched
+    model, rates, task = job.model(), job.rates, job.splits.task
     with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
         curves = Curves(
             rates,
             epoch=job.epoch,
             images=job.recipe.batch_size,
             pieces=job.recipe.accumulate,
-            watched=watched,
+            watched=task.watched,
             log=log,
             advance=advance,
+            of_model=task.of_model,
         )
         try:
             _run(job, model, curves, saving)
@@ -174,9 +183,10 @@ def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) ->
             with job.place.scope():
                 resuming.restore(model, found.arrays, *resuming.LASTING)
             curves.resume(found.note, means=not several)
-            if not several:
-                _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
-                saver.resume(found)
+        curves.per_call = model.steps_per_execution = math.gcd(job.per_call, curves.step)
+        if found and not several:
+            _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
+            saver.resume(found)
         if several:
             cluster().fit(job, model, curves.step, [curves, saver], saver.wishes)
         else:

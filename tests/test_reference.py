@@ -102,13 +102,13 @@ def test_twice_is_once(home: Path) -> None:
 
 def test_a_changed_number_replaces_its_run_and_no_other(home: Path) -> None:
     before = reference.write()["runs"]
-    place = NAMES.index("zero-init")
-    row = dataclasses.replace(TABLE[place], numbers={"zeros_test_error_pct": 1.3})
+    place = NAMES.index("allconv-cifar10")
+    row = dataclasses.replace(TABLE[place], numbers={"parameters": 13.6e6})
     changed = reference.write((*TABLE[:place], row, *TABLE[place + 1 :]))
     after = changed["runs"]
     assert changed["written"] == 1
     assert [i for i in range(len(TABLE)) if before[i] != after[i]] == [place]
-    assert written()["zero-init"].metrics == {"zeros_test_error_pct": 1.3}
+    assert written()["allconv-cifar10"].metrics == {"test_error_pct": 6.38, "parameters": 13.6e6}
     assert store.client().get_run(before[place]["run_id"]).info.lifecycle_stage == "deleted"
 
 

@@ -1,0 +1,94 @@
+"""Two-layer network x -> sum_i relu(<e_i + w_i, x>), and the students beside it, LY section 5.2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers, ops
+from numpy.typing import NDArray
+
+from theory.relu_weights import singular_values
+
+from ._blocks import check_choice, check_positive, check_shape, normalize
+from .mlp import linear
+
+TINY = {"input_shape": (16,), "start_frobenius": 2.0}
+VARIANTS = ("reslink", "vanilla", "three-block")
+
+
+def build(
+    input_shape: Sequence[int],
+    classes: int,
+    *,
+    variant: str = "reslink",
+    start_norm: float = 0.6,
+    start_frobenius: float = 5.0,
+    hidden: int = 500,
+) -> keras.Model:
+    """Vectors [n, d] -> sums of ReLUs [n, classes], each over d / classes of them; LY: classes = 1.
+
+    `variant`: "reslink", relu(x + W^T x) with W [d, d], columns w_i; "vanilla", relu(W^T x);
+    "three-block", three times linear map to `hidden` units, batch normalization and ReLU, which is
+    our reading of LY's 3-Block. W starts at U diag(s) V^T with random orthogonal U and V; s rises
+    linearly to `start_norm`, with root sum of squares `start_frobenius`. ValueError for another
+    variant or shape, where there is no such s, or units that do not divide among the classes.
+    """
+    check_shape("input_shape", input_shape, dimensions=1)
+    check_positive(classes=classes, hidden=hidden)
+    check_choice(VARIANTS, variant=variant)
+    x = inputs = keras.Input(tuple(input_shape), name="input")
+    if variant == "three-block":
+        outputs = _sums(_three_blocks(x, hidden), classes)
+        return keras.Model(inputs, outputs, name="two_layer")
+    s = singular_values(input_shape[0], start_norm, start_frobenius)
+    outputs = _sums(_units(x, identity=variant == "reslink"), classes)
+    model = keras.Model(inputs, outputs, name="two_layer")
+    model.get_layer("W").kernel.assign(_start(s))
+    return model
+
+
+def matrix(model: keras.Model) -> NDArray[np.float64] | None:
+    """B [d, d] of a network x -> sum relu(B^T x), so I + W or W; None for any other network."""
+    names = [layer.name for layer in model.layers]
+    if model.name != "two_layer" or "W" not in names:
+        return None
+    W = np.asarray(ops.convert_to_numpy(model.get_layer("W").kernel), np.float64)
+    return W + np.eye(len(W)) if "identity" in names else W
+
+
+def _units(x: Any, identity: bool) -> Any:
+    """The d ReLUs, whose weights are set when the network is there."""
+    width = x.shape[-1]
+    y = layers.Dense(width, use_bias=False, kernel_initializer="zeros", name="W")(x)
+    if identity:
+        y = layers.Add(name="identity")([x, y])
+    return layers.ReLU(name="relu")(y)
+
+
+def _three_blocks(x: Any, hidden: int) -> Any:
+    """Three linear maps without bias, each normalized over the batch, with ReLU."""
+    for name in ("block1", "block2", "block3"):
+        x = linear(x, hidden, "he", False, f"{name}_linear")
+        x = layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
+    return x
+
+
+def _sums(x: Any, classes: int) -> Any:
+    """Sums over equal groups of the units; [n, classes]."""
+    units = x.shape[-1]
+    if units % classes:
+        raise ValueError(
+            "The units must divide evenly among the classes, whose sums they make. Received: "
+            f"{units} units and classes={classes}. Use another number of units, or one class."
+        )
+    groups = layers.Reshape((classes, units // classes), name="groups")(x)
+    return ops.sum(groups, axis=-1)
+
+
+def _start(s: NDArray[np.float64]) -> Any:
+    """U diag(s) V^T with random orthogonal U and V; [d, d]."""
+    U, V = (keras.initializers.Orthogonal()((len(s), len(s))) for _ in range(2))
+    return ops.matmul(U * ops.convert_to_tensor(s, U.dtype), ops.transpose(V))

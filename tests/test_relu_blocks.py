@@ -1,0 +1,57 @@
+"""Blocks relu(x + W x): what zeros do with the identity, and that nothing moves without it."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+import keras_models
+from pipelines.published import named
+
+
+def network(**arguments: Any) -> keras.Model:
+    keras.utils.set_random_seed(0)
+    return keras_models.build("relu_blocks", (2, 1, 1), 2, **{"depth": 2} | arguments)
+
+
+def test_outputs_by_hand() -> None:
+    # x = (1, -1): x + W1 x = (1 - 2, -1 + 3) -> (0, 2); then (0 + 2, 2 + 2); logits (4, 2 - 4).
+    W1, W2, last = [[0, 1], [2, -2]], [[0, 0], [1, 1]], [[0, 1], [1, -1]]
+    model = network()
+    model.set_weights([np.array(weight, float) for weight in (W1, W2, last)])
+    x = np.array([1.0, -1.0]).reshape(1, 2, 1, 1)
+    np.testing.assert_allclose(model.predict(x, verbose=0), [[4, -2]])
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_zeros_are_left_with_the_identity_only(identity: bool) -> None:
+    model = network(identity=identity, init="zeros")
+    assert not any(np.any(weight) for weight in model.get_weights())
+    x = np.abs(np.random.default_rng(0).standard_normal((20, 2, 1, 1)))
+    y = (x[:, 0, 0, 0] > x[:, 1, 0, 0]).astype(int)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    model.fit(x, y, batch_size=10, epochs=2, shuffle=False, verbose=0)
+    moved = [bool(np.any(weight)) for weight in model.get_weights()]
+    assert moved == [identity] * 3
+
+
+@pytest.mark.parametrize(("init", "std"), [("small", 1 / 256), ("standard", 1 / 16)])
+def test_random_weights_have_the_standard_deviation_of_their_width(init: str, std: float) -> None:
+    model = keras_models.build("relu_blocks", (16, 16, 1), 10, depth=1, init=init)
+    blocks, logits = model.get_weights()
+    assert blocks.std() == pytest.approx(std, rel=0.03)
+    assert logits.std() == pytest.approx(1 / 16, rel=0.06)
+
+
+def test_another_start_is_one_sentence() -> None:
+    with pytest.raises(ValueError, match=r"one of: zeros, small, standard, he. .*init='ones'"):
+        network(init="ones")
+
+
+def test_the_published_network_has_five_blocks_of_784_units() -> None:
+    recipe = named("relu-blocks-digits")
+    model = keras_models.build(recipe.model, (28, 28, 1), 10, **recipe.model_args)
+    assert model.count_params() == 5 * 784**2 + 10 * 784
+    assert (recipe.batch_size, recipe.learning_rate, recipe.momentum) == (256, 0.1, 0.0)
