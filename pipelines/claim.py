@@ -77,6 +77,8 @@ class Claim:
     figure: Callable[[Sequence[Measured]], Any]
     also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
     reported: Mapping[str, float] = field(default_factory=dict)
+    smaller: tuple[str, ...] = ()
+    """Scales with other data than the source's, whose numbers are shown and not judged."""
     seeds: int = 5
     charts: tuple[tuple[str, ...], ...] = ()
     """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
@@ -99,7 +101,7 @@ class Claim:
     def verdict(self, values: Mapping[str, Sequence[float]], scale: str) -> str:
         """The weakest verdict of its bounds; a reported number is judged at paper scale only."""
         bounds = [b for b in self.decided_by if scale == "paper" or b.metric not in self.reported]
-        if not bounds:
+        if not bounds or scale in self.smaller:
             return "smaller scale"
         found = [b.verdict(values[b.metric]) for b in bounds if b.metric in values]
         tested = len(found) == len(bounds)

@@ -133,6 +133,15 @@ def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
     assert claim.Theorem(**numbers).verdict(values, "paper") == "reproduced"
 
 
+def test_other_data_than_the_sources_are_not_judged() -> None:
+    found = claim.load("zero-init")
+    values = {bound.metric: [90.0, 90.0] for bound in found.decided_by}
+    assert [found.verdict(values, scale) for scale in ("cpu", "paper")] == [
+        "smaller scale",
+        "refuted",
+    ]
+
+
 def test_unknown_names_list_the_nearest() -> None:
     with pytest.raises(UserError, match="Did you mean gradient-formula"):
         claim.load("gradient-formulae")

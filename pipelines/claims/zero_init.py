@@ -112,4 +112,5 @@ CLAIM = Experiment(
     also=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
+    smaller=("smoke", "cpu"),
 )
