@@ -84,7 +84,7 @@ def _experiment(row: Reported) -> str:
     """That of the claim's own runs; of a recipe that is no claim, that of trainings."""
     if row.name in claim.names():
         return claim.load(row.name).family
-    return EXPERIMENT if row.name in published.RECIPES else row.family
+    return EXPERIMENT
 
 
 def _params(row: Reported) -> dict[str, str]:
@@ -100,18 +100,17 @@ def _params(row: Reported) -> dict[str, str]:
 
 def note(row: Reported, metrics: Mapping[str, float]) -> str:
     """Markdown for the top of the run's page: claim, numbers, where they are printed, of what."""
-    known = row.claim in claim.names()
-    says = claim.load(row.claim).says if known else row.says
+    found = claim.load(row.claim)
+    at = "" if row.name in claim.names() and SCALE not in found.scales else f" --scale {SCALE}"
     first, *others = (f"{where}: {citation}" for citation, where in row.places)
-    measured = f"Measured by `python -m pipelines run {row.name} --scale {SCALE}`."
     return "\n\n".join(
         [
-            f"**{says}** (`{row.claim}`)",
+            f"**{found.says}** (`{row.claim}`)",
             f"Reported in {first}.",
             *(f"From {other}." for other in others),
             f"Setting: {row.setting}. Runs behind each number: {row.n or UNSAID}.",
             "\n".join(f"- `{key}` {value:.10g}" for key, value in metrics.items()),
-            measured if row.name in (*claim.names(), *published.RECIPES) else "Not measured yet.",
+            f"Measured by `python -m pipelines run {row.name}{at}`.",
         ]
     )
 

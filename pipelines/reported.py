@@ -30,12 +30,6 @@ KRIZHEVSKY = (
     "Neural Networks. Advances in Neural Information Processing Systems 25, 2012"
 )
 
-AHEAD = (  # claims of the sources that pipelines/claims does not hold yet
-    "better-schedule-exists",
-    "finite-sample-expressivity",
-    "tuning-without-batchnorm",
-)
-
 Place = tuple[str, str]  # a citation, and where in that document
 
 TABLE_2: Place = (HM, "HM Table 2, section 4.1")
@@ -57,10 +51,8 @@ class Reported:
     """Runs behind each number, if that is said."""
     numbers: Mapping[str, float] = field(default_factory=dict)
     """What neither claim nor recipe states, under the names that our runs give it."""
-    says: str = ""
-    family: str = ""
     params: Mapping[str, Any] = field(default_factory=dict)
-    """With the two above: of a claim that is not there yet."""
+    """The setting of a claim that has no paper scale."""
 
     @property
     def claim(self) -> str:

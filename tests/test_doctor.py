@@ -235,7 +235,8 @@ def test_claims_are_named_that_cannot_run_without_a_data_set(
         assert name in found.costs
     assert "identity-beats-plain," not in found.costs  # digits are there
     assert "data prepare cifar10 " in found.mend
-    assert "mnist" not in found.mend  # no claim reads it
+    assert "data prepare mnist " in found.mend
+    assert "imagenet32" not in found.mend  # no claim reads it
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
     assert "not there yet" in checkups.data_sets().found
     assert not (tmp_path / "nowhere").exists()

@@ -136,6 +136,12 @@ def test_width_grows_until_the_margin_is_ample() -> None:
     assert memorize(X, y, 4, "float32", seed=0).margin < 1e-4
 
 
+def test_points_equal_in_single_precision_count_once() -> None:
+    X, y = sample(20, 5)
+    found = memorize(np.vstack([X, X[:1] * (1 + 1e-12)]), np.array([*y, y[0]]), 4, "float32")
+    assert len(found.units.t) == 20
+
+
 def test_near_points_pass_in_double_precision_only() -> None:
     X, y = sample(500, 20)
     X[7], y[7], y[3] = X[3] + 1e-6 / np.sqrt(20), 1, 2
@@ -156,12 +162,20 @@ REFUSED: list[tuple[Any, Any, dict[str, Any], str]] = [
         r"points 0 and 2, which are equal, with labels 0 an",
     ),
     ([[1.0, 2], [0, 0]], [0, 1], {}, r"Points must not be 0.*point 1.*constant column"),
+    ([[0.0, 0], [0, 0]], [0, 0], {}, r"largest entry between 1e-12 and 1e\+12.*Received: 0"),
+    ([[1e-160, 0], [0, 1e-160]], [0, 1], {}, r"Received: 1e-160. Divide X by a number of that si"),
+    ([[1e150, 0], [0, 1]], [0, 1], {"dtype": "float32"}, r"Received: 1e\+150. Divide X"),
+    ([[1.0], [1 + 1e-12]], [0, 1], {"dtype": "float32"}, r"points 0 and 1, which are equal in flo"),
+    ([[1 + 1j], [2]], [0, 1], {}, r"Points must be real numbers.*arrays of complex128 and int64"),
+    ([[1.0], [2]], [0, np.nan], {}, r"Labels must be finite. Received: that of 1"),
+    (np.ones((2, 1), object), [0, 1], {}, r"Points must be real numbers.*arrays of object"),
     ([[1e-12, 0], [0, 1.0]], [0, 1], {}, r"point 0, whose \|z\|\^2 is 1e-24 of the largest"),
     ([[1.0, np.nan]], [0], {}, r"finite. Received: point 0"),
     ([1.0, 2], [0, 1], {}, r"\[n, d\] with labels \[n\].*shapes \(2,\) and \(2,\)"),
     ([[1.0], [2]], [0], {}, r"shapes \(2, 1\) and \(1,\)"),
     ([[1.0], [2]], [0, 1], {"dtype": "float16"}, r"one of float32, float64. Received: 'float16'"),
     ([[1.0], [2]], [0, 1], {"width": 0}, r"width must be an integer >= 1. Received: width=0"),
+    ([[1.0], [2]], [0, 1], {"width": True}, r"width must be an integer >= 1. Received: width=True"),
     ([[1.0], [2]], [0, 1], {"width": 2.5}, r"width must be an integer >= 1. Received: width=2.5"),
 ]
 
@@ -173,9 +187,49 @@ def test_what_is_refused(X: Any, y: Any, how: dict[str, Any], sentence: str) -> 
 
 
 def test_labels_too_many_for_a_width_are_named() -> None:
-    X, y = sample(2000, 3, labels=2000)
-    with pytest.raises(ValueError, match=r"labels, whose codes are too near|points \d+ and \d+"):
-        memorize(X, y, 1, "float32")
+    X = 10.0 + np.arange(300)[:, None]
+    with pytest.raises(ValueError, match=r"Received: 300 labels, whose codes are too near"):
+        memorize(X, np.arange(300), 1, "float32")
+
+
+def walk(frames: int, d: int, step: float) -> tuple[np.ndarray, np.ndarray]:
+    """A random walk, whose neighbours are near each other, with random labels."""
+    rng = np.random.default_rng(0)
+    return np.cumsum(step * rng.normal(size=(frames, d)), axis=0), rng.integers(10, size=frames)
+
+
+@pytest.mark.parametrize("width", [4, 32, 256])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_is_not_refused_is_right_also_where_blocks_lose_digits(width: int, dtype: str) -> None:
+    X, y = walk(600, 50, 0.3)
+    try:
+        found = memorize(X, y, width, dtype)
+    except ValueError as error:
+        assert "points of one block are too near" in str(error)
+        assert dtype == "float32"
+    else:
+        assert np.array_equal(found.predict(X), y)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_near_pairs_by_the_dozen(seed: int, dtype: str) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(60, 300))
+    X = np.vstack([X, X + 10 ** rng.uniform(-1, 0) / np.sqrt(300) * rng.normal(size=X.shape)])
+    y = rng.integers(10, size=len(X))
+    found = memorize(X, y, dtype=dtype)
+    assert np.array_equal(found.predict(X), y)
+    assert np.abs(found.outputs(X) - one_hot(found, y)).max() <= found.error
+
+
+@pytest.mark.parametrize("width", [4, 16, 64])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_error_bounds_that_of_the_outputs(width: int, dtype: str) -> None:
+    X, y = sample(200, 20)
+    found = memorize(X, y, width, dtype)
+    actual = np.abs(found.outputs(X) - one_hot(found, y)).max()
+    assert actual <= found.error <= 1e4 * actual
 
 
 def test_points_of_another_width_are_refused() -> None:
@@ -201,6 +255,19 @@ def test_the_papers_construction_needs_its_premise() -> None:
     with pytest.raises(ValueError, match=r"Lemma B.1"):
         printed(X, y, 64)
     assert np.array_equal(memorize(unit(X), y, 32).predict(unit(X)), y)  # ours does not
+
+
+@pytest.mark.parametrize("apart", [1e-6, 1e-2])
+def test_the_papers_construction_is_refused_where_it_loses_digits(apart: float) -> None:
+    X, y = np.vstack([np.eye(8)[:6], np.eye(8)[0]]), np.arange(7)
+    X[6, 7] = apart
+    for dtype in ("float32", "float64"):
+        try:
+            found = printed(unit(X), y, 8, dtype)
+        except ValueError as error:
+            assert any(words in str(error) for words in ("rounding", "too near", "equal in"))
+        else:
+            assert np.array_equal(found.predict(unit(X)), y)
 
 
 def test_widths_of_the_theorems() -> None:

@@ -7,43 +7,27 @@ later points j and <z_i, q> over the codes q of the labels. As |z_j| <= |z_i|,
     |z_i|^2 - <z_i, z_j> >= |z_i - z_j|^2 / 2,                                                 (1)
 so no later point makes unit i fire, nor one that was moved to a code. On the points of a block
 M = ReLU(U Z^T - t) is triangular with a positive diagonal, so that V = (q - z) M^{-1} moves them.
-This needs distinct z and nothing else, at any width k >= 1. That all gaps (1) are larger than what
-rounding does to the products certifies the network, at the cost of one Gram matrix.
+This needs distinct z and nothing else, at any width k >= 1. The network is certified without being
+run, by one Gram matrix: gaps (1) above the rounding of the products, its `margin`, say that no
+unit fires where it should not; the size of V, how far rounding may leave points from their codes.
 """
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from theory._moves import ROUNDING, Plan, codes, network, readout
 from theory.memorizer import Layer, Memorizer, Points, checked_points, project
 from theory.pairs import following_products, nearest_pair
 
 Array = NDArray[Any]
-ENOUGH = {"float32": 1e-4, "float64": 1e-10}  # margin at which no larger width is tried
-ROUNDING = 64  # least margin, in units of the precision
+AMPLE = {"float32": 1e-4, "float64": 1e-10}  # margin at which no larger width is tried ...
+EXACT = 0.05  # ... if the error is no more than this
+WRONG = 0.4  # error of an output that is refused: from 0.5 on labels could be wrong
 WIDEST = 256  # width beyond which none is tried
-
-
-@dataclass(frozen=True)
-class Sorted:
-    """Projected points by decreasing norm, with the thresholds of their units."""
-
-    A0: Array  # [k, d]
-    Z: Array  # [m, k]
-    number: NDArray[np.int64]  # of the points in X, [m]
-    codes: Layer  # readout; its U are the codes [r, k]
-    t: Array  # [m]
-    gap: Array  # |z_i|^2 less the largest product, [m]
-
-    @property
-    def margin(self) -> float:
-        square = self.Z[0] @ self.Z[0]
-        readout = 2 * np.min(np.sum(self.codes.U**2, axis=1) - self.codes.t)
-        return float(min(self.gap.min(), readout) / square)
 
 
 def memorize(
@@ -51,19 +35,25 @@ def memorize(
 ) -> Memorizer:
     """The network that gives the points X [n, d] their labels y [n], whatever these are.
 
-    `width` is k; without one, the first of 4, 8, 16, ... with a margin that is ample in `dtype`.
-    The seed draws A_0. Equal points with equal labels count once. ValueError where points are not
-    finite, or 0, or two of them equal with different labels, or nearer than `dtype` can tell.
+    `width` is k; without one, the first of 4, 8, 16, ... with ample margin and small error in
+    `dtype`. The seed draws A_0. Equal points with equal labels count once. ValueError where points
+    are not finite, or 0, or two of them equal with different labels, or nearer than `dtype` can
+    tell.
     """
     points = checked_points(X, y, dtype)
-    found: list[Sorted] = []
+    found: list[Memorizer] = []
+    narrow: list[Plan] = []
     for A0 in _projections(points.X.shape[1], width, dtype, seed):
-        found.append(_sorted(points, A0))
-        if found[-1].margin >= ENOUGH[dtype]:
-            break
-    best = max(found, key=lambda each: each.margin)
-    _certify(points, best)
-    return _network(points, best)
+        plan = _sorted(points, A0)
+        if plan.margin <= plan.needed:
+            narrow.append(plan)
+            continue
+        found.append(network(points, plan))
+        if found[-1].margin >= AMPLE[dtype] and found[-1].error <= EXACT:
+            return found[-1]
+    if not found:
+        raise _too_near(points, max(narrow, key=lambda plan: plan.margin))
+    return _exact(min(found, key=lambda each: each.error))
 
 
 def printed(
@@ -79,7 +69,14 @@ def printed(
     d = points.X.shape[1]
     A0 = np.eye(d, dtype=dtype) if width == d else next(_projections(d, width, dtype, seed))
     Z, number = project(points.X, A0)[points.kept], points.kept
-    rho = nearest_pair(Z)[2] / 6 if len(Z) > 1 else 1 / 3
+    i, j, least = nearest_pair(Z) if len(Z) > 1 else (0, 0, 2.0)
+    rho = least / 6
+    if rho <= ROUNDING * float(np.finfo(Z.dtype).eps):
+        raise ValueError(
+            f"rho' must exceed the rounding of {dtype}. Received: points {number[i]} and "
+            f"{number[j]}, {least:.2g} apart, squared, at width {width}. Use a larger width, or "
+            "memorize."
+        )
     squares = np.sum(Z**2, axis=1)
     worst = int(np.argmax(np.abs(squares - 1)))
     if not abs(squares[worst] - 1) <= rho:
@@ -88,15 +85,14 @@ def printed(
             f"distance. Received: point {number[worst]} of squared norm {squares[worst]:.3g}, rho' "
             f"= {rho:.2g} at width {width}. Pass unit points and a larger width, or use memorize."
         )
-    codes = _codes_apart(Z, 1 - 2 * rho, len(points.labels), seed)
+    q = _codes_apart(Z, 1 - 2 * rho, len(points.labels), seed)
     threshold = np.full(len(Z), 1 - 2 * rho, Z.dtype)
-    V = (codes.U[points.index[number]] - Z) / (squares - threshold)[:, None]
-    margin = float(np.min(squares - threshold) / squares.max())
-    return Memorizer(A0, Layer(Z, threshold, V), codes, points.labels, margin)
+    plan = Plan(A0, Z, number, q, threshold, squares - threshold)
+    return _exact(network(points, plan))
 
 
 def paper_width(n: int, separation: float) -> int:
-    """k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho."""
+    """k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho > 0."""
     return math.ceil(10 * math.log(n) / separation**2)
 
 
@@ -118,7 +114,9 @@ def parameter_count(n: int, d: int, labels: int, width: int) -> int:
 
 def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[Array]:
     """A_0 [k, d] with entries N(0, 1/k) for the widths that are tried; at last the identity."""
-    if width is not None and (not isinstance(width, int | np.integer) or width < 1):
+    if width is not None and (
+        type(width) is bool or not isinstance(width, int | np.integer) or width < 1
+    ):
         raise ValueError(f"width must be an integer >= 1. Received: {width=}. Choose k.")
     doubled = [k for k in (4, 8, 16, 32, 64, 128, 256) if k < d]
     for k in doubled if width is None else [width]:
@@ -128,8 +126,8 @@ def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[A
         yield np.eye(d, dtype=dtype)
 
 
-def _sorted(points: Points, A0: Array) -> Sorted:
-    """The points in the order of the construction, with their thresholds and gaps (1)."""
+def _sorted(points: Points, A0: Array) -> Plan:
+    """The points by decreasing norm, with their thresholds and gaps (1)."""
     Z = project(points.X, A0)[points.kept]
     squares = np.sum(Z**2, axis=1)
     if (least := squares.min()) == 0:
@@ -139,23 +137,33 @@ def _sorted(points: Points, A0: Array) -> Sorted:
         )
     order = np.argsort(-squares, kind="stable")
     Z, squares = np.ascontiguousarray(Z[order]), squares[order]
-    q = _codes(len(points.labels), len(A0)) * np.sqrt(least) / 2
-    codes = _readout(q.astype(Z.dtype))
-    lo = np.maximum(following_products(Z), (Z @ codes.U.T).max(axis=1))
-    return Sorted(A0, Z, points.kept[order], codes, (squares + lo) / 2, squares - lo)
+    q = codes(len(points.labels), len(A0)) * np.sqrt(least) / 2
+    reading = readout(q.astype(Z.dtype))
+    lo = np.maximum(following_products(Z), (Z @ reading.U.T).max(axis=1))
+    return Plan(A0, Z, points.kept[order], reading, (squares + lo) / 2, squares - lo)
 
 
-def _certify(points: Points, found: Sorted) -> None:
-    """ValueError, which names the points at fault, unless the margin is more than rounding."""
-    needed = ROUNDING * float(np.finfo(found.Z.dtype).eps)
-    if found.margin > needed:
-        return
+def _exact(found: Memorizer) -> Memorizer:
+    """The network, if it is exact enough to tell the labels; else ValueError."""
+    if found.error <= WRONG:
+        return found
+    dtype = found.projection.dtype
+    double = "dtype='float64' or " if dtype == np.float32 else ""
+    raise ValueError(
+        f"Outputs must be exact to {WRONG:g}. Received: errors of up to {found.error:.2g} in "
+        f"{dtype} at width {found.width}, for points of one block are too near one another. Use "
+        f"{double}another width, or drop near points."
+    )
+
+
+def _too_near(points: Points, found: Plan) -> ValueError:
+    """What is at fault where the margin is no more than rounding."""
     i = int(np.argmin(found.gap))
     pair = [int(found.number[i])]
     largest, square = found.Z[0] @ found.Z[0], found.Z[i] @ found.Z[i]
-    if found.gap[i] > needed * largest:
+    if found.gap[i] > found.needed * largest:
         what = f"{len(points.labels)} labels, whose codes are too near one another"
-    elif square <= 2 * needed * largest:
+    elif square <= 2 * found.needed * largest:
         what = f"point {pair[0]}, whose |z|^2 is {square / largest:.2g} of the largest"
     else:
         pair = sorted([*pair, int(found.number[i + 1 + np.argmax(found.Z[i + 1 :] @ found.Z[i])])])
@@ -166,58 +174,11 @@ def _certify(points: Points, found: Sorted) -> None:
             f"{apart @ apart:.3g}"
         )
     double = "dtype='float64' or " if found.Z.dtype == np.float32 else ""
-    raise ValueError(
+    return ValueError(
         f"Gaps must exceed the rounding of {found.Z.dtype}. Received: {what}; margin "
-        f"{found.margin:.2g} at width {len(found.A0)}, where more than {needed:.2g} is needed. Use "
-        f"{double}a larger width, or drop what is at fault."
+        f"{found.margin:.2g} at width {len(found.A0)}, where more than {found.needed:.2g} is "
+        f"needed. Use {double}a larger width, or drop what is at fault."
     )
-
-
-def _network(points: Points, found: Sorted) -> Memorizer:
-    """The network with U = Z, and V = (q - z) M^{-1} in every block."""
-    moves = found.codes.U[points.index[found.number]] - found.Z
-    k, n = len(found.A0), len(found.Z)
-    whole = n - n % k
-    stacked = [
-        array[:whole].reshape(-1, k, *array.shape[1:]) for array in (found.Z, found.t, moves)
-    ]
-    V = np.concatenate(
-        [
-            _solved(*stacked).reshape(whole, k),
-            _solved(found.Z[whole:], found.t[whole:], moves[whole:]),
-        ]
-    )
-    return Memorizer(found.A0, Layer(found.Z, found.t, V), found.codes, points.labels, found.margin)
-
-
-def _solved(U: Array, t: Array, outputs: Array) -> Array:
-    """V [..., b, m] with ReLU(U U^T - t)^T V = outputs [..., b, m]: unit i knows point i."""
-    M = np.tril(np.maximum(U @ U.mT - t[..., None], 0))  # units x points, [..., b, b]
-    return np.asarray(np.linalg.solve(M.mT, outputs))
-
-
-def _readout(q: Array) -> Layer:
-    """The layer that maps code s to the s-th unit vector; norms do not increase with s."""
-    squares = np.sum(q**2, axis=1)
-    t = (squares + np.maximum(following_products(q), 0)) / 2
-    return Layer(q, t, _solved(q, t, np.eye(len(q), dtype=q.dtype)))
-
-
-def _codes(r: int, k: int) -> Array:
-    """r codes in the unit ball of width k, far apart, of norms that do not increase; [r, k]."""
-    if k == 1:
-        return np.arange(r, 0, -1)[:, None] / r
-    if k == 2:
-        angles = 2 * np.pi * np.arange(r) / r
-        return np.column_stack([np.cos(angles), np.sin(angles)])
-    rng = np.random.default_rng([r, k])
-    free = rng.standard_normal((max(1024, 8 * r), k))
-    free /= np.linalg.norm(free, axis=1, keepdims=True)
-    chosen, nearest = [0], free @ free[0]
-    while len(chosen) < r:  # greedily the farthest from those chosen
-        chosen.append(int(np.argmin(nearest)))
-        nearest = np.maximum(nearest, free @ free[chosen[-1]])
-    return np.asarray(free[chosen])
 
 
 def _codes_apart(Z: Array, most: float, r: int, seed: int) -> Layer:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from theory.pairs import check_finite
+
 Array = NDArray[Any]
 PRECISIONS = ("float32", "float64")
 CHUNK = 1024  # points, and units, whose products are computed together
@@ -59,6 +61,9 @@ class Memorizer:
     margin: float
     """How far all units are from firing at a point that they should not move, or from not firing
     at their own: the least gap, over the largest |z|^2."""
+    error: float
+    """What rounding may do to an output at a point that it knows; below 1/2, with a margin above
+    rounding, it certifies the network."""
 
     @property
     def width(self) -> int:
@@ -127,22 +132,29 @@ def checked_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
         )
     if dtype not in PRECISIONS:
         raise ValueError(f"dtype must be one of {', '.join(PRECISIONS)}. Received: {dtype!r}.")
-    if X.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
-        raise ValueError(f"Points must be finite. Received: point {bad[0]} is not. Drop it.")
+    if X.dtype.kind not in "biuf" or y.dtype.kind not in "biufSU":
+        raise ValueError(
+            "Points must be real numbers, and labels numbers or words. Received: arrays of "
+            f"{X.dtype} and {y.dtype}. Convert them."
+        )
+    check_finite(X)
+    if y.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(y))):
+        raise ValueError(f"Labels must be finite. Received: that of {bad[0]} is not. Drop it.")
     labels, index = np.unique(y, return_inverse=True)
-    return Points(X, index, labels, _distinct(X, y))
+    return Points(X, index, labels, _distinct(X, index, labels, dtype))
 
 
-def _distinct(X: Array, y: Array) -> NDArray[np.int64]:
-    """Indices of the first of all equal points. ValueError if their labels differ."""
+def _distinct(X: Array, index: NDArray[np.int64], labels: Array, dtype: str) -> NDArray[np.int64]:
+    """Indices of the first of all points that are equal in `dtype`. ValueError if labels differ."""
     first: dict[bytes, int] = {}
     for i, x in enumerate(X):
-        digest = hashlib.blake2b((x + 0).tobytes(), digest_size=16).digest()  # -0 + 0 is 0
-        j = first.setdefault(digest, i)
-        if y[i] != y[j]:
+        row = x.astype(dtype) + 0  # -0 + 0 is 0
+        j = first.setdefault(hashlib.blake2b(row.tobytes(), digest_size=16).digest(), i)
+        if index[i] != index[j]:
+            equal = "equal" if np.array_equal(x, X[j]) else f"equal in {dtype}"
             raise ValueError(
                 f"Equal points must have equal labels. Received: points {j} and {i}, which are "
-                f"equal, with labels {y[j]} and {y[i]}. Drop one of them."
+                f"{equal}, with labels {labels[index[j]]} and {labels[index[i]]}. Drop one of them."
             )
     return np.array(list(first.values()))
 

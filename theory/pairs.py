@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[Any]
 
 ROWS, COLUMNS = 512, 2048  # of a block of the Gram matrix: a few MiB, which stay in the cache
+LARGEST = 1e12  # entry
 DIRECTIONS = 32  # of the projection in which far pairs are told apart
 
 
@@ -28,13 +29,14 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
 
     An orthogonal projection brings no pair apart, so that only pairs which are near in a few
     directions, chosen to keep much of X, are compared in all d (ours). ValueError for fewer rows
-    than two or another shape.
+    than two, another shape, or entries that `check_finite` refuses.
     """
     X = np.asarray(X)
     if X.ndim != 2 or len(X) < 2 or 0 in X.shape:
         raise ValueError(
             f"Points must be two or more rows of [n, d]. Received: shape {X.shape}. Pass those."
         )
+    check_finite(X)
     Z = _projected(X)
     half = np.sum(Z**2, axis=1, keepdims=True) / 2
     slack = 64 * np.finfo(np.float32).eps * half.max()  # of products in single precision
@@ -45,6 +47,17 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
     for rows, columns, H in _upper_triangle(left, right):
         best = _nearer(X, best, np.array([rows.start, columns.start]), H)
     return best
+
+
+def check_finite(X: Array) -> None:
+    """ValueError unless X [n, d] is finite, its largest entry neither 0 nor out of all bounds."""
+    if X.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
+        raise ValueError(f"Points must be finite. Received: point {bad[0]} is not. Drop it.")
+    if not 1 / LARGEST <= (largest := max(float(X.max()), -float(X.min()))) <= LARGEST:
+        raise ValueError(
+            f"Points must have a largest entry between {1 / LARGEST:g} and {LARGEST:g}, of which "
+            f"squares can be taken. Received: {largest:.3g}. Divide X by a number of that size."
+        )
 
 
 def _upper_triangle(left: Array, right: Array) -> Iterator[tuple[slice, slice, Array]]:

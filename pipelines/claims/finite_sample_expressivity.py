@@ -11,9 +11,9 @@ unit a threshold of its own (ours), distinct points are enough, and rho leaves t
 
 Measured: real training images with random labels, and the network with explicit weights. `errors`
 of all n are counted by its forward pass in NumPy, `keras_errors` by `predict` of the same weights
-as a Keras model, `reloaded_errors` after it was saved and loaded. `margin` is what certifies the
-network without a forward pass: how far units are from firing wrongly, relative to the largest
-|z|^2. `constant` is the number of weights over n ln n + r^2, whose size HM leave open; 5 is our
+as a Keras model, `reloaded_errors` after it was saved and loaded. Two numbers certify the network
+without a forward pass: `margin`, how far units are from firing wrongly, relative to the largest
+|z|^2, and `error_bound`, what rounding may do to an output (`output_error`). `constant` is the number of weights over n ln n + r^2, whose size HM leave open; 5 is our
 bound. Beside it, the weights per point of the paper's count, at its k or, where that is larger, at
 A_0 = I. The Keras model of the first seed and the largest n is stored with the run (to load it,
 `import keras_models.memorizer` first).
@@ -104,13 +104,16 @@ def memorized(X: Any, y: Any, setting: Setting, stored: Bench | None) -> dict[st
     found = memorize(X, y, dtype=setting.precision)
     outputs = found.outputs(X)
     right = np.searchsorted(found.labels, y)
+    error = np.abs(outputs - np.eye(LABELS)[right][:, : len(found.labels)]).max()
     keras_labels, reloaded_labels = predicted(found, X, stored)
     return {
         "errors": np.sum(outputs.argmax(axis=1) != right),
         "keras_errors": np.sum(keras_labels != right),
         "reloaded_errors": np.sum(reloaded_labels != right),
-        "output_error": np.abs(outputs - np.eye(LABELS)[right][:, : len(found.labels)]).max(),
+        "output_error": error,
+        "error_over_bound": error / found.error,
         "width": found.width,
+        "error_bound": found.error,
         "margin": found.margin,
         "weights_per_point": found.parameter_count / n,
         "constant": found.parameter_count / (n * np.log(n) + LABELS**2),
@@ -152,7 +155,8 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     (m,) = measured
     side_by_side = ("width", "paper_width", "weights_per_point", "paper_weights_per_point")
     found = {key: float(m.curves[key][-1]) for key in (*side_by_side, "margin", "rho")}
-    return found | {"n": float(m.steps[-1]), "output_error": float(m.curves["output_error"].max())}
+    worst = {key: float(m.curves[key].max()) for key in ("output_error", "error_bound")}
+    return found | worst | {"n": float(m.steps[-1])}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
@@ -205,6 +209,7 @@ CLAIM = Experiment(
         Bound("errors", at_most=0, every=True),
         Bound("keras_errors", at_most=0, every=True),
         Bound("reloaded_errors", at_most=0, every=True),
+        Bound("error_over_bound", at_most=1, every=True),
         Bound("constant", at_most=5, every=True),
     ),
     measure=measure,
