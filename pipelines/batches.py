@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.errors import UserError
 from pipelines.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
@@ -156,6 +157,20 @@ class Splits:
     @property
     def input_shape(self) -> tuple[int, ...]:
         return self.train.shape
+
+    def untested(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """All pictures that are not for testing, as rows of pixels [n, d], and their labels [n].
+
+        UserError for data that are no pictures of one size, in memory.
+        """
+        parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
+        if len(parts) < 2:
+            raise UserError(
+                f"Points must be pictures of one size, in memory. Received: --data {self.name}. "
+                "Choose one of mnist, cifar10, cifar100 and digits."
+            )
+        images = np.concatenate([part.images for part in parts])
+        return images.reshape(len(images), -1), np.concatenate([part.labels for part in parts])
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
