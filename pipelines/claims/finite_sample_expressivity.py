@@ -13,10 +13,11 @@ Measured: real training images with random labels, and the network with explicit
 of all n are counted by its forward pass in NumPy, `keras_errors` by `predict` of the same weights
 as a Keras model, `reloaded_errors` after it was saved and loaded. Two numbers certify the network
 without a forward pass: `margin`, how far units are from firing wrongly, relative to the largest
-|z|^2, and `error_bound`, what rounding may do to an output (`output_error`). `constant` is the number of weights over n ln n + r^2, whose size HM leave open; 5 is our
-bound. Beside it, the weights per point of the paper's count, at its k or, where that is larger, at
-A_0 = I. The Keras model of the first seed and the largest n is stored with the run (to load it,
-`import keras_models.memorizer` first).
+|z|^2, and `error_bound`, what rounding may do to an output (`output_error`). `constant` is the
+number of weights over n ln n + r^2, whose size HM leave open; 5 is our bound. Beside it, the
+weights per point of the paper's count, at its k or, where that is larger, at A_0 = I. The Keras
+model of the first seed and the largest n is stored with the run (to load it, `import
+keras_models.memorizer` first).
 
 The figure that convinces: weights per point against n, ours and the paper's.
 
