@@ -188,7 +188,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     right.set_title("what certifies the network, at the width found", fontsize=10)
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="images n")
-        axes.margins(x=0.1)
+        axes.margins(0.1)
     picture.legend(loc="outside lower center", ncols=4, fontsize=8)
     return picture
 
