@@ -77,14 +77,15 @@ def _three_blocks(x: Any, hidden: int) -> Any:
 
 
 def _sums(x: Any, classes: int) -> Any:
-    """Sums over equal groups of the units; [n, classes]."""
+    """Sums over equal groups of the units; full precision also in mixed precision; [n, classes]."""
     units = x.shape[-1]
     if units % classes:
         raise ValueError(
             "The units must divide evenly among the classes, whose sums they make. Received: "
             f"{units} units and classes={classes}. Use another number of units, or one class."
         )
-    groups = layers.Reshape((classes, units // classes), name="groups")(x)
+    full = keras.config.floatx()
+    groups = layers.Reshape((classes, units // classes), dtype=full, name="groups")(x)
     return ops.sum(groups, axis=-1)
 
 

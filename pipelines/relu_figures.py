@@ -21,6 +21,11 @@ STYLES = {"true": "-", "printed": ":", "sgd": "."}
 WAYS = {"true": "by the gradient", "printed": "by π times it, as printed", "sgd": "by batches"}
 
 
+def first_step(m: Measured, there: NDArray[np.bool_]) -> float:
+    """The first step at which a condition, given at every step, is met; inf where it never is."""
+    return float(m.steps[there.argmax()]) if there.any() else np.inf
+
+
 def measures(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
     """`circulant_measures` of W = a S + (tr/d) I, S skew and |S|_F = 1; [traces, sizes] each."""
     from theory.circulant import circulant_measures, circulant_start
@@ -102,11 +107,11 @@ def _first(axes: Any, m: Measured) -> None:
     for colour, key in enumerate(CURVES):
         values = true.get(key, 1) * m.curves[key][there]
         axes.plot(m.steps[there], values, f"C{colour}{STYLES[way]}", markersize=4)
-    positive = m.curves["inner_product"] > 0
-    label = f"{WAYS[way]}: inner product > 0 at {m.steps[positive.argmax()]}"
-    axes.plot([], [], f"k{STYLES[way]}", label=label if positive.any() else WAYS[way])
-    if positive.any():
-        axes.plot(m.steps[positive.argmax()], 0, "ko", fillstyle="none", markersize=9)
+    change = first_step(m, m.curves["inner_product"] > 0)
+    label = f"{WAYS[way]}: inner product > 0 at {change:.0f}"
+    axes.plot([], [], f"k{STYLES[way]}", label=label if change < np.inf else WAYS[way])
+    if change < np.inf:
+        axes.plot(change, 0, "ko", fillstyle="none", markersize=9)
 
 
 def _path(axes: Any, m: Measured, d: int) -> None:

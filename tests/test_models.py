@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,22 @@ def test_saved_model_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert np.array_equal(loaded(x), model(x))
     assert len(loaded.trainable_variables) == len(model.trainable_variables)
+
+
+@pytest.fixture
+def mixed() -> Iterator[None]:
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    yield
+    keras.config.set_dtype_policy("float32")
+
+
+@every_architecture
+def test_outputs_are_in_full_precision_where_the_rest_is_mixed(name: str, mixed: None) -> None:
+    variants = getattr(importlib.import_module(f"keras_models.{name}"), "VARIANTS", None)
+    for kw in [{"variant": variant} for variant in variants or ()] or [{}]:
+        model = tiny(name, **kw)
+        assert "bfloat16" in {layer.compute_dtype for layer in model.layers}
+        assert model.output.dtype == "float32", kw
 
 
 DEEP = ("alexnet", "allcnn", "densenet", "resnet", "skip56")  # these take long to trace
@@ -317,12 +334,8 @@ def test_linear_network_of_zeros_is_the_identity() -> None:
     assert np.array_equal(layers_of(model), np.zeros((50, 8, 8)))
 
 
-def test_linear_network_sums_in_full_precision_where_it_multiplies_in_half() -> None:
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        model = tiny("linear_resnet", init="zeros")
-    finally:
-        keras.config.set_dtype_policy("float32")
+def test_linear_network_sums_in_full_precision_where_it_multiplies_in_half(mixed: None) -> None:
+    model = tiny("linear_resnet", init="zeros")
     x, _ = batch(model)
     assert np.array_equal(model(x), x)  # bfloat16 would keep 8 bits of x
     assert {layer.compute_dtype for layer in model.layers if layer.name[0] == "A"} == {"bfloat16"}

@@ -40,6 +40,7 @@ SWING = normalized(pendulum(), [0.0, 0.0])
 NORMAL = {"henon": (HENON, 1.0), "tanh": (TANH, 2.0), "pendulum": (SWING, 2.0)}
 MAPS = {
     "henon-map": (henon_map(), 1.0),
+    "henon-map-turned": (henon_map(-1.4), 1.0),
     "tanh-map": (tanh_map(weights(4, 4), -0.5), 3.0),
     "flow": (pendulum(0.5, 1.0, 12), 2.0),
     **NORMAL,
@@ -136,7 +137,7 @@ def test_two_layers_of_henon_by_hand():
 
 
 @pytest.mark.parametrize("schedule", ["uniform", "geometric"])
-@pytest.mark.parametrize("m", [2, 5, 64, 256])
+@pytest.mark.parametrize("m", [1, 2, 5, 64, 256])
 def test_distances_of_henon_are_the_exact_ones(m, schedule):
     profile = lipschitz_profile(HENON.function, HENON.jacobian, 0.8, schedule, m, samples=20)
     exact = 2 * A * 0.8 * np.diff(scales(m, schedule), prepend=0)
@@ -214,7 +215,7 @@ def test_layers_compose_to_the_map(name, schedule):
 def test_layers_of_a_whole_map_compose_to_it_as_near_to_the_identity_as_they_say():
     h, x0 = henon_map(), np.array([0.3, -0.1])
     x = x0 + ball(2, 1.0, 40)
-    layers = whole_layers(h, x0, scales(5), depth=6)
+    layers = whole_layers(h, [0.3, -0.1], scales(5), depth=6)
     np.testing.assert_allclose(compose(layers, x), h(x), atol=1e-13)
     found = []
     for layer in layers:
@@ -275,7 +276,7 @@ IDENTITY = SmoothMap(
     [
         ((henon_map(), henon_map().jacobian, 1.0), r"must be normalized.*off by 1\. Pass"),
         ((HENON, IDENTITY.jacobian, 1.0), "must be the derivative of g. Received"),
-        ((HENON, HENON.jacobian, 0.0), r"radius must be finite and > 0\. Received: radius=0\.0"),
+        ((HENON, HENON.jacobian, 0.0), r"finite and > 0\. Received: dimension=2, radius=0\.0"),
         ((HENON, HENON.jacobian, 1.0, "log"), "uniform, geometric or equalised. Received: 'log'"),
         ((HENON, HENON.jacobian, 1.0, "uniform", 0), "an integer >= 1. Received: depth=0"),
         ((HENON, HENON.jacobian, 1.0, "equalised", 1.5), "an integer >= 1. Received: depth=1.5"),
@@ -308,3 +309,11 @@ def test_shapes_and_sizes_are_checked():
         tanh_map(weights(2, 2), 1.2)
     with pytest.raises(ValueError, match=r"two layers, one of them linear\. Received: layers=1"):
         whole_profile(henon_map(), np.zeros(2), ball(2, 1.0, 5), 1)
+    with pytest.raises(ValueError, match=r"dimension >= 1; .*Received: dimension=0, radius=1\.0"):
+        ball(0, 1.0)
+    with pytest.raises(ValueError, match=r"in steps >= 1\. Received: time=1\.5, steps=0\. Set"):
+        pendulum(steps=0)
+    with pytest.raises(ValueError, match=r"geometric or equalised\. Received: 'foo'"):
+        henon_largest(4, "foo")
+    with pytest.raises(ValueError, match=r"an integer >= 1\. Received: depth=0"):
+        henon_largest(0, "geometric")

@@ -3,7 +3,12 @@
 import numpy as np
 import pytest
 
-from pipelines.claims import one_point_convexity, population_gradient, two_phases
+from pipelines.claims import (
+    one_point_convexity,
+    population_gradient,
+    teacher_student,
+    two_phases,
+)
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Measured
 from pipelines.relu_figures import beneath_a_chord, measures
@@ -41,8 +46,20 @@ def test_two_phases_in_numbers_by_hand():
     assert found["distance_growth"] == 0.5
     assert found["second_phase_ratio"] == pytest.approx(np.pi * 2 / 1.5**2)
     assert found["final_distance_share"] == 0.75
-    never = two_phases.numbers_of(path([-2, -1, -1, -1], [4, 3, 2, 1], [2, 2, 2, 2]))
-    assert never["second_phase_ratio"] == np.inf
+
+
+@pytest.mark.parametrize(
+    ("inner", "g"), [([-2, -1, -1, -1], [4, 3, 2, 1]), ([-2, -1, 1, 2], [4, 3, 2.5, 2])]
+)
+def test_a_first_phase_that_never_ends_refutes(inner, g):
+    never = path(inner, g, [2, 2, 2, 2])
+    found = two_phases.also([never])
+    assert found["first_phase_share"] == found["second_phase_ratio"] == np.inf
+    assert found["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
+    assert found["potential_growth"] == (0.75 if max(inner) < 0 else 2.5 / 3)
+    assert (
+        two_phases.CLAIM.verdict({key: [value] for key, value in found.items()}, "cpu") == "refuted"
+    )
 
 
 def test_batches_begin_where_the_column_says_and_lessen_the_potential():
@@ -86,7 +103,12 @@ def test_chords_show_where_a_loss_is_not_convex():
     [
         (population_gradient, {"teacher": ("none",)}, "Choices: random, zero"),
         (population_gradient, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
+        (population_gradient, {"norm": (0.0,)}, "norm must be .* >= 0.05. Received"),
         (one_point_convexity, {"d": (2,)}, "d must be .* >= 3"),
+        (one_point_convexity, {"norm": (0.0, 0.1)}, "norm must be .* >= 1e-06. Received"),
+        (teacher_student, {"frobenius": 50.0}, "Received: frobenius=50.0 .* set --frobenius or"),
+        (teacher_student, {"start_frobenius": 50.0}, "=50.0 .* set --start-frobenius or --d"),
+        (teacher_student, {"d": 0}, "d must be >= 1. Received: d=0"),
         (one_point_convexity, {"points": 0}, "points must be >= 1"),
         (two_phases, {"descent": ("adam",)}, "Choices: printed, sgd, true"),
         (two_phases, {"d": (8192,)}, r"at most 4,096 columns\. Received: d=8,192\. Set --descent"),

@@ -146,6 +146,11 @@ def test_leading_axes_broadcast():
         (np.zeros((2, 2)), np.full((2, 2), np.nan), "W_star must be finite. Received: 4 nan"),
         (np.zeros((2, 2)), np.zeros((3, 3)), r"one d. Received: shapes \(2, 2\) and \(3, 3\)"),
         (-np.eye(2), np.zeros((2, 2)), r"I \+ W must not be 0.*column of 0 at index \(0,\)\. Move"),
+        (
+            np.full((2, 2), 1e160),
+            np.zeros((2, 2)),
+            r"I \+ W must be at most 1e\+100 .* Scale W down",
+        ),
         (np.zeros((2, 2)), np.diag([0, -1.0]), r"I \+ W_star must .* at index \(1,\)\. Move"),
     ],
 )

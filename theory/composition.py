@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from theory._polar import Array, checked_depth
 from theory.factorization import balanced, max_norm
@@ -64,13 +65,14 @@ def inverse(g: Map, jacobian: Map, u: Array) -> Array:
     )
 
 
-def whole_layers(h: SmoothMap, x0: Array, a: Array, depth: int) -> list[Map]:
+def whole_layers(h: SmoothMap, x0: ArrayLike, a: Array, depth: int) -> list[Map]:
     """h itself, not normalized, as m + depth near-identity layers of points x, h_1 first.
 
     h(x) = h(x0) + Dh(x0) g(x - x0): the m layers of g at scales a [m], then the depth layers of
-    `factorization.balanced` for Dh(x0). The shifts change no seminorm and belong to the first and
-    the last layer. ValueError as in `normalized`.
+    `factorization.balanced` for Dh(x0). The shifts, by x0 [..., d], change no seminorm and belong
+    to the first and the last layer. ValueError as in `normalized`.
     """
+    x0 = np.asarray(x0, dtype=np.float64)
     g, A = normalized(h, x0), balanced(derivative(h, x0), depth)
     near = near_layers(g.function, g.jacobian, a)
     linear: list[Map] = [partial(_moved, A_i) for A_i in np.moveaxis(A, -3, 0)]
@@ -80,7 +82,7 @@ def whole_layers(h: SmoothMap, x0: Array, a: Array, depth: int) -> list[Map]:
     return near + linear
 
 
-def whole_profile(h: SmoothMap, x0: Array, x: Array, layers: int) -> Array:
+def whole_profile(h: SmoothMap, x0: ArrayLike, x: Array, layers: int) -> Array:
     """||h_i - Id||_L of m layers of h itself, equal steps and then linear ones; shape [..., m].
 
     Measured at points x [..., n, d] of a ball about x0, and split so that the largest is small.

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory._polar import Array, checked_depth
-from theory.smooth_maps import HENON, Map, SmoothMap
+from theory.smooth_maps import HENON, Map, SmoothMap, unknown_schedule
 
 __all__ = [
     "HENON",
@@ -73,9 +73,7 @@ def scales(layers: int, schedule: str = "uniform") -> Array:
         return np.asarray(i / m)
     if schedule == "geometric":
         return np.asarray((np.log(m) / m) ** ((m - i) / (m - 1)) if m > 1 else np.ones(1))
-    raise ValueError(
-        f"schedule must be uniform, geometric or equalised. Received: {schedule!r}. Choose one."
-    )
+    raise unknown_schedule(schedule)
 
 
 def equalised(fine: ArrayLike, layers: int) -> Array:
@@ -93,10 +91,13 @@ def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Ar
     """Points of the ball |x| <= radius: the centre, the ends of the axes, then random ones; [n, d].
 
     Half of the random ones are uniform on the sphere, half in the ball; n = 1 + 2d + samples.
-    ValueError unless the radius is finite and > 0.
+    ValueError unless dimension >= 1 and the radius is finite and > 0.
     """
-    if not 0 < radius < np.inf:
-        raise ValueError(f"radius must be finite and > 0. Received: {radius=}. Set it so.")
+    if not (dimension >= 1 and 0 < radius < np.inf):
+        raise ValueError(
+            "A ball needs a dimension >= 1; its radius must be finite and > 0. "
+            f"Received: {dimension=}, {radius=}. Set both so."
+        )
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples, dimension))
     x /= np.linalg.norm(x, axis=-1, keepdims=True)

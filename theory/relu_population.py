@@ -12,7 +12,8 @@ the potential g = sum_j |b*_j| - |b_j|, and g_j without index j, the closed form
              - arcsin(x_ij) b_i + (g_j + n*_j sin t_j - n*_i v(y_ij) + n_i v(x_ij)) b_j/n_j,    (2)
 g_j standing outside of the sum. They are LY's, ordered so that large terms do not cancel. Leading
 axes of W and W_star [..., d, d] broadcast. ValueError unless both are square, finite and of one d,
-and if a column of I + W or I + W* is 0. `circulant` has the dynamics of circulant weights.
+and if a column of I + W or I + W* is 0 or longer than 1e100. `circulant` has the dynamics of
+circulant weights.
 """
 
 from typing import NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from theory.circulant import (
     versine,
 )
 
+LONGEST = 1e100  # columns, whose lengths are squared and summed
 Real = TypeVar("Real", np.float32, np.float64)
 
 __all__ = [
@@ -158,6 +160,11 @@ def _lengths(B: Array, name: str) -> Array:
         raise ValueError(
             f"Columns of I + {name} must not be 0, where the gradient is not defined. Received: a "
             f"column of 0 at index {tuple(zero[0].tolist())}. Move it."
+        )
+    if not np.all(n <= LONGEST):
+        raise ValueError(
+            f"Columns of I + {name} must be at most {LONGEST:g} long, or their squares overflow. "
+            f"Received: a length of {np.max(n):.3g}. Scale {name} down."
         )
     return np.asarray(n)
 

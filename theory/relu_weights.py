@@ -28,7 +28,7 @@ def singular_values(d: int, norm: float, frobenius: float) -> Array:
             f"and {most:.4g}. Received: frobenius={frobenius} with norm={norm}. Change one of them."
         )
     over = float(np.maximum(frobenius**2 - steep, 0))
-    a = over / (both + math.sqrt(both**2 + flat * over)) if over else 0.0
+    a = over / (both + math.sqrt(both**2 + flat * over)) if over and d > 1 else 0.0
     return a * (1 - t) + norm * t
 
 

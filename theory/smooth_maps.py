@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._polar import square
+from theory._polar import checked_depth, square
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -85,7 +85,7 @@ def _normal_henon(a: float) -> SmoothMap:
     return SmoothMap(
         lambda x: bend(x, -1),
         jacobian,
-        lambda radius: (np.asarray(2 * a), _shear(2 * a * radius)),
+        lambda radius: (np.asarray(2 * abs(a)), _shear(2 * abs(a) * radius)),
         inverse=lambda u: bend(u, 1),
     )
 
@@ -99,11 +99,22 @@ def henon_largest(layers: int, schedule: str = "uniform", radius: float = 1.0) -
     """max ||h_i - Id||_L of HENON's m layers, exactly; the equal steps are the uniform ones.
 
     2aR/m if uniform; 2aR max(ln m / m, 1 - (ln m / m)^{1/(m-1)}) if geometric, for m >= 2.
+    ValueError for another schedule, or if layers is not an integer >= 1.
     """
-    if schedule != "geometric":
-        return 2 * A * radius / layers
-    first = np.log(layers) / layers
-    return float(2 * A * radius * max(first, 1 - first ** (1 / (layers - 1))))
+    m = int(checked_depth(layers))
+    if schedule not in ("uniform", "geometric", "equalised"):
+        raise unknown_schedule(schedule)
+    if m == 1 or schedule != "geometric":
+        return 2 * A * radius / m
+    first = np.log(m) / m
+    return float(2 * A * radius * max(first, 1 - first ** (1 / (m - 1))))
+
+
+def unknown_schedule(schedule: str) -> ValueError:
+    """The sentence for a schedule that is none."""
+    return ValueError(
+        f"schedule must be uniform, geometric or equalised. Received: {schedule!r}. Choose one."
+    )
 
 
 def henon_map(a: float = A, b: float = -0.3) -> SmoothMap:
@@ -116,7 +127,7 @@ def henon_map(a: float = A, b: float = -0.3) -> SmoothMap:
 
     def constants(radius: float) -> tuple[Array, Array]:
         backward = [[0, 1 / b], [1, 2 * a * radius / abs(b)]]
-        return np.asarray(2 * a), np.asarray(np.linalg.norm(backward, 2))
+        return np.asarray(2 * abs(a)), np.asarray(np.linalg.norm(backward, 2))
 
     return SmoothMap(
         lambda x: np.stack([1 - a * x[..., 0] ** 2 + x[..., 1], b * x[..., 0]], axis=-1),
@@ -159,8 +170,14 @@ def pendulum(damping: float = 0.2, time: float = 1.5, steps: int = 24) -> Smooth
 
     The Jacobian integrates the variational equation by the same steps: it is that of the computed
     flow. With the logarithmic norms mu of the right-hand side and nu of its negative,
-    alpha = e^{mu t} (e^{mu t} - 1) / mu and M = e^{nu t}; both are of the exact flow.
+    alpha = e^{mu t} (e^{mu t} - 1) / mu and M = e^{nu t}; both are of the exact flow. ValueError
+    unless steps >= 1 and time >= 0.
     """
+    if not (steps >= 1 and 0 <= time < np.inf):
+        raise ValueError(
+            "A flow is that of a finite time >= 0 in steps >= 1. "
+            f"Received: {time=}, {steps=}. Set both so."
+        )
     root = np.hypot(damping, 2)
     mu, nu = (root - damping) / 2, (root + damping) / 2
     alpha, M = np.exp(mu * time) * np.expm1(mu * time) / mu, np.exp(nu * time)

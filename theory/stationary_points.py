@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from theory.near_identity import lengths
+
 Array = NDArray[np.float64]
 
 
@@ -70,7 +72,7 @@ def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) ->
     norms = []
     for layer in reversed(layers):
         before = u.pop()
-        norms.append(np.mean(_lengths(before) * _lengths(v), axis=-1))
+        norms.append(np.mean(lengths(before) * lengths(v), axis=-1))
         v = layer.pullback(before, v)
     return np.stack(norms[::-1], axis=-1)
 
@@ -88,9 +90,9 @@ def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
     """Bound (1) as BEL's slide has it, without the factor 2; [...]. See `stationary_bound`."""
     x, y = _checked_sample(x, y)
     near = (1 - _checked_distance(layers)) ** (len(layers) - 1)
-    error = _lengths(network(layers, x) - label_means(x, y))  # [..., n]
+    error = lengths(network(layers, x) - label_means(x, y))  # [..., n]
     gap = np.mean(error**2, axis=-1) / 2  # Q(h) - Q(h*)
-    farthest = np.max(error / _lengths(x), axis=-1)  # ||h - h*||
+    farthest = np.max(error / lengths(x), axis=-1)  # ||h - h*||
     return np.asarray(near * gap / np.maximum(farthest, np.finfo(np.float64).tiny))[()]
 
 
@@ -118,10 +120,6 @@ def _label_means_one(x: Array, y: Array) -> Array:
     return np.asarray((sums / counts[:, None])[same])
 
 
-def _lengths(u: Array) -> Array:
-    return np.asarray(np.linalg.norm(u, axis=-1))
-
-
 def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if min(x.ndim, y.ndim) < 2 or x.shape[-2:] != y.shape[-2:] or 0 in x.shape[-2:]:
@@ -133,7 +131,7 @@ def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         raise ValueError(
             f"x and y must be finite. Received: {bad} nan or infinite entries. Drop those points."
         )
-    if len(zero := np.argwhere(_lengths(x) == 0)):
+    if len(zero := np.argwhere(lengths(x) == 0)):
         raise ValueError(
             "Inputs must not be 0, where every layer is fixed. "
             f"Received: x = 0 at index {tuple(zero[0].tolist())}. Drop or move such points."

@@ -38,6 +38,7 @@ from pipelines.verdict import Bound
 Array = NDArray[np.float64]
 DENSE = 4096  # widest W that is not circulant
 SMALL, WIDE, FLAT = 0.01, 100, 0.1  # the premise: norms at most, width at least, g at most
+LEAST = 1e-6  # norm of which ratios are measured
 EDGE = FLAT * (1 - 1e-9)  # where points are put that rounding must not take outside
 
 
@@ -54,7 +55,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sizes(3, d=self.d)
-        check_sizes(0, norm=self.norm)
+        check_sizes(LEAST, norm=self.norm)
         check_counts(points=self.points)
 
 

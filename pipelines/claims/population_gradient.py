@@ -33,6 +33,7 @@ from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
 STEP = 1e-3  # of the differences, whose error is of fourth order
+LEAST = 0.05  # norm, beside which that step is small
 CHUNK = 20_000  # inputs at once
 TEACHERS = ("random", "zero")
 
@@ -52,7 +53,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sizes(1, d=self.d)
-        check_sizes(0, norm=self.norm)
+        check_sizes(LEAST, norm=self.norm)
         check_counts(samples=self.samples)
         for teacher in self.teacher:
             if teacher not in TEACHERS:

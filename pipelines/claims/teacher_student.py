@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 
 from pipelines import quiet, samples
 from pipelines.claim import Bench, Experiment
-from pipelines.errors import Diverged, check_counts
+from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.grid import Curves, Measured
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.verdict import Bound
+from theory.relu_weights import singular_values
 
 Array = NDArray[np.float64]
 
@@ -69,9 +70,10 @@ class Setting:
     """Units in each layer of the 3-Block."""
 
     def __post_init__(self) -> None:
-        check_counts(train_size=self.train_size, steps=self.steps, hidden=self.hidden)
+        check_counts(d=self.d, train_size=self.train_size, steps=self.steps, hidden=self.hidden)
         for recipe in recipes(self, 0).values():
             recipe.steps_over(self.train_size)  # refuses what it must
+            check_norms(recipe)
 
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
@@ -99,6 +101,19 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
+def check_norms(recipe: Recipe) -> None:
+    """Reject a Frobenius norm that the teacher, or the student at the start, cannot have."""
+    data, model = recipe.data_args, recipe.model_args
+    for option, norm, frobenius in (
+        ("--frobenius", data["teacher_norm"], data["teacher_frobenius"]),
+        ("--start-frobenius", model["start_norm"], model["start_frobenius"]),
+    ):
+        try:
+            singular_values(data["dimension"], norm, frobenius)
+        except ValueError as error:
+            raise UserError(f"{error} The norm is the recipe's: set {option} or --d.") from error
+
+
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Losses and distances of the students at the ends of epochs, and of the population descent."""
     found, steps = recipes(setting, seed), validations(setting)
@@ -114,8 +129,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
 
 
 def student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]:
-    """Curves of one training, the test loss at its end as a level; [epochs], infinite if it
-    diverged."""
+    """Curves of one training, with the last test loss as a level; [epochs], inf if it diverged."""
     names = ["train_loss", "val_loss"]
     names += ["distance"] * (recipe.model_args["variant"] != "three-block")
     try:
