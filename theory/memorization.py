@@ -25,7 +25,7 @@ from theory.pairs import following_products, nearest_pair
 
 Array = NDArray[Any]
 AMPLE = {"float32": 1e-4, "float64": 1e-10}  # margin at which no larger width is tried ...
-EXACT = 0.05  # ... if the error is no more than this
+EXACT = 0.1  # ... if the error is no more than this
 WRONG = 0.4  # error of an output that is refused: from 0.5 on labels could be wrong
 WIDEST = 256  # width beyond which none is tried
 
