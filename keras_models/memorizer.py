@@ -78,12 +78,11 @@ def from_memorizer(memorizer: Memorizer) -> keras.Model:
     """The network of theory.memorization, with its weights and precision; [n, d] -> [n, r]."""
     A0, units, readout = memorizer.projection, memorizer.units, memorizer.readout
     k, n = memorizer.width, len(units.t)
-    whole = n - n % k
-    parts = [slice(0, whole), *([slice(whole, n)] if n > whole else [])]
-    sizes = [(whole // k, k)] * (whole > 0) + [(1, n - whole)] * (n > whole)
+    sizes = [size for size in ((n // k, k), (1, n % k)) if all(size)]  # depth, units
     model = _network((A0.shape[1],), len(readout.t), k, sizes, dtype=A0.dtype.name)
-    weights = [A0.T]
-    for rows, (depth, size) in zip(parts[-len(sizes) :], sizes, strict=True):
+    weights, first = [A0.T], 0
+    for depth, size in sizes:
+        rows, first = slice(first, first + depth * size), first + depth * size
         U, t, V = (array[rows].reshape(depth, size, *array.shape[1:]) for array in units)
         weights += [U.mT, -t, V]
     model.set_weights([*weights, readout.U.T, -readout.t, readout.V])

@@ -33,10 +33,10 @@ class Plan:
         readout = 2 * np.min(np.sum(self.codes.U**2, axis=1) - self.codes.t)
         return float(min(self.gap.min(), readout) / np.sum(self.Z**2, axis=1).max())
 
-    @property
-    def needed(self) -> float:
-        """The margin that rounding could use up."""
-        return ROUNDING * float(np.finfo(self.Z.dtype).eps)
+
+def needed(Z: Array) -> float:
+    """The margin that the rounding of products of Z could use up."""
+    return ROUNDING * float(np.finfo(Z.dtype).eps)
 
 
 def network(points: Points, plan: Plan) -> Memorizer:
@@ -46,48 +46,39 @@ def network(points: Points, plan: Plan) -> Memorizer:
     gaps, as long as moved points are nearer to their codes than would make a unit fire, without
     which the error is infinite.
     """
-    index = points.index[plan.number]
-    k, n = len(plan.A0), len(plan.Z)
-    whole = n - n % k
-    parts = (plan.Z, plan.t, plan.codes.U[index] - plan.Z)
+    k = len(plan.A0)
+    whole = len(plan.Z) - len(plan.Z) % k
+    parts = (plan.Z, plan.t, plan.codes.U[points.index[plan.number]] - plan.Z)
     stacked = [array[:whole].reshape(-1, k, *array.shape[1:]) for array in parts]
-    rest = [array[whole:] for array in parts]
     with np.errstate(all="ignore"):  # an error that is not finite is found below
-        V = np.concatenate([solved(*stacked).reshape(whole, k), solved(*rest)])
-        units = Layer(plan.Z, plan.t, V)
-        blocks = [
-            Layer(stacked[0], stacked[1], V[:whole].reshape(-1, k, k)),
-            units.part(slice(whole, n)),
-        ]
-        drift = np.concatenate([_drift(block).ravel() for block in blocks]).max()
+        blocks = [_block(*stacked), _block(*(array[whole:] for array in parts))]
+    V, drifts = (np.concatenate(each) for each in zip(*blocks, strict=True))
     reading = np.abs(plan.codes.V).T @ _lengths(plan.codes.U)  # of a drift of 1, per output
     room = np.min((plan.t - (plan.Z @ plan.codes.U.T).max(axis=1)) / _lengths(plan.Z))
+    drift = drifts.max()
     error = float(drift * reading.max()) if drift < room else np.inf  # also if it is not a number
+    units = Layer(plan.Z, plan.t, V)
     return Memorizer(plan.A0, units, plan.codes, points.labels, plan.margin, error)
 
 
-def solved(U: Array, t: Array, outputs: Array) -> Array:
-    """V [..., b, m] with ReLU(U U^T - t)^T V = outputs [..., b, m].
-
-    Unit i knows point i, and fires at no point after it: the matrix is triangular.
-    """
-    return np.asarray(np.linalg.solve(_activations(U, t).mT, outputs))
-
-
-def _activations(U: Array, t: Array) -> Array:
-    """M of a block, units x points; [..., b, b]."""
-    return np.tril(np.maximum(U @ U.mT - t[..., None], 0))
-
-
-def _drift(block: Layer) -> Array:
-    """How far from their codes rounding may leave the points of blocks; [..., b].
+def _block(U: Array, t: Array, moves: Array) -> tuple[Array, Array]:
+    """V [m, k] of blocks [..., b, k] with these moves, and how far rounding may leave points [m].
 
     Every activation is wrong by the rounding of a product, which V takes along.
     """
-    U, t, V = block
-    products = _lengths(U)[..., None, :] * (_activations(U, t) > 0)  # |z_j| where unit i fires
-    eps = 2 * np.finfo(U.dtype).eps
-    return np.asarray(eps * np.sum(products * (_lengths(U) * _lengths(V))[..., None], axis=-2))
+    M = _activations(U, t)
+    V = np.linalg.solve(M.mT, moves)
+    products = _lengths(U)[..., None, :] * (M > 0)  # |z_j| where unit i fires
+    drift = np.sum(products * (_lengths(U) * _lengths(V))[..., None], axis=-2)
+    return V.reshape(-1, U.shape[-1]), 2 * np.finfo(U.dtype).eps * drift.ravel()
+
+
+def _activations(U: Array, t: Array) -> Array:
+    """M = ReLU(U U^T - t) of a block, units x points; [..., b, b].
+
+    Unit i knows point i, and fires at no point after it: the matrix is triangular.
+    """
+    return np.tril(np.maximum(U @ U.mT - t[..., None], 0))
 
 
 def _lengths(u: Array) -> Array:
@@ -98,7 +89,7 @@ def readout(q: Array) -> Layer:
     """The layer that maps code s to the s-th unit vector; norms do not increase with s."""
     squares = np.sum(q**2, axis=1)
     t = (squares + np.maximum(following_products(q), 0)) / 2
-    return Layer(q, t, solved(q, t, np.eye(len(q), dtype=q.dtype)))
+    return Layer(q, t, np.linalg.inv(_activations(q, t)).mT)
 
 
 def codes(r: int, k: int) -> Array:

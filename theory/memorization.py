@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._moves import ROUNDING, Plan, codes, network, readout
+from theory._moves import Plan, codes, needed, network, readout
 from theory.memorizer import Layer, Memorizer, Points, checked_points, project
 from theory.pairs import following_products, nearest_pair
 
@@ -45,7 +45,7 @@ def memorize(
     narrow: list[Plan] = []
     for A0 in _projections(points.X.shape[1], width, dtype, seed):
         plan = _sorted(points, A0)
-        if plan.margin <= plan.needed:
+        if plan.margin <= needed(plan.Z):
             narrow.append(plan)
             continue
         found.append(network(points, plan))
@@ -71,7 +71,7 @@ def printed(
     Z, number = project(points.X, A0)[points.kept], points.kept
     i, j, least = nearest_pair(Z) if len(Z) > 1 else (0, 0, 2.0)
     rho = least / 6
-    if rho <= ROUNDING * float(np.finfo(Z.dtype).eps):
+    if rho <= needed(Z):
         raise ValueError(
             f"rho' must exceed the rounding of {dtype}. Received: points {number[i]} and "
             f"{number[j]}, {least:.2g} apart, squared, at width {width}. Use a larger width, or "
@@ -147,13 +147,15 @@ def _exact(found: Memorizer) -> Memorizer:
     """The network, if it is exact enough to tell the labels; else ValueError."""
     if found.error <= WRONG:
         return found
-    dtype = found.projection.dtype
-    double = "dtype='float64' or " if dtype == np.float32 else ""
     raise ValueError(
         f"Outputs must be exact to {WRONG:g}. Received: errors of up to {found.error:.2g} in "
-        f"{dtype} at width {found.width}, for points of one block are too near one another. Use "
-        f"{double}another width, or drop near points."
+        f"{found.projection.dtype} at width {found.width}, for points of one block are too near "
+        f"one another. Use {_double(found.projection)}another width, or drop near points."
     )
+
+
+def _double(like: Array) -> str:
+    return "dtype='float64' or " if like.dtype == np.float32 else ""
 
 
 def _too_near(points: Points, found: Plan) -> ValueError:
@@ -161,9 +163,10 @@ def _too_near(points: Points, found: Plan) -> ValueError:
     i = int(np.argmin(found.gap))
     pair = [int(found.number[i])]
     largest, square = found.Z[0] @ found.Z[0], found.Z[i] @ found.Z[i]
-    if found.gap[i] > found.needed * largest:
+    least = needed(found.Z)
+    if found.gap[i] > least * largest:
         what = f"{len(points.labels)} labels, whose codes are too near one another"
-    elif square <= 2 * found.needed * largest:
+    elif square <= 2 * least * largest:
         what = f"point {pair[0]}, whose |z|^2 is {square / largest:.2g} of the largest"
     else:
         pair = sorted([*pair, int(found.number[i + 1 + np.argmax(found.Z[i + 1 :] @ found.Z[i])])])
@@ -173,11 +176,10 @@ def _too_near(points: Points, found: Plan) -> ValueError:
             f"points {pair[0]} and {pair[1]}, labels {first} and {second}, at squared distance "
             f"{apart @ apart:.3g}"
         )
-    double = "dtype='float64' or " if found.Z.dtype == np.float32 else ""
     return ValueError(
         f"Gaps must exceed the rounding of {found.Z.dtype}. Received: {what}; margin "
-        f"{found.margin:.2g} at width {len(found.A0)}, where more than {found.needed:.2g} is "
-        f"needed. Use {double}a larger width, or drop what is at fault."
+        f"{found.margin:.2g} at width {len(found.A0)}, where more than {least:.2g} is "
+        f"needed. Use {_double(found.Z)}a larger width, or drop what is at fault."
     )
 
 
