@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines import embedded, live, packed, photographs, quiet, records, samples, tasks
 from pipelines.batches import Pictures, Splits, channel_moments
 from pipelines.errors import UserError, unknown
@@ -46,10 +48,15 @@ def data_home() -> Path:
     return Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser().resolve()
 
 
-def defaults(name: str) -> dict[str, Any]:
-    """The data arguments of a data set with their default values; none for a stored one."""
+def start(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The data arguments of a recipe that goes over to this data set from one with those `given`.
+
+    Those of a drawn one, by default; of stored pictures those given that are theirs too.
+    """
     row = DATASETS.get(name)
-    return row.defaults() if isinstance(row, Samples) else {}
+    if isinstance(row, Samples):
+        return row.defaults()
+    return {key: value for key, value in given.items() if row and key in row.arguments}
 
 
 def load(
@@ -58,12 +65,14 @@ def load(
     """Train, validation and test part of a data set, always cut, or drawn, the same way.
 
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
-    shuffles by a hash; the embedded sets are prepared on first use. Raises UserError, at once and
-    without touching the network, for a data set that is not there.
+    shuffles by a hash; the embedded sets are prepared on first use. The data argument
+    `standardized=False` leaves the pixels of stored pictures in [0, 1]. Raises UserError, at once
+    and without touching the network, for a data set that is not there.
     """
-    row, data_args = _row(name), data_args or {}
-    for key in data_args.keys() - defaults(name).keys():
-        raise unknown(f"A data argument of {name}", key, defaults(name) or ["none"])
+    row, data_args = _row(name), dict(data_args or {})
+    known = row.defaults() if isinstance(row, Samples) else row.arguments
+    for key in data_args.keys() - known.keys():
+        raise unknown(f"A data argument of {name}", key, known or ["none"])
     if isinstance(row, Samples):
         return samples.draw(name, row.teacher, train_examples, **data_args)
     if row.photographs:
@@ -73,6 +82,8 @@ def load(
     check_fits(name, row.shape, sum(cut.stop - cut.start for _, cut in parts))
     arrays = [stored.read(part, cut) for part, cut in parts]
     mean, std = channel_moments(arrays[0][0])
+    if not (known | data_args)["standardized"]:
+        mean, std = np.zeros_like(mean), np.ones_like(std)
     task = tasks.TOP5 if row.classes == 1000 else tasks.CLASSIFICATION
     return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays), task=task)
 

@@ -46,7 +46,7 @@ class Recipe:
     data: str
     """Data set, by its name in `python -m pipelines data`."""
     data_args: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of a data set that is drawn in memory."""
+    """Arguments of a data set that is drawn in memory, or of how stored pictures are read."""
     train_examples: int | None = None
     """Use only the first so many training examples (None: all)."""
     augment: bool = False
@@ -147,7 +147,7 @@ class Recipe:
         if changes.get("model", self.model) != self.model:
             dropped["model_args"] = {}
         if changes.get("data", self.data) != self.data:
-            dropped["data_args"] = data.defaults(changes["data"])
+            dropped["data_args"] = data.start(changes["data"], self.data_args)
         if changes.get("schedule", self.schedule) != self.schedule:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped

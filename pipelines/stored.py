@@ -31,6 +31,11 @@ class Dataset:
     manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
     manual_from: str = ""  # ... and where
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What a recipe may say of how its pictures are read, and what holds where it does not."""
+        return {} if self.photographs else {"standardized": True}
+
     def cuts(self, count: Callable[[str], int], limit: int | None = None) -> list[Cut]:
         """Training, validation and test examples, in parts of `count` examples.
 

@@ -96,6 +96,16 @@ def test_train_and_validation_are_the_stored_training_split_cut_in_two(embedded:
     np.testing.assert_array_equal(embedded.test.images, stored(embedded.name, "test")[0])
 
 
+def test_pixels_are_standardized_unless_a_recipe_says_otherwise(embedded: Splits) -> None:
+    x, _ = embedded.train.take(slice(None))
+    np.testing.assert_allclose(x.mean(axis=(0, 1, 2)), 0, atol=1e-4)
+    np.testing.assert_allclose(x.std(axis=(0, 1, 2)), 1, atol=1e-4)
+    splits = data.load(embedded.name, data_args={"standardized": False})
+    for part in (splits.train, splits.val, splits.test):
+        plain, _ = part.take(slice(None))
+        np.testing.assert_allclose(plain, part.images / 255, rtol=1e-6)
+
+
 def test_digits_are_each_of_scikit_learns_once(digits: Path) -> None:
     from sklearn.datasets import load_digits
 
@@ -211,7 +221,10 @@ def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -
 
 @pytest.mark.parametrize(
     ("name", "choices"),
-    [("digits", r"Choices: none\."), ("linear-teacher", r"Did you mean noise\? Choices: .* gamma")],
+    [
+        ("digits", r"Choices: standardized\."),
+        ("linear-teacher", r"Did you mean noise\? Choices: .* gamma"),
+    ],
 )
 def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, nothing: Path) -> None:
     with pytest.raises(UserError, match=rf"argument of {name} .*Received: 'noice'.*{choices}"):

@@ -90,10 +90,18 @@ def test_another_model_or_schedule_starts_from_no_arguments() -> None:
 
 def test_other_data_start_from_their_own_arguments() -> None:
     teacher = TINY.override(data="linear-teacher", data_args={"noise": 0.5})
-    assert teacher.data_args == data.defaults("linear-teacher") | {"noise": 0.5}
+    assert teacher.data_args == data.start("linear-teacher", {}) | {"noise": 0.5}
     assert teacher.override(data_args={"gamma": 1.0}).data_args["noise"] == 0.5
     assert teacher.override(data="digits") == TINY
     assert teacher.override(data="linear-teacher") == teacher
+
+
+def test_other_pictures_are_read_as_those_before() -> None:
+    plain = TINY.override(data_args={"standardized": False})
+    assert plain.override(data="mnist").data_args == plain.data_args
+    assert plain.override(data="imagenet2012").data_args == {}  # photographs have no such choice
+    assert plain.override(data="linear-teacher").override(data="mnist").data_args == {}
+    assert TINY.override(data="mnist").data_args == {}
 
 
 def test_data_arguments_are_settings() -> None:
@@ -303,6 +311,11 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("allconv-digits", {"model_args": {"widths": (4, 8, 16)}}, "--widths 4 8 16"),
     ("linear-teacher", {"data_args": {"noise": 0.5}}, "--noise 0.5"),
+    (
+        "relu-blocks-digits",
+        {"data": "mnist", "data_args": {"standardized": True}},
+        "--data mnist --standardized",
+    ),
     ("mlp-digits", {"model": "allconv_resnet", "data": "synthetic"}, "--model allconv_resnet"),
 ]
 

@@ -124,7 +124,7 @@ def test_a_teacher_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda x: np.maximum(x @ W, 0).sum(axis=1, keepdims=True)
 
     monkeypatch.setitem(data.DATASETS, "relu-teacher", samples.Samples(relu))
-    assert data.defaults("relu-teacher")["hidden"] == 3
+    assert data.start("relu-teacher", {})["hidden"] == 3
     drawn = data.load("relu-teacher", data_args=DRAWN | {"noise": 0.0, "hidden": 2})
     W = np.random.default_rng(0).standard_normal((8, 2))
     assert drawn.classes == 1
