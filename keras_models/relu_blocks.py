@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod, sqrt
+from typing import Any
 
 import keras
-import numpy as np
 from keras import layers
 
-from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, logits
-from .mlp import linear
+from ._blocks import check_choice, check_positive, check_shape
 
 TINY = {"input_shape": (8, 8, 1), "depth": 2}
 
@@ -20,27 +20,30 @@ def build(
     *,
     depth: int = 5,
     identity: bool = True,
-    init: str = "small",
+    init: str = "uniform",
 ) -> keras.Model:
     """Flatten to d numbers, `depth` blocks relu(x + W x) with W [d, d], logits [n, classes].
 
     `identity=False`: the plain twin, blocks relu(W x). `init`: "zeros" starts every weight at 0,
-    those of the logits too; otherwise all are Gaussian, in the blocks of standard deviation
-    "small" 1/d, "standard" 1/sqrt(d) or "he" sqrt(2/d), in the logits 1/sqrt(d). No biases.
-    ValueError for sizes that are not integers > 0 or another `init`.
+    those of the logits too, "uniform" draws them from +-1/sqrt(d), as Torch draws linear layers.
+    No biases. ValueError for sizes that are not integers > 0 or another `init`.
     """
     check_shape("input_shape", input_shape)
     check_positive(classes=classes, depth=depth)
-    check_choice(["zeros", *INITIAL_STD], init=init)
+    check_choice(["zeros", "uniform"], init=init)
+    d = prod(input_shape)
+    bound = 0.0 if init == "zeros" else 1 / sqrt(d)
+
+    def linear(x: Any, width: int, **options: Any) -> Any:
+        start = keras.initializers.RandomUniform(-bound, bound)  # a new one: else it repeats itself
+        return layers.Dense(width, use_bias=False, kernel_initializer=start, **options)(x)
+
     inputs = keras.Input(tuple(input_shape), name="input")
     x = layers.Flatten(name="flatten")(inputs)
-    drawn = "small" if init == "zeros" else init
     for number in range(1, depth + 1):
-        y = linear(x, x.shape[-1], drawn, False, f"block{number}_W")
+        y = linear(x, d, name=f"block{number}_W")
         if identity:
             y = layers.Add(name=f"block{number}_add")([x, y])
         x = layers.ReLU(name=f"block{number}_relu")(y)
-    model = keras.Model(inputs, logits(x, classes), name="relu_blocks")
-    if init == "zeros":
-        model.set_weights([np.zeros(weight.shape) for weight in model.weights])
-    return model
+    outputs = linear(x, classes, dtype=keras.config.floatx(), name="logits")
+    return keras.Model(inputs, outputs, name="relu_blocks")

@@ -41,7 +41,7 @@ class Setting:
     """What may differ from the recipe `relu-blocks-digits`."""
 
     data: tyro.conf.Suppress[str] = "mnist"
-    epochs: float = 30
+    epochs: float = 25
     """Passes over the training pictures."""
     depth: int = 5
     """Blocks."""
@@ -66,7 +66,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     )
     return {
         "zeros": base,
-        "random": base.override(model_args={"init": "standard"}),
+        "random": base.override(model_args={"init": "uniform"}),
         "plain_zeros": base.override(
             model_args={"identity": False}, epochs=min(1.0, setting.epochs)
         ),
