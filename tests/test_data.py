@@ -98,8 +98,8 @@ def test_train_and_validation_are_the_stored_training_split_cut_in_two(embedded:
 
 def test_pixels_are_standardized_unless_a_recipe_says_otherwise(embedded: Splits) -> None:
     x, _ = embedded.train.take(slice(None))
-    np.testing.assert_allclose(x.mean(axis=(0, 1, 2)), 0, atol=1e-4)
-    np.testing.assert_allclose(x.std(axis=(0, 1, 2)), 1, atol=1e-4)
+    np.testing.assert_allclose(x.mean(axis=(0, 1, 2), dtype=float), 0, atol=1e-4)
+    np.testing.assert_allclose(x.std(axis=(0, 1, 2), dtype=float), 1, atol=1e-4)
     splits = data.load(embedded.name, data_args={"standardized": False})
     for part in (splits.train, splits.val, splits.test):
         plain, _ = part.take(slice(None))
