@@ -8,8 +8,9 @@ machine slows them alike; a ratio is the median over rounds, after one round to 
 """
 
 import time
-from collections.abc import Callable
+from functools import partial
 from statistics import median
+from timeit import timeit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from threadpoolctl import threadpool_limits
 
 from pipelines import provenance, tracking
 from theory.factorization import balanced
+
+# Processor time of this thread, which other work on a busy machine does not add to.
+seconds = partial(timeit, number=1, timer=time.thread_time)
 
 SIZES = ((64, 32), (256, 128), (512, 32))  # (d, l)
 ROUNDS = 7
@@ -59,13 +63,6 @@ def parts(R: NDArray[np.float64], depth: int) -> float:
         + seconds(lambda: schur(Q, output="real"))
         + seconds(lambda: [Q @ R for _ in range(2 * depth)])
     )
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Processor time of this thread, which other work on a busy machine does not add to."""
-    start = time.thread_time()
-    call()
-    return time.thread_time() - start
 
 
 if __name__ == "__main__":

@@ -9,14 +9,18 @@ two slow ways run fewer iterations, and are counted per iteration.
 """
 
 import time
-from collections.abc import Callable
+from functools import partial
 from statistics import median
+from timeit import timeit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import provenance, tracking
 from theory.descent import eigenvalue_recursion
+
+# Processor time, which other work on a busy machine does not add to.
+seconds = partial(timeit, number=1, timer=time.process_time)
 
 SETTINGS, STEPS, FEWER = 200, 100_000, 1_000
 ROUNDS = 5
@@ -73,13 +77,6 @@ def plain(phi: float, depth: float, rate: float) -> float:
         power = lam ** (depth - 1)
         lam += rate * power * (phi - power * lam)
     return lam
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Processor time, which other work on a busy machine does not add to."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ gradient with W* = 0 is a multiple. They take turns; a ratio is the median over 
 """
 
 import time
-from collections.abc import Callable
+from functools import partial
 from statistics import median
+from timeit import timeit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from threadpoolctl import threadpool_limits
 from pipelines import provenance, tracking
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start
 from theory.relu_population import gradient
+
+# Processor time, which other work on a busy machine does not add to.
+seconds = partial(timeit, number=1, timer=time.process_time)
 
 D, FROBENIUS, TRACE, RATE = 1500, 5.0, -18.75, 1e-4
 STEPS = 200
@@ -68,13 +72,6 @@ def floor(W: NDArray[np.float64], products: int) -> None:
         W @ W
     for _ in range(2):
         np.arccos(W)
-
-
-def seconds(call: Callable[[], object]) -> float:
-    """Processor time, which other work on a busy machine does not add to."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":
