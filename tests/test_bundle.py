@@ -363,7 +363,8 @@ def killed_import(last: str, file: Path, revision: str) -> None:
 @pytest.mark.parametrize(
     ("last", "revision"),
     [("rows", schema.REVISION), ("begun", "another")]
-    + [(last, revision) for last in [*KILLED][2:] for revision in (schema.REVISION, "another")],
+    + [(last, schema.REVISION) for last in [*KILLED][2:]]
+    + [pytest.param(last, "another", marks=pytest.mark.slow) for last in [*KILLED][2:]],
 )
 def test_an_import_that_was_killed_is_completed_by_the_next(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
@@ -395,7 +396,9 @@ def strange() -> str:
 
 
 @pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
-@pytest.mark.parametrize("revision", [schema.REVISION, "another"])
+@pytest.mark.parametrize(
+    "revision", [schema.REVISION, pytest.param("another", marks=pytest.mark.slow)]
+)
 def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
 ) -> None:

@@ -80,8 +80,11 @@ def test_a_sampler_that_learns_beats_chance(name: str) -> None:
     assert late < drawn - 2
 
 
-@pytest.mark.parametrize("pruner", samplers.PRUNERS)
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "pruner",
+    [pytest.param(p, marks=[pytest.mark.slow] * (p != "none")) for p in samplers.PRUNERS],
+)
 def test_a_study_goes_on_with_a_sampler_made_anew(name: str, pruner: str, tmp_path: Path) -> None:
     where = storage.connect(storage.place(f"sqlite:///{tmp_path}/studies.db"))
     study(name, pruner, storage=where).optimize(train, n_trials=14)

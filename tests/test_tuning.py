@@ -439,6 +439,7 @@ def after_the_first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any])
     monkeypatch.setattr(trial, "run", run)
 
 
+@pytest.mark.slow
 def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def test_the_distance_is_recorded_at_every_validation_and_falls() -> None:
     assert distances[40] < distances[32] < distances[16]
 
 
+@pytest.mark.slow
 def test_a_run_stopped_between_calls_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
     from pipelines.checkpoints import Saving
 
