@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines.published import named
+from pipelines.claims import zero_init
 
 
 def network(**arguments: Any) -> keras.Model:
@@ -52,7 +52,8 @@ def test_another_start_is_one_sentence() -> None:
 
 
 def test_the_published_network_has_five_blocks_of_784_units() -> None:
-    recipe = named("relu-blocks-digits")
-    model = keras_models.build(recipe.model, (28, 28, 1), 10, **recipe.model_args)
-    assert model.count_params() == 5 * 784**2 + 10 * 784
-    assert (recipe.batch_size, recipe.learning_rate) == (256, 0.1)
+    for recipe in zero_init.recipes(zero_init.Setting(), seed=0).values():
+        model = keras_models.build(recipe.model, (28, 28, 1), 10, **recipe.model_args)
+        assert model.count_params() == 5 * 784**2 + 10 * 784
+        assert (recipe.data, recipe.batch_size, recipe.learning_rate) == ("mnist", 256, 0.1)
+        assert recipe.data_args == {"standardized": False}
