@@ -5,8 +5,10 @@ note. It is written aside and renamed, so that a kill leaves no half of one; the
 """
 
 import json
+import math
 import os
 import shutil
+import time
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,10 +35,19 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Saving:
-    """Where checkpoints are kept, and after how many steps; None: after about a minute."""
+    """Where checkpoints are kept, and after how many steps; None: after about a minute.
+
+    From the moment `until` of time.monotonic() on, the next one is the last: training pauses.
+    """
 
     folder: Path
     every: int | None = None
+    until: float = math.inf
+
+    @property
+    def over(self) -> bool:
+        """Whether that moment has come."""
+        return time.monotonic() >= self.until
 
     def write(self, checkpoint: Checkpoint) -> Path:
         """Store a checkpoint and drop those before the last two. OSError: no space or no right."""

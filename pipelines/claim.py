@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from pipelines import bulk, claims, recorded, tracking
 from pipelines.errors import unknown
 from pipelines.grid import Cells, Curves, Measured
+from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe
-from pipelines.run import USUAL, Habits, Result, run
+from pipelines.run import Result, run
 from pipelines.verdict import VERDICTS, Bound
 
 

@@ -63,6 +63,15 @@ class Pruned(RuntimeError):
         self.step = step
 
 
+class Paused(RuntimeError):
+    """The time of --max-minutes is over, after that much; no failure: it goes on when repeated."""
+
+    def __init__(self, after: str) -> None:
+        super().__init__(
+            f"Paused after {after}: the time of --max-minutes is over. The same command goes on."
+        )
+
+
 class Ended(RuntimeError):
     """A command of ours in a process of its own has failed, with that exit code, and said why.
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pipelines import claim, grid, provenance
 from pipelines.grid import Cell
+from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe, digest
-from pipelines.run import USUAL, Habits
 from pipelines.unfinished import RUN_AS
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines import claim, reference, report, sweep, terminal
+from pipelines.habits import Habits
 from pipelines.published import named
-from pipelines.run import Habits
 from pipelines.studied import study
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")

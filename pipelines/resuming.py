@@ -17,7 +17,7 @@ from keras import ops
 from pipelines.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.curves import Curves
 from pipelines.devices import Place
-from pipelines.errors import UserError
+from pipelines.errors import Paused, UserError
 from pipelines.interrupts import Interrupts
 
 SECONDS = 60.0  # between checkpoints where no number of steps is given
@@ -57,7 +57,7 @@ def restore(model: keras.Model, arrays: Arrays, *parts: str) -> None:
 
 
 class Saver(keras.callbacks.Callback):
-    """Saves checkpoints as the run goes, and before a signal ends it.
+    """Saves checkpoints as the run goes, and before a signal ends it or its time is over.
 
     Within an epoch after any call; at its end only once validation is recorded. Of several
     machines all read their variables at the same step, since that can take all of them: the logs of
@@ -79,9 +79,10 @@ class Saver(keras.callbacks.Callback):
             self.resumed = checkpoint.arrays
 
     def wishes(self) -> dict[str, float]:
-        """What this machine asks for: a checkpoint, an end."""
-        stop = float(self.interrupts.received is not None)
-        return {"save": max(stop, float(self._due)), "stop": stop}
+        """What this machine asks for: a checkpoint, an end, a pause."""
+        stop, pause = self.interrupts.received is not None, bool(self.saving and self.saving.over)
+        asked = {"save": stop or pause or self._due, "stop": stop, "pause": pause}
+        return {wish: float(asked_for) for wish, asked_for in asked.items()}
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         if self.resumed is not None:
@@ -106,6 +107,8 @@ class Saver(keras.callbacks.Callback):
         if asked.get("stop"):
             self.interrupts.deliver()
             raise SystemExit(143)  # another machine was told to stop
+        if asked.get("pause"):
+            raise Paused(f"step {self.curves.step} of {len(self.curves.rates)}")
 
     def _write(self, saving: Saving, arrays: Arrays) -> None:
         """A checkpoint on disk; without space or right, a warning, and training goes on."""

@@ -27,6 +27,7 @@ from pipelines import (
 from pipelines.batches import Splits
 from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, Pruned, check_counts
+from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe, digest
 from pipelines.verdict import spread, spreads, summary
 
@@ -41,21 +42,6 @@ class Result:
     run_id: str
     metrics: dict[str, float]
     reused: bool = False
-
-
-@dataclass(frozen=True)
-class Habits:
-    """What is done about earlier runs, and how often a run is saved."""
-
-    force: bool = False
-    """Train again what has finished."""
-    new_run: bool = False
-    """Start anew what was interrupted."""
-    checkpoint_every: int | None = None
-    """Steps between checkpoints; None: about a minute."""
-
-
-USUAL = Habits()
 
 
 @dataclass(frozen=True)
@@ -163,7 +149,7 @@ def _recorded(
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
     tracked.tag("device", str(job.place))
-    saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every)
+    saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every, habits.until)
     try:
         with tracking.system_metrics(tracked), unfinished.explained(tracked):
             trained = train(job, log, saving, test=watch is None)
@@ -215,7 +201,10 @@ def repeat(
         tags={**same, "recipe": recipe.name, "source": recipe.source},
         resume=rows[0].id if broken else None,
     ) as parent:
-        results = [run(each, habits, parent=parent, tags=tags) for each in all_of_them]
+        results: list[Result] = []
+        for each in all_of_them:
+            habits.pause(len(results), seeds, "seeds")
+            results.append(run(each, habits, parent=parent, tags=tags))
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
         parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))

@@ -1,16 +1,19 @@
 """`python -m pipelines run NAME [overrides]` and `sweep NAME`: options read against NAME."""
 
 import dataclasses
+import math
+import time
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import tyro
 
 from pipelines import claim, history, machines, published, report, sweep, terminal
-from pipelines.errors import UserError, check_counts, unknown
+from pipelines.errors import Paused, UserError, check_counts, unknown
+from pipelines.habits import Habits
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes import Recipe
-from pipelines.run import Habits, follow, repeat
+from pipelines.run import follow, repeat
 from pipelines.shell import print_json, use_data_dir
 from pipelines.unfinished import refuse_changed
 
@@ -32,6 +35,9 @@ class Options:
     """Start a training anew that was interrupted (default: it goes on from its checkpoint)."""
     checkpoint_every: int | None = None
     """Steps between checkpoints (None: about a minute)."""
+    max_minutes: float | None = None
+    """Save and end, with success, after so long; the same command then goes on (None: to the
+    end)."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
@@ -39,11 +45,30 @@ class Options:
 
     @property
     def habits(self) -> Habits:
-        return Habits(self.force, self.new_run, self.checkpoint_every)
+        return Habits(self.force, self.new_run, self.checkpoint_every, self._until)
+
+    @property
+    def _until(self) -> float:
+        if self.max_minutes is None:
+            return math.inf
+        return time.monotonic() + 60 * self.max_minutes
 
     def __post_init__(self) -> None:
         if self.checkpoint_every is not None:
             check_counts(checkpoint_every=self.checkpoint_every)
+        if self.max_minutes is None:
+            return
+        if not 0 < self.max_minutes < math.inf:
+            raise UserError(
+                "max_minutes must be finite and > 0. Received: max_minutes="
+                f"{self.max_minutes}. Set --max-minutes accordingly, or leave it out."
+            )
+        if self.force or self.new_run:
+            raise UserError(
+                "A command with --max-minutes is repeated to go on. Received: "
+                f"{'--force' if self.force else '--new-run'}, which would begin anew each time. "
+                "Leave one of the two out."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,12 +98,21 @@ def run_command(name: str, arguments: list[str]) -> None:
     override = parsed.override
     if isinstance(settings, Recipe):
         override = overridden(settings, override)
+    try:
+        _run(name, parsed.options, override)
+    except Paused as paused:
+        if parsed.options.json:
+            print_json({"name": name, "finished": False, "said": str(paused)})
+        raise
+
+
+def _run(name: str, options: Options, settings: Any) -> None:
     if role := machines.role():
-        _run_on_machines(override, parsed.options, role)
+        _run_on_machines(settings, options, role)
     elif name in claim.names():
-        _run_claim(name, parsed.options, override)
+        _run_claim(name, options, settings)
     else:
-        _run_recipe(override, parsed.options)
+        _run_recipe(settings, options)
 
 
 def _run_on_machines(recipe: Any, options: Options, role: machines.Role) -> None:

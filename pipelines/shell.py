@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import settle, store
-from pipelines.errors import Diverged, Ended, Undelivered, UserError, short
+from pipelines.errors import Diverged, Ended, Paused, Undelivered, UserError, short
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -22,8 +22,8 @@ def guarded(
 ) -> int:
     """Settle the runs of killed processes, run the command, and return its exit code.
 
-    A user's mistake is one sentence and code 2, a diverged training one and code 1; Ctrl-C gives
-    130, a termination signal 143, a closed terminal 129.
+    A user's mistake is one sentence and code 2, a diverged training one and code 1; a pause one and
+    code 0; Ctrl-C gives 130, a termination signal 143, a closed terminal 129.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
@@ -35,6 +35,8 @@ def guarded(
         command(arguments)
     except (UserError, Diverged, Undelivered, Ended) as error:
         return _told(error)
+    except Paused as paused:
+        print(paused, file=sys.stderr)
     except BrokenPipeError:  # `| head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

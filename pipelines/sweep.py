@@ -16,9 +16,9 @@ import numpy as np
 from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
 from pipelines.errors import UserError, check_counts, unknown
 from pipelines.grid import Measured
+from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
 from pipelines.progress import progress_bar
-from pipelines.run import USUAL, Habits
 from pipelines.verdict import summary
 
 ENGINES = ("local", "dask")
@@ -189,6 +189,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
             for number, new in enumerate(found, 1):
                 measured[order.cell_fingerprint(new.cell)] = new
                 advance(1, number / (time.perf_counter() - started))
+                order.habits.pause(len(measured), len(cells), "settings")
     if todo:
         bulk.analyze()
     return [measured[print_] for print_ in cells]

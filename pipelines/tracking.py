@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import alive, linked, live, provenance, quiet, store
-from pipelines.errors import Ended, Pruned
+from pipelines.errors import Ended, Paused, Pruned
 from pipelines.outbox import FLUSH_S, Outbox
 from pipelines.sending import send_fact
 
@@ -115,9 +115,9 @@ def tracked(
 
     `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
     by its id. Without a parent, it is below the run of the process that started this one, if there
-    is one (linked.py). Ends FINISHED; KILLED after Ctrl-C, a termination signal or Pruned; FAILED,
-    with the traceback as an artifact, after any other exception, which goes on to the caller; of a
-    command of ours that has failed, what it said.
+    is one (linked.py). Ends FINISHED; KILLED after Ctrl-C, a termination signal, Paused or Pruned;
+    FAILED, with the traceback as an artifact, after any other exception, which goes on to the
+    caller; of a command of ours that has failed, what it said.
     """
     where = store.uri()
     own = {**alive.tags(), **_link(parent), "kind": kind, **(tags or {})}
@@ -134,7 +134,7 @@ def tracked(
                 _provenance(run)
         yield run
         status = "FINISHED"
-    except (KeyboardInterrupt, SystemExit, Pruned):
+    except (KeyboardInterrupt, SystemExit, Paused, Pruned):
         status = "KILLED"
         raise
     except Ended as error:

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import claim, history, report, store, sweep
 from pipelines.errors import UserError
-from pipelines.run import Habits
+from pipelines.habits import Habits
 from pipelines.verdict import Bound
 from tests.conftest import PREPARED, needs
 

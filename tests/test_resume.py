@@ -16,9 +16,10 @@ import pytest
 from pipelines import data, history, interrupts, store, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, UserError
+from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.recipes import Recipe
-from pipelines.run import Habits, run
+from pipelines.run import run
 from tests.conftest import journals
 
 STEPS = 20  # epochs of 8

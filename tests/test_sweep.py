@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from pipelines import claim, history, recorded, report, store, sweep, terminal
-from pipelines.run import Habits
+from pipelines.habits import Habits
 from tests.conftest import ROOT, command
 
 AGAIN = Habits(force=True)

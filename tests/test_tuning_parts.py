@@ -17,9 +17,10 @@ from matplotlib.text import Text
 from pipelines import history, lr, provenance, store, studied, tracking, unfinished
 from pipelines.claims import better_schedule_exists, tuning_without_batchnorm
 from pipelines.errors import Ended, Pruned, UserError
+from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.recipes import Recipe
-from pipelines.run import Habits, Result, Watch, run
+from pipelines.run import Result, Watch, run
 from pipelines.run_command import Options
 from pipelines.shell import guarded
 from tests.conftest import free_port

@@ -9,8 +9,9 @@ from typing import Any
 
 from pipelines import history, provenance, settle, store, tracking, unfinished
 from pipelines.errors import Pruned
+from pipelines.habits import Habits
 from pipelines.recipes import Recipe
-from pipelines.run import Habits, Watch, run
+from pipelines.run import Watch, run
 from tuning import outcomes, spaces
 from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
 

@@ -1,0 +1,29 @@
+"""Habits: what is done about earlier runs, how often a run is saved, when it pauses."""
+
+import math
+import time
+from dataclasses import dataclass
+
+from pipelines.errors import Paused
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What is done about earlier runs, how often a run is saved, when it pauses."""
+
+    force: bool = False
+    """Train again what has finished."""
+    new_run: bool = False
+    """Start anew what was interrupted."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; None: about a minute."""
+    until: float = math.inf
+    """The moment of time.monotonic() from which on what is done is saved and Paused is raised."""
+
+    def pause(self, done: int, whole: int, what: str) -> None:
+        """Raise Paused between two of `whole` things where the time is over."""
+        if done < whole and time.monotonic() >= self.until:
+            raise Paused(f"{done} of {whole} {what}")
+
+
+USUAL = Habits()
