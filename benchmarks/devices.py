@@ -51,7 +51,8 @@ def trained(count: int) -> float:
     """images/s of a training on that many devices."""
     quiet.keras()
     from pipelines import devices
-    from pipelines.train import Job, plan, train
+    from pipelines.train import train
+    from pipelines.training_job import Job, plan
 
     setting = recipe(count)
     place = devices.place(setting)

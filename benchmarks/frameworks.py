@@ -78,7 +78,8 @@ def ours() -> float:
 
     quiet.keras()
     from pipelines import devices
-    from pipelines.train import Job, plan, train
+    from pipelines.train import train
+    from pipelines.training_job import Job, plan
 
     setting, splits = recipe(), data.load("cifar10", recipe().train_examples)
     few = dataclasses.replace(splits.val, x=splits.val.images[:128], y=splits.val.labels[:128])  # type: ignore[union-attr]

@@ -58,14 +58,14 @@ def measure(number: int) -> dict[str, float]:
 def trained(plan: Plan, trials: list[Any]) -> float:
     """Seconds of training the trials' recipes with nothing around it."""
     quiet.keras()
-    from pipelines import devices, train
+    from pipelines import devices, train, training_job
 
     splits = data.load(plan.base.data)
     start = time.perf_counter()
     for trial in outcomes.finished(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)
-        rates = train.plan(recipe, len(splits.train))
-        job = train.Job(recipe, splits, rates, devices.place(recipe))
+        rates = training_job.plan(recipe, len(splits.train))
+        job = training_job.Job(recipe, splits, rates, devices.place(recipe))
         with contextlib.suppress(Diverged):
             train.train(job, lambda metrics, step: None, test=False)
     return time.perf_counter() - start

@@ -69,7 +69,7 @@ def compare(recipe: Recipe, splits: Splits, run: tracking.Run) -> dict[str, list
 
 def _job(recipe: Recipe, splits: Splits) -> Any:
     from pipelines import devices
-    from pipelines.train import Job, plan
+    from pipelines.training_job import Job, plan
 
     return Job(recipe, splits, plan(recipe, len(splits.train)), devices.place(recipe))
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
 WHOLE: Part = (0, 1)
+PAD = 4  # pixels around a picture before it is cut
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,19 @@ class Split:
 
         `augment` is for pictures; `part` cuts the batch for devices or machines that share it.
         """
-        index = batch_index(len(self), step, batch_size, seed)[share(batch_size, part)]
-        x, y = self.take(index)
+        mine = share(batch_size, part)
+        index = batch_index(len(self), step, batch_size, seed)[mine]
         if not augment:
-            return x, y
+            return self.take(index)
         corners, flips = _draws(batch_size, np.random.default_rng([seed, 1, step]))
-        cut = share(batch_size, part)
-        return _crop_flip(x, corners[cut], flips[cut]), y
+        return self.cut(index, corners[mine], flips[mine])
+
+    def cut(
+        self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The same as `take`, of pictures [b] cut at `corners` [b, 2] and some of them flipped."""
+        x, y = self.take(index)
+        return _crop_flip(x, corners, flips), y
 
     def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
         """Examples number * batch_size, ... in order, with weights float32 [b].
@@ -118,15 +125,15 @@ def share(batch_size: int, part: Part) -> slice:
 
 def _draws(b: int, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Upper left corners [b, 2] of the crops, and which are flipped [b]."""
-    return rng.integers(0, 9, (b, 2)), rng.random((b,)) < 0.5
+    return rng.integers(0, 2 * PAD + 1, (b, 2)), rng.random((b,)) < 0.5
 
 
 def _crop_flip(
     x: NDArray[Any], corners: NDArray[np.int64], flips: NDArray[np.bool_]
 ) -> NDArray[Any]:
-    """Pad 4, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
+    """Pad, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
     _, h, w, _ = x.shape
-    padded = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
+    padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
     batch = np.empty_like(x)
     for i, (row, column) in enumerate(corners):
         crop = padded[i, row : row + h, column : column + w]

@@ -16,7 +16,7 @@ from pipelines import feed, optimizer, resuming
 
 if TYPE_CHECKING:
     from pipelines.checkpoints import Saving
-    from pipelines.train import Job
+    from pipelines.training_job import Job
 
 
 def norms(job: Job, step: int, saving: Saving | None) -> dict[str, float]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pipelines.checkpoints import Checkpoint
     from pipelines.photographs import Photographs
     from pipelines.recipes import Recipe
-    from pipelines.train import Job
+    from pipelines.training_job import Job
 
 
 UNSHARED = (keras.layers.BatchNormalization, keras.layers.Dropout)  # they keep states a device
@@ -100,10 +100,11 @@ def _fit_asynchronously(
     wishes: Callable[[], Mapping[str, float]],
 ) -> None:
     recipe, strategy = job.recipe, job.place.strategy
-    if recipe.accumulate > 1 or recipe.nesterov:
+    if recipe.accumulate > 1 or recipe.nesterov or recipe.label_smoothing:
         raise UserError(
-            "Asynchronous training has plain momentum and whole batches. Received: accumulate="
-            f"{recipe.accumulate}, nesterov={recipe.nesterov}. Set --accumulate 1 --no-nesterov."
+            "Asynchronous training has plain momentum, whole batches and whole labels. Received: "
+            f"accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, label_smoothing="
+            f"{recipe.label_smoothing}. Set --accumulate 1 --no-nesterov --label-smoothing 0."
         )
     if job.place.replicas > 1 and any(isinstance(layer, UNSHARED) for layer in model.layers):
         raise UserError(

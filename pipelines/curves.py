@@ -22,7 +22,7 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 
 class Curves(keras.callbacks.Callback):
-    """Logs the curves of a run of `len(rates)` steps, stops it there, or when the loss diverges.
+    """Logs the curves of a run of `len(rates)` steps, stops it when the loss diverges.
 
     `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
     so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
@@ -120,8 +120,6 @@ class Curves(keras.callbacks.Callback):
             self.log({"batch_loss": loss, "learning_rate": rate}, self.step)
         self.summed = summed
         self.advance(done, self.images_per_s)
-        if self.step == len(self.rates):
-            self._model.stop_training = True  # `self.model` would fetch all weights, on JAX
 
     def _diverged(self, loss: float) -> Diverged:
         step, last, rate = self.step + 1, self.step + self.per_call, float(self.rates[self.step])

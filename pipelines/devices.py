@@ -32,6 +32,15 @@ class Place:
         return f"{self.replicas} {self.kind}, {self.role.workers} machines, {how}"
 
     @property
+    def accelerated(self) -> bool:
+        return self.kind != "CPU"
+
+    @property
+    def alone(self) -> bool:
+        """Whether one device of one machine trains."""
+        return self.replicas == 1 and self.role is None
+
+    @property
     def part(self) -> Part:
         """This machine's part of every batch."""
         return (self.role.rank, self.role.workers) if self.role else WHOLE
@@ -59,6 +68,28 @@ def place(recipe: Recipe) -> Place:
     return backends[keras.backend.backend()](recipe)
 
 
+def round_products(precision: str) -> None:
+    """Whether a GPU may round the factors of float32 products to 10 bits, which is faster.
+
+    Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no.
+    """
+    yes = precision == "tensorfloat32"
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        tf.config.experimental.enable_tensor_float_32_execution(yes)
+    elif backend == "jax":
+        import jax
+
+        names = {"float32": "highest", "tensorfloat32": "tensorfloat32"}
+        jax.config.update("jax_default_matmul_precision", names.get(precision))
+    else:
+        import torch
+
+        torch.backends.fp32_precision = "tf32" if yes else "ieee"
+
+
 def check_asynchronous(recipe: Recipe, role: Role | None) -> None:
     """UserError unless the recipe and TF_CONFIG both speak of parameter servers, or neither."""
     served = bool(role and role.asynchronous)
@@ -79,6 +110,11 @@ def _machines(recipe: Recipe, role: Role) -> Place:
             "On several machines every GPU trains. Received: devices="
             f"{recipe.devices} with TF_CONFIG. Leave --devices out; hide GPUs with "
             "CUDA_VISIBLE_DEVICES."
+        )
+    if recipe.ema:
+        raise UserError(
+            f"Averages of the weights are kept on one machine. Received: ema={recipe.ema} with "
+            "TF_CONFIG. Set --ema 0, or unset TF_CONFIG."
         )
     strategy = (asynchronous if role.asynchronous else synchronous).strategy(role)
     replicas = strategy.num_replicas_in_sync

@@ -17,7 +17,11 @@ from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
 from pipelines.shell import print_json
 
-ROUNDING = {"float32": 1e-3, "mixed_bfloat16": 1e-2}  # relative, of sums in another order
+ROUNDING = {
+    "float32": 1e-3,
+    "tensorfloat32": 1e-2,
+    "mixed_bfloat16": 1e-2,
+}  # relative
 LEAST = 1e-6  # of a loss: what is left of one that is nearly 0 is rounding
 RULE = (
     "Recorded and measured agree where they differ by rounding: of a loss by {rounding:g} of it or "

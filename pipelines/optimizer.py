@@ -43,6 +43,31 @@ class MomentumSGD(keras.optimizers.SGD):
         along = gradient + self.momentum * velocity if self.nesterov else velocity
         self.assign_sub(variable, rate * along)
 
+    def finalize_variable_values(self, var_list: Any) -> None:
+        """Leaves the averages where they are: Keras calls this at the end of every `fit`."""
+
+    def put_averages(self, variables: Any) -> None:
+        """Give the weights the values of their averages, where the optimizer keeps them."""
+        super().finalize_variable_values(variables)
+        for variable in variables:  # on JAX it is now the average's own memory, which a step ends
+            variable.assign(ops.copy(variable))
+
+
+class Averages(keras.callbacks.Callback):
+    """Has the averaged weights in place while a network is validated.
+
+    Keras's SwapEMAWeights adds and subtracts on TensorFlow, which rounds the weights.
+    """
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        weights = self.model.trainable_variables
+        self.weights = [ops.convert_to_numpy(weight) for weight in weights]
+        self.model.optimizer.put_averages(weights)
+
+    def on_test_end(self, logs: Any = None) -> None:
+        for weight, value in zip(self.model.trainable_variables, self.weights, strict=True):
+            weight.assign(value)
+
 
 class AccumulatedSGD(MomentumSGD):
     """MomentumSGD that steps after every `pieces` batches, along the mean of their gradients.

@@ -20,8 +20,12 @@ from pipelines import data, lr
 from pipelines.errors import UserError, unknown
 
 # Fields that describe a recipe and do not change the training.
-LABELS = ("name", "source", "reported", "cost", "per_call")
+LABELS = ("name", "source", "reported", "cost", "per_call", "resident")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
+FLOATS = (
+    *("epochs", "learning_rate", "warmup", "momentum", "weight_decay"),
+    *("label_smoothing", "ema"),
+)
 
 Args = Mapping[str, Any]
 
@@ -36,9 +40,9 @@ class Recipe:
     """What the source reports of it, by our names of numbers."""
     cost: tyro.conf.Suppress[str] = ""
     """What a run costs at each scale."""
-    per_call: tyro.conf.Suppress[int] = 1
-    """Steps in one call of TensorFlow, for networks that calls cost more than steps: logs and
-    checkpoints come between calls."""
+    per_call: tyro.conf.Suppress[int | None] = None
+    """Steps in one call of Keras, for networks that calls cost more than steps: logs and
+    checkpoints come between calls (None: 50 on a GPU, 1 on a CPU)."""
     model: str
     """Architecture: a module of keras_models."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -76,15 +80,23 @@ class Recipe:
     """Decay w: adds w/2 |kernel|^2 of every trained convolution and dense layer to the loss."""
     seed: int = 0
     """Seed of the weights, the batch order and the augmentation."""
-    precision: Literal["float32", "mixed_bfloat16"] = "float32"
-    """Precision of the computation; weights stay float32."""
+    label_smoothing: float = 0.0
+    """Share of a label's weight that all classes get alike, in training."""
+    ema: float = 0.0
+    """Decay a step of the averages of the weights, which are then validated, tested and stored
+    (0: the weights as they are)."""
+    precision: Literal["float32", "tensorfloat32", "mixed_bfloat16"] = "float32"
+    """Precision of the computation; weights stay float32. tensorfloat32: float32 but in the
+    products of a GPU, which keep 10 bits of each factor."""
+    resident: bool | None = None
+    """Keep the pictures on the device and cut and flip them there (None: on a GPU, if they fit)."""
     devices: int | None = None
     """Devices that share a batch (None: every GPU, else one CPU device)."""
     asynchronous: bool = False
     """Machines of TF_CONFIG do not wait for each other (HM section 4.2)."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "learning_rate", "warmup", "momentum", "weight_decay"):
+        for name in FLOATS:
             value = getattr(self, name)  # 0 is the setting 0.0
             object.__setattr__(self, name, None if value is None else float(value))
         for name, rule, holds in self._rules():
@@ -100,7 +112,7 @@ class Recipe:
         return [
             ("batch_size", "> 0", self.batch_size > 0),
             ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
-            ("per_call", "> 0", self.per_call > 0),
+            ("per_call", "> 0, or None", self.per_call is None or self.per_call > 0),
             ("steps", "> 0, or None", self.steps is None or self.steps > 0),
             ("epochs", "finite and > 0, or steps given", 0 < (length or 0) < math.inf),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
@@ -108,6 +120,8 @@ class Recipe:
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
             ("weight_decay", "finite and >= 0", math.isfinite(decay) and decay >= 0),
+            ("label_smoothing", "in [0, 1)", 0 <= self.label_smoothing < 1),
+            ("ema", "in [0, 1)", 0 <= self.ema < 1),
             ("seed", "in [0, 2**32)", 0 <= self.seed < 2**32),
             ("devices", ">= 1, or None", self.devices is None or self.devices >= 1),
         ]

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from pipelines import resident
 from pipelines.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.curves import Curves
 from pipelines.devices import Place
@@ -28,7 +29,7 @@ METRICS = "metrics"
 def variables(model: keras.Model) -> dict[str, Sequence[Any]]:
     """Every variable that the next training step reads, by part."""
     return {
-        LASTING[0]: model.variables,
+        LASTING[0]: resident.bare(model).variables,
         LASTING[1]: model.optimizer.variables,
         METRICS: model.metrics_variables,
     }

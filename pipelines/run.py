@@ -98,15 +98,16 @@ def run(
 def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     """The recipe with its devices, data and rates: what `train` takes."""
     quiet.keras()
-    from pipelines import devices, train
+    from pipelines import devices, resident, train
+    from pipelines.training_job import Job, plan
 
     place = devices.place(recipe)  # before data, which start TensorFlow
     if place.role:
         train.cluster().begin(place, work=True)
     drawn = json.dumps(dict(recipe.data_args))
     splits = _splits(recipe.data, recipe.train_examples, drawn, data.data_home())
-    rates = train.plan(recipe, len(splits.train))
-    return train.Job(recipe, splits, rates, place, validate_every)
+    rates = plan(recipe, len(splits.train))
+    return Job(recipe, resident.placed(recipe, splits, place), rates, place, validate_every)
 
 
 @functools.lru_cache(maxsize=1)

@@ -31,6 +31,19 @@ def cross_entropy(labels: Any, logits: Any) -> Any:
     return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
+def smoothed_cross_entropy(labels: Any, logits: Any, share: float) -> Any:
+    """Cross entropy where labels give `share` of their weight to all classes alike; [b].
+
+    Szegedy et al. 2016 (arXiv 1512.00567), section 7.
+    """
+    import keras
+
+    one_hot = keras.ops.one_hot(keras.ops.cast(labels, "int32"), logits.shape[-1])
+    return keras.losses.categorical_crossentropy(
+        one_hot, logits, from_logits=True, label_smoothing=share
+    )
+
+
 def error_pct(labels: Any, logits: Any) -> Any:
     """100 where the largest logit [b, k] is not the label's [b], else 0; [b]."""
     from keras import ops

@@ -29,12 +29,13 @@ def recipe(changes: Mapping[str, Any]) -> Any:
 
 
 def job(changes: Mapping[str, Any]) -> Any:
-    from pipelines import data, devices, train
+    from pipelines import data, devices, resident
+    from pipelines.training_job import Job, plan
 
     chosen = recipe(changes)
     place = devices.place(chosen)
-    splits = data.load(chosen.data, chosen.train_examples)
-    return train.Job(chosen, splits, train.plan(chosen, len(splits.train)), place)
+    splits = resident.placed(chosen, data.load(chosen.data, chosen.train_examples), place)
+    return Job(chosen, splits, plan(chosen, len(splits.train)), place)
 
 
 def training(

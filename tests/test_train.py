@@ -42,7 +42,8 @@ def small(**changes: object) -> Recipe:
 
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
     from pipelines import devices
-    from pipelines.train import Job, plan, train
+    from pipelines.train import train
+    from pipelines.training_job import Job, plan
 
     place = devices.place(recipe)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
@@ -51,7 +52,7 @@ def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type:
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:
-    from pipelines.train import plan
+    from pipelines.training_job import plan
 
     log, recipe = Log(), small(warmup=0.5)
     result = trained(recipe, log)

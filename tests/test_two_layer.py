@@ -141,11 +141,12 @@ def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     import dataclasses
 
     from pipelines import devices, train
+    from pipelines.training_job import Job, plan
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
     splits = data.load(recipe.data, None, recipe.data_args)
-    rates = train.plan(recipe, len(splits.train))
-    job = train.Job(recipe, splits, rates, devices.place(recipe))
+    rates = plan(recipe, len(splits.train))
+    job = Job(recipe, splits, rates, devices.place(recipe))
     return train.train(job, log, saving).model
 
 

@@ -1,0 +1,123 @@
+"""Resident pictures: a data set that stays on the device, where its batches are cut.
+
+Of a batch only its numbers travel: which pictures, cut where, flipped or not, the same functions of
+(seed, step) as on the host (batches.py). A layer ahead of the network makes of them, in the same
+arithmetic, what the host would have sent.
+Imports Keras at the top: import this module inside the functions that train.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from pipelines.batches import PAD, Pictures, Splits
+from pipelines.devices import Place
+from pipelines.errors import UserError
+from pipelines.recipes import Recipe
+
+MOST_BYTES = 4 << 30  # of a data set that is kept on a GPU unasked
+MOST_PIXELS = 2**31  # of all pictures: their numbers are int32
+
+
+@dataclass(frozen=True)
+class Places(Pictures):
+    """Pictures that a device holds; inputs are int32 [b, 4]: number, row, column, flipped or not.
+
+    `first` is the number of the first one on the device.
+    """
+
+    first: int
+
+    def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Whole pictures, neither cut nor flipped, and labels int32 [b]."""
+        numbers = np.arange(len(self))[index]
+        count = len(numbers)
+        return self.cut(numbers, np.full((count, 2), PAD), np.zeros(count, np.bool_))
+
+    def cut(
+        self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Where the device cuts the pictures [b]; labels int32 [b]."""
+        where = np.column_stack([self.first + index, corners, flips]).astype(np.int32)
+        return where, self.labels[index].astype(np.int32)
+
+
+class Resident(keras.layers.Layer):
+    """Places int32 [b, 4] -> standardized pictures float32 [b, h, w, c], from `images` uint8.
+
+    Outside of a picture is 0, its mean, as He et al. 2015 (section 4.2) pad after subtracting it.
+    """
+
+    def __init__(
+        self, images: NDArray[np.uint8], mean: NDArray[np.float32], std: NDArray[np.float32]
+    ) -> None:
+        super().__init__(dtype="float32", name="resident")
+        self.size, self.mean, self.std = images.shape[1:], mean, std
+        self.pixels = self.add_weight(
+            shape=(images[..., 0].size, self.size[2]),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(images.reshape(shape), dtype),
+            dtype="uint8",
+            trainable=False,
+        )
+
+    def call(self, where: Any) -> Any:
+        height, width, _ = self.size
+        number, row, column, flip = (where[:, i : i + 1] for i in range(4))  # [b, 1]
+        across = ops.arange(width, dtype="int32")
+        rows = row - PAD + ops.arange(height, dtype="int32")  # [b, h]
+        columns = column - PAD + ops.where(flip == 1, width - 1 - across, across)  # [b, w]
+        inside = _within(rows, height)[:, :, None] & _within(columns, width)[:, None, :]
+        lines = number * height + ops.clip(rows, 0, height - 1)
+        pixels = lines[:, :, None] * width + ops.clip(columns, 0, width - 1)[:, None, :]
+        x = ops.cast(ops.take(self.pixels, pixels, axis=0), "float32") / 255
+        return ops.where(inside[..., None], (x - self.mean) / self.std, 0.0)
+
+
+def _within(positions: Any, size: int) -> Any:
+    return (positions >= 0) & (positions < size)
+
+
+def placed(recipe: Recipe, splits: Splits, place: Place) -> Splits:
+    """The splits for a device that holds their pictures, as `recipe.resident` says; None: on a GPU.
+
+    UserError where that is asked of data that cannot be held by one device.
+    """
+    pictures = (splits.train, splits.val, splits.test)
+    held = [each for each in pictures if isinstance(each, Pictures)]
+    pixels = sum(each.images[..., 0].size for each in held)
+    can = len(held) == 3 and place.alone and pixels < MOST_PIXELS
+    if recipe.resident and not can:
+        raise UserError(
+            "Pictures of one size can stay on one device. Received: --resident for "
+            f"{recipe.data} on {place}. Leave --resident out."
+        )
+    small = sum(each.images.nbytes for each in held) <= MOST_BYTES
+    if not can or not (place.accelerated and small if recipe.resident is None else recipe.resident):
+        return splits
+    train, val, test = (
+        Places(each.images, each.labels, each.mean, each.std, first)
+        for each, first in zip(held, np.cumsum([0, *map(len, held)]).tolist(), strict=False)
+    )
+    return dataclasses.replace(splits, train=train, val=val, test=test)
+
+
+def fed(network: keras.Model, splits: Splits) -> keras.Model:
+    """The network as it reads what the splits give: behind a device's pictures, or as it is."""
+    train = splits.train
+    if not isinstance(train, Places):
+        return network
+    parts = [part for part in (train, splits.val, splits.test) if isinstance(part, Places)]
+    layer = Resident(np.concatenate([part.images for part in parts]), train.mean, train.std)
+    where = keras.Input((4,), dtype="int32", name="where")
+    return keras.Model(where, network(layer(where)), name=network.name)
+
+
+def bare(model: keras.Model) -> keras.Model:
+    """The network alone, which `fed` put behind a device's pictures."""
+    behind = any(isinstance(layer, Resident) for layer in model.layers)
+    return model.layers[-1] if behind else model

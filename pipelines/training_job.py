@@ -1,0 +1,131 @@
+"""A job: what a training needs besides its checkpoints, and the compiled network it makes of it.
+
+Imports Keras at the top: import this module inside the functions that train.
+"""
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+import keras_models
+from pipelines import devices, lr, optimizer, resident, tasks
+from pipelines.batches import Splits
+from pipelines.curves import MEAN
+from pipelines.errors import UserError
+from pipelines.recipes import Recipe
+
+PER_CALL = 50  # most steps in one call on a GPU, which is then busy for a fraction of a second
+
+
+def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
+    """The learning rate of every optimizer step of the run; its length is their number.
+
+    UserError when the batch exceeds the training examples or the schedule cannot be drawn.
+    """
+    steps = recipe.steps_over(examples)
+    try:
+        return lr.table(
+            recipe.schedule, recipe.learning_rate, steps, recipe.warmup, **recipe.schedule_args
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+@dataclass(frozen=True)
+class Job:
+    """Recipe, data, rates [steps] and devices of a training."""
+
+    recipe: Recipe
+    splits: Splits
+    rates: NDArray[np.float64]
+    place: devices.Place
+    validate_every: int | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Steps between two validations: an epoch, unless told fewer; at most those of the run."""
+        whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
+        return min(whole, self.validate_every or whole)
+
+    @property
+    def per_call(self) -> int:
+        """Steps in one call of Keras: the most that divide an epoch; one where it cannot do more.
+
+        As many as the recipe says, else PER_CALL on a GPU and one on a CPU.
+        """
+        can = self.place.role is None and self.recipe.accumulate == 1
+        if keras.backend.backend() != "tensorflow":
+            can = can and self.place.alone and keras.backend.backend() == "jax"
+        wanted = self.recipe.per_call or (PER_CALL if self.place.accelerated else 1)
+        counts = range(min(wanted, self.epoch), 0, -1) if can else [1]
+        return next(count for count in counts if self.epoch % count == 0)
+
+    def network(self) -> keras.Model:
+        """The recipe's network at its start. UserError where its arguments are wrong."""
+        recipe, policy = self.recipe, keras.config.dtype_policy()
+        keras.utils.set_random_seed(recipe.seed)
+        mixed = recipe.precision.startswith("mixed")
+        keras.config.set_dtype_policy(recipe.precision if mixed else "float32")
+        try:
+            model = keras_models.build(
+                recipe.model,
+                input_shape=self.splits.input_shape,
+                classes=self.splits.classes,
+                **recipe.model_args,
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        finally:
+            keras.config.set_dtype_policy(policy)
+        if recipe.weight_decay and not optimizer.add_weight_decay(model, recipe.weight_decay):
+            raise UserError(
+                "weight_decay acts on the kernels of convolutions and dense layers. Received: "
+                f"weight_decay={recipe.weight_decay} for {recipe.model}, which has none. "
+                "Set --weight-decay 0."
+            )
+        return model
+
+    def model(self) -> keras.Model:
+        """The network with its loss, optimizer and metrics, on its devices."""
+        devices.round_products(self.recipe.precision)
+        numbers = self.splits.task.numbers
+        with self.place.scope():
+            model = resident.fed(self.network(), self.splits)
+            model.compile(
+                optimizer=self._optimizer(),
+                loss=self._loss(),
+                weighted_metrics=[
+                    keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
+                    for name, number in numbers.items()
+                ],
+                jit_compile="auto",  # XLA on one GPU and on JAX
+            )
+            model.optimizer.build(model.trainable_variables)  # restoring needs its variables
+        return model
+
+    def _loss(self) -> tasks.Number:
+        """What is trained on: the task's loss, of smoothed labels where the recipe says so."""
+        share, task = self.recipe.label_smoothing, self.splits.task
+        if not share:
+            return task.numbers["loss"]
+        if task.numbers["loss"] is not tasks.cross_entropy:
+            raise UserError(
+                f"Labels of classes are smoothed. Received: label_smoothing={share} for "
+                f"{self.recipe.data}, which has none. Set --label-smoothing 0."
+            )
+        return functools.partial(tasks.smoothed_cross_entropy, share=share)
+
+    def _optimizer(self) -> optimizer.MomentumSGD:
+        recipe, pieces = self.recipe, self.recipe.accumulate
+        rates = optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
+        settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+        if recipe.ema:
+            settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
+        if pieces == 1:
+            return optimizer.MomentumSGD(rates, **settings)
+        return optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
