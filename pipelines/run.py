@@ -204,8 +204,8 @@ def repeat(
     ) as parent:
         results: list[Result] = []
         for each in all_of_them:
-            habits.pause(len(results), seeds, "seeds")
             results.append(run(each, habits, parent=parent, tags=tags))
+            habits.pause(len(results), seeds, "seeds")
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
         parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))

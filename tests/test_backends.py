@@ -236,6 +236,29 @@ def test_two_jax_devices_equal_one(elsewhere: dict[str, str], tmp_path: Path) ->
 
 @pytest.mark.slow
 @needs_jax
+def test_many_steps_in_one_program_on_jax_are_the_steps_of_the_host(
+    elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    habits = {"augment": True, "ema": 0.9, "label_smoothing": 0.1}
+    device = {**habits, "resident": True, "per_call": 4}
+    perform(
+        elsewhere,
+        tmp_path,
+        (TRAINING, {"name": "host", **habits}),
+        (TRAINING, {"name": "device", **device}),
+        (TRAINING, {"name": "stopped", **device, "every": 4, "stop_at": 12}),
+        (TRAINING, {"name": "stopped", **device, "every": 4}),
+    )
+    assert_close(tmp_path, "host", "device")
+    assert equal(tmp_path, "device", "stopped")
+    host, device_log = logged(tmp_path, "host"), logged(tmp_path, "device")
+    assert list(device_log["batch_loss"]) == ["4", "8", "12", "16", "20"]
+    for name in ("train_loss", "val_loss", "test_loss"):
+        assert device_log[name] == pytest.approx(host[name], rel=1e-4)
+
+
+@pytest.mark.slow
+@needs_jax
 def test_random_layers_and_normalization_are_resumed_on_jax(
     elsewhere: dict[str, str], tmp_path: Path
 ) -> None:

@@ -76,6 +76,27 @@ def test_pieces_make_the_steps_of_their_mean_gradients(momentum: float, nesterov
     assert along[::2] == [0.0, *along[1:-1:2]]  # nothing moves between
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_averages_come_near_to_resting_weights_by_the_decay_a_step(pieces: int) -> None:
+    decay, rates = 0.75, RateTable(np.full(8, 0.5))
+    average = {"use_ema": True, "ema_momentum": decay ** (1 / pieces), "momentum": 0.0}
+    whole = MomentumSGD(rates, **average)
+    optimizer = whole if pieces == 1 else AccumulatedSGD(rates, pieces=pieces, **average)
+    weight, distances = keras.Variable(1.0), []
+    for gradient in (1.0, 2.0, 0.0, 0.0, 0.0):
+        for _ in range(pieces):
+            optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
+        now = float(weight.value)
+        optimizer.finalize_variable_values([weight])  # as Keras does at the end of every fit
+        assert float(weight.value) == now
+        optimizer.put_averages([weight])
+        distances.append(float(weight.value) - now)
+        weight.assign(now)
+    assert now == -0.5
+    assert distances[1] > 0.5
+    assert distances[2:] == pytest.approx([distances[1] * decay**i for i in (1, 2, 3)])
+
+
 def test_momentum_is_kept_for_every_weight_apart() -> None:
     optimizer = MomentumSGD(RateTable(RATES), momentum=0.5)
     one, two = keras.Variable([0.0, 8.0]), keras.Variable([[4.0]])

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data, history, interrupts, store, unfinished
+from pipelines import claim, data, history, interrupts, store, sweep, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
-from pipelines.errors import Diverged, UserError
+from pipelines.errors import Diverged, Paused, UserError
 from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.recipes import Recipe
-from pipelines.run import run
+from pipelines.run import repeat, run
 from tests.conftest import journals
 
 STEPS = 20  # epochs of 8
@@ -214,6 +214,51 @@ def test_new_run_starts_another_and_leaves_the_first(home: Path, digits: Path) -
     assert anew.run_id != stopped.id
     assert steps_of(anew.run_id) == list(range(1, 241))
     assert history.row(stopped.id).status == "KILLED"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"ema": 0.9}, pytest.param({"accumulate": 2}, marks=pytest.mark.slow)]
+)
+def test_slices_of_a_run_end_as_one_does(
+    home: Path, digits: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = small(steps=10, model="mlp", **changes)  # an epoch of 8
+    paused = []
+    while not history.rows("FINISHED", kind="training"):
+        try:
+            done = run(recipe, Habits(until=time.monotonic()))  # one step, or a validation
+        except Paused as pause:
+            paused.append(str(pause))
+    assert len(paused) == 10
+    assert paused[6] == (
+        "Paused after step 7 of 10: the time of --max-minutes is over. The same command goes on."
+    )
+    assert len(history.rows(None, kind="training")) == 1
+    assert steps_of(done.run_id) == list(range(1, 11))
+    assert steps_of(done.run_id, "val_loss") == [8, 10]
+    whole = run(recipe, Habits(force=True))
+    for one, two in zip(stored_weights(done.run_id), stored_weights(whole.run_id), strict=True):
+        assert np.array_equal(one, two)
+    assert done.metrics["test_loss"] == whole.metrics["test_loss"]
+
+
+def stored_weights(run_id: str) -> Any:
+    return store.keras_model(store.logged_model(run_id)).get_weights()
+
+
+def test_between_trainings_a_pause_is_taken_too(home: Path, digits: Path) -> None:
+    recipe = small(steps=2, model="mlp")
+    run(recipe.override(seed=0))
+    with pytest.raises(Paused, match="after 1 of 2 seeds"):
+        repeat(recipe, 2, Habits(until=time.monotonic()))
+    with pytest.raises(Paused, match="after 1 of 6 settings"):
+        sweep.check(
+            "gradient-formula",
+            "smoke",
+            claim.setting(claim.load("gradient-formula"), "gradient-formula", "smoke"),
+            3,
+            Habits(until=time.monotonic()),
+        )
 
 
 def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(

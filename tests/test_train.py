@@ -274,6 +274,38 @@ def test_any_network_learns_from_samples_and_only_pictures_are_augmented() -> No
         trained(linear(augment=True))
 
 
+def test_averages_are_validated_and_kept_while_training_goes_on_without_them(digits: Path) -> None:
+    plain, averaged = Log(), Log()
+    last = trained(small(), plain).model
+    result = trained(small(ema=0.9), averaged)
+    assert averaged.curve("batch_loss") == plain.curve("batch_loss")
+    assert result.model.get_weights()[0].tolist() != last.get_weights()[0].tolist()
+    x, y = data.load("digits").val.take(slice(None))  # type: ignore[union-attr]
+    logits = result.model.predict(x, verbose=0)
+    wrong = 100 * float(np.mean(np.argmax(logits, axis=1) != y))
+    assert averaged.curve("val_error_pct")[STEPS] == pytest.approx(wrong)
+
+
+def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
+    plain, smoothed = Log(), Log()
+    trained(small(), plain)
+    trained(small(label_smoothing=0.2), smoothed)
+    assert smoothed.curve("batch_loss")[1] == plain.curve("batch_loss")[1]
+    assert smoothed.curve("batch_loss")[2] != plain.curve("batch_loss")[2]
+    with pytest.raises(UserError, match=r"Labels of classes are smoothed.*--label-smoothing 0"):
+        trained(linear(label_smoothing=0.2))
+
+
+def test_a_recipe_says_whether_products_may_be_rounded() -> None:
+    import tensorflow as tf
+
+    from pipelines import devices
+
+    for precision, rounded in (("tensorfloat32", True), ("float32", False)):
+        devices.round_products(precision)
+        assert tf.config.experimental.tensor_float_32_execution_enabled() == rounded
+
+
 ON_DEVICES = """
 import sys
 import numpy as np

@@ -1,0 +1,103 @@
+"""Pictures that stay on the device: the batches of the host, and the training they make."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines import data
+from pipelines.batches import Pictures, Splits
+from pipelines.checkpoints import Saving
+from pipelines.errors import UserError
+from pipelines.published import named
+from pipelines.recipes import Recipe
+
+STEPS = 20  # epochs of 8, and half of one
+
+
+def recipe(**changes: Any) -> Recipe:
+    small = {"steps": STEPS, "augment": True, "weight_decay": 1e-4}
+    return named("allconv-digits", "smoke").override(**{**small, **changes})
+
+
+def placed(chosen: Recipe, splits: Splits) -> Splits:
+    from pipelines import devices, resident
+
+    return resident.placed(chosen, splits, devices.place(chosen))
+
+
+class Stopped(Exception):
+    """Stands for a kill."""
+
+
+def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> Any:
+    from pipelines import devices
+    from pipelines.train import train
+    from pipelines.training_job import Job, plan
+
+    splits = placed(chosen, data.load(chosen.data, chosen.train_examples))
+    rates = plan(chosen, len(splits.train))
+
+    def log(metrics: Any, step: int) -> None:
+        if step == stop_at:
+            raise Stopped
+
+    return train(Job(chosen, splits, rates, devices.place(chosen)), log, saving)
+
+
+@pytest.mark.parametrize("augment", [True, False])
+def test_the_device_makes_the_batches_of_the_host(augment: bool) -> None:
+    import keras
+
+    from pipelines import resident
+
+    host = data.load("synthetic", 200)
+    there = placed(recipe(data="synthetic", resident=True), host)
+    echo = keras.Model(layer := keras.Input(host.input_shape), layer)
+    device = resident.fed(echo, there)
+    for part in ("train", "val", "test"):
+        one, two = getattr(host, part), getattr(there, part)
+        for step in (0, 5):
+            x, y = one.train_batch(step, 32, 7, augment)
+            where, labels = two.train_batch(step, 32, 7, augment)
+            assert where.nbytes < x.nbytes / 100
+            np.testing.assert_array_equal(labels, y)
+            np.testing.assert_allclose(device(where), x, rtol=1e-6, atol=1e-6)
+        x, y, weight = one.eval_batch(len(one) // 32, 32)  # the last one, filled up
+        where, labels, weights = two.eval_batch(len(one) // 32, 32)
+        np.testing.assert_array_equal([*labels, *weights], [*y, *weight])
+        np.testing.assert_allclose(device(where), x, rtol=1e-6, atol=1e-6)
+
+
+def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
+    host = data.load("digits", 256)
+    assert isinstance(host.train, Pictures)
+    assert placed(recipe(), host) is host  # on a CPU, unasked
+    there = placed(recipe(resident=True), host)
+    assert there.digest == host.digest
+    assert there.input_shape == host.input_shape
+
+
+def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Path) -> None:
+    expected = trained(recipe(resident=False))
+    saving = Saving(tmp_path, every=4)
+    with pytest.raises(Stopped):
+        trained(recipe(resident=True, per_call=4), saving, stop_at=12)
+    assert saving.latest().step == 8  # type: ignore[union-attr]
+    found = trained(recipe(resident=False), saving)
+    for one, two in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
+        assert np.max(np.abs(one - two)) <= 1e-5 * np.max(np.abs(one))
+    assert found.metrics["test_loss"] == pytest.approx(expected.metrics["test_loss"], rel=1e-5)
+
+
+def test_what_cannot_stay_on_one_device_is_one_sentence(digits: Path) -> None:
+    from pipelines import devices, resident
+
+    chosen = recipe(resident=True)
+    several = devices.Place(2, "CPU")
+    with pytest.raises(UserError, match=r"stay on one device.*--resident for digits on 2 CPU"):
+        resident.placed(chosen, data.load("digits", 256), several)
+    drawn = named("linear-teacher").override(resident=True)
+    with pytest.raises(UserError, match="--resident for linear"):
+        placed(drawn, data.load(drawn.data, None, drawn.data_args))
