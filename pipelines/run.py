@@ -149,7 +149,7 @@ def _recorded(
     recipe, splits = job.recipe, job.splits
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
-    tracked.tag("device", str(job.place))
+    tracked.tag("device", job.device)
     saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every, habits.until)
     try:
         with tracking.system_metrics(tracked), unfinished.explained(tracked):

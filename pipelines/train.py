@@ -71,7 +71,7 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
         final |= named("test", _evaluate(job, model, job.splits.test))
     final["wall_s"] = curves.wall_s
     log(final, len(rates))
-    return Trained(resident.bare(model), curves.last | final, str(job.place))
+    return Trained(resident.bare(model), curves.last | final, job.device)
 
 
 def _log_norms(job: Job, step: int, log: Log, saving: Saving | None) -> None:

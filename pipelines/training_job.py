@@ -47,6 +47,12 @@ class Job:
     validate_every: int | None = None
 
     @property
+    def device(self) -> str:
+        """What trains, and whether it holds the pictures."""
+        held = isinstance(self.splits.train, resident.Places)
+        return f"{self.place}, pictures on it" if held else str(self.place)
+
+    @property
     def epoch(self) -> int:
         """Steps between two validations: an epoch, unless told fewer; at most those of the run."""
         whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)

@@ -75,6 +75,9 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
     assert isinstance(host.train, Pictures)
     assert placed(recipe(), host) is host  # on a CPU, unasked
     there = placed(recipe(resident=True), host)
+    done = trained(recipe(resident=True, steps=1))
+    assert done.device == "1 CPU, pictures on it"
+    assert done.model.input_shape == (None, *host.input_shape)
     assert there.digest == host.digest
     assert there.input_shape == host.input_shape
 
