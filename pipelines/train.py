@@ -97,6 +97,7 @@ def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) ->
                 resuming.restore(model, found.arrays, *resuming.LASTING)
             curves.resume(found.note, means=not several)
         if found and not several:
+            calls.set_steps(model, job.per_call)  # before anything is compiled
             _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
             saver.resume(found)
         if several:
