@@ -2,6 +2,7 @@
 
 import dataclasses
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,23 @@ import tyro
 
 from pipelines import provenance
 from pipelines.arms import Arms
-from pipelines.errors import check_counts
+from pipelines.errors import UserError, check_counts
 from pipelines.published import RECIPES
 from pipelines.recipes import Recipe, digest
 from pipelines.studied import study
+
+
+def best_changes(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the best trial of a study changes of its recipe; UserError where no trial is complete.
+
+    `found` is the study's document.
+    """
+    if found["best_changes"] is None:
+        raise UserError(
+            f"A schedule is found by a complete trial. Received: study {found['study']}, which has "
+            "none. Set --trials higher."
+        )
+    return dict(found["best_changes"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,9 @@ from typing import Any
 
 from pipelines import arms
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.errors import UserError
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.searches import Search
+from pipelines.searches import Search, best_changes
 from pipelines.verdict import Bound
 
 LABELS = {"published": "published schedule", "found": "found by the search"}
@@ -33,15 +32,10 @@ LABELS = {"published": "published schedule", "found": "found by the search"}
 
 def recipes(setting: Search, seed: int, found: dict[str, Any]) -> dict[str, Recipe]:
     """The published schedule and the one that was found, with a seed that no trial had."""
-    if found["best_changes"] is None:
-        raise UserError(
-            f"A schedule is found by a complete trial. Received: study {found['study']}, which has "
-            "none. Set --trials higher."
-        )
     published = setting.base(seed + 1)
     return {
         "published": published,
-        "found": dataclasses.replace(published, **found["best_changes"]),
+        "found": dataclasses.replace(published, **best_changes(found)),
     }
 
 

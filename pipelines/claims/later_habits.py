@@ -23,10 +23,10 @@ import numpy as np
 
 from pipelines import arms
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.errors import UserError, check_counts
+from pipelines.errors import check_counts
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.searches import Search
+from pipelines.searches import Search, best_changes
 from pipelines.verdict import Bound, deviation
 
 HABITS = {
@@ -63,13 +63,8 @@ class Setting(Search):
 
 def changes(setting: Setting, found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """What each arm changes of the published recipe; `found` is the study's document."""
-    if found["best_changes"] is None:
-        raise UserError(
-            f"A schedule is found by a complete trial. Received: study {found['study']}, which has "
-            "none. Set --trials higher."
-        )
     each = {
-        "schedule": found["best_changes"],
+        "schedule": best_changes(found),
         "smoothing": {"label_smoothing": setting.label_smoothing},
         "ema": {"ema": setting.ema},
         "longer": {"steps": setting.longer * setting.steps},
