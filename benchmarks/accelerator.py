@@ -29,9 +29,9 @@ ROUNDS = 3
 SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
 PRECISIONS = ("float32", "tensorfloat32", "mixed_bfloat16")
 HABITS: dict[str, dict[str, Any]] = {
-    "host": {"resident": False, "per_call": 1},
-    "resident": {"resident": True, "per_call": 1},
-    "calls": {"resident": True, "per_call": 50},
+    "host": {"pictures": "host", "per_call": 1},
+    "resident": {"pictures": "device", "per_call": 1},
+    "calls": {"pictures": "device", "per_call": 50},
 }
 
 
@@ -130,7 +130,7 @@ def gradient(precision: str) -> dict[str, float]:
     """images/s of the loss and its gradient, of one batch that stays on the device."""
     import keras
 
-    job = _job(recipe(precision, resident=False))
+    job = _job(recipe(precision, pictures="host"))
     model, count = job.model(), 100 if job.place.accelerated else 20
     x, y = job.splits.train.train_batch(0, job.recipe.batch_size, 0, augment=True)
     step = {"tensorflow": _tensorflow, "jax": _jax}[keras.backend.backend()](model, x, y)

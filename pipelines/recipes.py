@@ -20,7 +20,7 @@ from pipelines import data, lr
 from pipelines.errors import UserError, unknown
 
 # Fields that describe a recipe and do not change the training.
-LABELS = ("name", "source", "reported", "cost", "per_call", "resident")
+LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 FLOATS = (
     *("epochs", "learning_rate", "warmup", "momentum", "weight_decay"),
@@ -88,8 +88,8 @@ class Recipe:
     precision: Literal["float32", "tensorfloat32", "mixed_bfloat16"] = "float32"
     """Precision of the computation; weights stay float32. tensorfloat32: float32 but in the
     products of a GPU, which keep 10 bits of each factor."""
-    resident: bool | None = None
-    """Keep the pictures on the device and cut and flip them there (None: on a GPU, if they fit)."""
+    pictures: Literal["auto", "host", "device"] = "auto"
+    """Where pictures are kept, cut and flipped (auto: on a GPU, where they fit on one)."""
     devices: int | None = None
     """Devices that share a batch (None: every GPU, else one CPU device)."""
     asynchronous: bool = False

@@ -83,21 +83,22 @@ def _within(positions: Any, size: int) -> Any:
 
 
 def placed(recipe: Recipe, splits: Splits, place: Place) -> Splits:
-    """The splits for a device that holds their pictures, as `recipe.resident` says; None: on a GPU.
+    """The splits for a device that holds their pictures, where `recipe.pictures` says so.
 
     UserError where that is asked of data that cannot be held by one device.
     """
-    pictures = (splits.train, splits.val, splits.test)
-    held = [each for each in pictures if isinstance(each, Pictures)]
+    parts = (splits.train, splits.val, splits.test)
+    held = [each for each in parts if isinstance(each, Pictures)]
     pixels = sum(each.images[..., 0].size for each in held)
     can = len(held) == 3 and place.alone and pixels < MOST_PIXELS
-    if recipe.resident and not can:
+    if recipe.pictures == "device" and not can:
         raise UserError(
-            "Pictures of one size can stay on one device. Received: --resident for "
-            f"{recipe.data} on {place}. Leave --resident out."
+            "Pictures of one size can stay on one device. Received: pictures=device for "
+            f"{recipe.data} on {place}. Set --pictures host."
         )
-    small = sum(each.images.nbytes for each in held) <= MOST_BYTES
-    if not can or not (place.accelerated and small if recipe.resident is None else recipe.resident):
+    fit = can and sum(each.images.nbytes for each in held) <= MOST_BYTES
+    where = {"auto": "device" if fit and place.accelerated else "host"}
+    if where.get(recipe.pictures, recipe.pictures) == "host":
         return splits
     train, val, test = (
         Places(each.images, each.labels, each.mean, each.std, first)

@@ -53,7 +53,7 @@ def test_the_device_makes_the_batches_of_the_host(augment: bool) -> None:
     from pipelines import resident
 
     host = data.load("synthetic", 200)
-    there = placed(recipe(data="synthetic", resident=True), host)
+    there = placed(recipe(data="synthetic", pictures="device"), host)
     echo = keras.Model(layer := keras.Input(host.input_shape), layer)
     device = resident.fed(echo, there)
     for part in ("train", "val", "test"):
@@ -74,8 +74,8 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
     host = data.load("digits", 256)
     assert isinstance(host.train, Pictures)
     assert placed(recipe(), host) is host  # on a CPU, unasked
-    there = placed(recipe(resident=True), host)
-    done = trained(recipe(resident=True, steps=1))
+    there = placed(recipe(pictures="device"), host)
+    done = trained(recipe(pictures="device", steps=1))
     assert done.device == "1 CPU, pictures on it"
     assert done.model.input_shape == (None, *host.input_shape)
     assert there.digest == host.digest
@@ -83,12 +83,12 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
 
 
 def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Path) -> None:
-    expected = trained(recipe(resident=False))
+    expected = trained(recipe(pictures="host"))
     saving = Saving(tmp_path, every=4)
     with pytest.raises(Stopped):
-        trained(recipe(resident=True, per_call=4), saving, stop_at=12)
+        trained(recipe(pictures="device", per_call=4), saving, stop_at=12)
     assert saving.latest().step == 8  # type: ignore[union-attr]
-    found = trained(recipe(resident=False), saving)
+    found = trained(recipe(pictures="host"), saving)
     for one, two in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
         assert np.max(np.abs(one - two)) <= 1e-5 * np.max(np.abs(one))
     assert found.metrics["test_loss"] == pytest.approx(expected.metrics["test_loss"], rel=1e-5)
@@ -97,10 +97,10 @@ def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Pa
 def test_what_cannot_stay_on_one_device_is_one_sentence(digits: Path) -> None:
     from pipelines import devices, resident
 
-    chosen = recipe(resident=True)
+    chosen = recipe(pictures="device")
     several = devices.Place(2, "CPU")
-    with pytest.raises(UserError, match=r"stay on one device.*--resident for digits on 2 CPU"):
+    with pytest.raises(UserError, match=r"stay on one device.*device for digits on 2 CPU"):
         resident.placed(chosen, data.load("digits", 256), several)
-    drawn = named("linear-teacher").override(resident=True)
-    with pytest.raises(UserError, match="--resident for linear"):
+    drawn = named("linear-teacher").override(pictures="device")
+    with pytest.raises(UserError, match="device for linear"):
         placed(drawn, data.load(drawn.data, None, drawn.data_args))
