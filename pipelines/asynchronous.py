@@ -132,13 +132,13 @@ def fit(
     momentum = float(getattr(model.optimizer, "momentum", 0.0))
     updates = _Updates(_update(served, strategy, task, rates, momentum), stream, strategy)
     listeners = keras.callbacks.CallbackList(list(callbacks), model=model)
-    step, wished, model.stop_training = start, dict[str, float](), False
+    step, wished = start, dict[str, float]()
     listeners.on_train_begin()
-    while step < len(rates) and not model.stop_training:
+    while step < len(rates):
         begin, end = step, min(len(rates), (step // epoch + 1) * epoch)
         summed = np.zeros(len(names))
         listeners.on_epoch_begin(begin // epoch)
-        while step < end and not model.stop_training:
+        while step < end:
             listeners.on_train_batch_begin(step % epoch)
             wished = wished or {name: wish for name, wish in wishes().items() if wish}
             summed += updates.take(end - step, paused=bool(wished))
@@ -148,9 +148,8 @@ def fit(
                 served.save(model)
                 logs, wished = logs | wished, {}
             listeners.on_train_batch_end((step - 1) % epoch, logs)
-        if step == end:
-            values = {f"val_{name}": value for name, value in validate().items()}
-            listeners.on_epoch_end(begin // epoch, logs | values)
+        values = {f"val_{name}": value for name, value in validate().items()}
+        listeners.on_epoch_end(begin // epoch, logs | values)
     listeners.on_train_end()
 
 

@@ -32,13 +32,14 @@ def _program(model: keras.Model, count: int) -> Step:
         return state, logs
 
     def steps(state: Any, batches: Any) -> tuple[Any, Any]:
-        state, logs = jax.lax.scan(step, state, batches)
+        stacked = jax.tree.map(lambda *each: jax.numpy.stack(each), *batches)
+        state, logs = jax.lax.scan(step, state, stacked)
         return jax.tree.map(lambda log: log[-1], logs), state
 
     compiled = jax.jit(steps, donate_argnums=0)
 
     def call(state: Any, batches: Iterator[Any]) -> tuple[Any, Any]:
-        taken = [next(batches) for _ in range(count)]
-        return compiled(state, jax.tree.map(lambda *each: jax.numpy.stack(each), *taken))  # type: ignore[no-any-return]
+        logs, state = compiled(state, [next(batches) for _ in range(count)])
+        return logs, state
 
     return call

@@ -22,7 +22,7 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 
 class Curves(keras.callbacks.Callback):
-    """Logs the curves of a run of `len(rates)` steps, stops it when the loss diverges.
+    """Logs the curves of a run of `len(rates)` steps; raises Diverged when its loss does.
 
     `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
     so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,

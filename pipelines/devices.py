@@ -71,7 +71,8 @@ def place(recipe: Recipe) -> Place:
 def round_products(precision: str) -> None:
     """Whether a GPU may round the factors of float32 products to 10 bits, which is faster.
 
-    Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no.
+    Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no. What is
+    left in float32 under `mixed_bfloat16` goes by JAX's default, and is not rounded elsewhere.
     """
     yes = precision == "tensorfloat32"
     backend = keras.backend.backend()

@@ -36,8 +36,8 @@ def evaluate(name: str) -> dict[str, Any]:
     for a run that stored no network, or one that cannot be read, or recorded none of the numbers.
     """
     row = history.find(name) or comparison.named(name, history.rows(None))
-    recipe, rounding = _recipe(row), ROUNDING[row.params.get("precision", "float32")]
-    model = _model(row)
+    precision = row.params.get("precision", "float32")
+    recipe, rounding, model = _recipe(row), ROUNDING[precision], _model(row, precision)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
     metrics = {
         key: _beside(key, row.metrics[key], found, rounding, examples)
@@ -79,8 +79,8 @@ def _recipe(row: Row) -> Recipe:
     )
 
 
-def _model(row: Row) -> Any:
-    """The network that a run stored last."""
+def _model(row: Row, precision: str) -> Any:
+    """The network that a run stored last; its products are rounded as in training."""
     found = store.logged_model(row.id)
     if found is None:
         raise UserError(
@@ -88,6 +88,9 @@ def _model(row: Row) -> Any:
             f"{row.status} and has none. Name a finished training, by its id."
         )
     quiet.keras()
+    from pipelines import devices
+
+    devices.round_products(precision)
     try:
         return store.keras_model(found)
     except (OSError, ValueError, store.unavailable()) as error:

@@ -74,7 +74,8 @@ class AccumulatedSGD(MomentumSGD):
 
     Keras's `gradient_accumulation_steps` branches around the sum over devices, which TensorFlow
     allows on one device alone. Here every batch is summed over the devices, and steps of rate 0
-    leave the velocities as they were.
+    leave the velocities as they were. Averages of the weights follow the pieces, by the root of
+    their decay: they see the weights before a step as often as pieces come before its last.
     """
 
     def __init__(self, learning_rate: RateTable, *, pieces: int, **settings: Any) -> None:

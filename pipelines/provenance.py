@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MEASURING = (  # not the recipes that have a name: a run's settings tell them apart
     "asynchronous",
     "batches",
+    "calls",
     "cluster",
     "curves",
     "data",
@@ -32,6 +33,7 @@ MEASURING = (  # not the recipes that have a name: a run's settings tell them ap
     "photographs",
     "recipes",
     "records",
+    "resident",
     "resuming",
     "samples",
     "shuffled",
@@ -39,6 +41,7 @@ MEASURING = (  # not the recipes that have a name: a run's settings tell them ap
     "synchronous",
     "tasks",
     "train",
+    "training_job",
 )
 GENERATED = ("RESULTS.md", "figures")  # written by `report`: a new one does not dirty a commit
 

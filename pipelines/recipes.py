@@ -42,7 +42,7 @@ class Recipe:
     """What a run costs at each scale."""
     per_call: tyro.conf.Suppress[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
-    checkpoints come between calls (None: 50 on a GPU, 1 on a CPU)."""
+    checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""
     model: str
     """Architecture: a module of keras_models."""
     model_args: Mapping[str, Any] = field(default_factory=dict)
@@ -83,8 +83,8 @@ class Recipe:
     label_smoothing: float = 0.0
     """Share of a label's weight that all classes get alike, in training."""
     ema: float = 0.0
-    """Decay a step of the averages of the weights, which are then validated, tested and stored
-    (0: the weights as they are)."""
+    """Decay a step of averages of the weights, which are then validated, tested and stored, beside
+    the last moments of normalization (0: the weights as they are)."""
     precision: Literal["float32", "tensorfloat32", "mixed_bfloat16"] = "float32"
     """Precision of the computation; weights stay float32. tensorfloat32: float32 but in the
     products of a GPU, which keep 10 bits of each factor."""

@@ -74,6 +74,7 @@ class Resident(keras.layers.Layer):
         inside = _within(rows, height)[:, :, None] & _within(columns, width)[:, None, :]
         lines = number * height + ops.clip(rows, 0, height - 1)
         pixels = lines[:, :, None] * width + ops.clip(columns, 0, width - 1)[:, None, :]
+        # one kernel under XLA, which Keras uses on one GPU; TensorFlow's own gathers uint8 on CPUs
         x = ops.cast(ops.take(self.pixels, pixels, axis=0), "float32") / 255
         return ops.where(inside[..., None], (x - self.mean) / self.std, 0.0)
 

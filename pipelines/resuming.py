@@ -103,7 +103,7 @@ class Saver(keras.callbacks.Callback):
             with self.place.scope():
                 arrays = captured(self.model)
             if self.saving:
-                self._write(self.saving, arrays)
+                self._write(self.saving, arrays, must=bool(asked.get("pause")))
             self.saved = time.monotonic()
         if asked.get("stop"):
             self.interrupts.deliver()
@@ -111,11 +111,13 @@ class Saver(keras.callbacks.Callback):
         if asked.get("pause"):
             raise Paused(f"step {self.curves.step} of {len(self.curves.rates)}")
 
-    def _write(self, saving: Saving, arrays: Arrays) -> None:
-        """A checkpoint on disk; without space or right, a warning, and training goes on."""
+    def _write(self, saving: Saving, arrays: Arrays, must: bool) -> None:
+        """A checkpoint on disk; without space or right, a warning unless it `must` be there."""
         try:
             saving.write(Checkpoint(self.curves.step, self.curves.note, arrays))
         except OSError as error:
+            if must:
+                raise
             print(
                 f"Checkpoints must fit on the disk. Received at step {self.curves.step}: {error}. "
                 "Make room: training goes on, and the last checkpoint stays.",

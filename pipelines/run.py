@@ -5,6 +5,7 @@ Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
 
 import functools
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,8 @@ def run(
         if done:
             _dismiss_others(recipe)
             return Result(done[0].id, _final(done[0].metrics), reused=True)
+        if habits.until < math.inf and (before := unfinished.diverged(kind, **same)):
+            raise before  # in an earlier slice: a later one has other things to do
         resume = None if habits.new_run else unfinished.find(kind, recipe, parent)
         job = _job(recipe, watch.validate_every if watch else None)
         with tracking.tracked(
@@ -205,7 +208,8 @@ def repeat(
         results: list[Result] = []
         for each in all_of_them:
             results.append(run(each, habits, parent=parent, tags=tags))
-            habits.pause(len(results), seeds, "seeds")
+            if not results[-1].reused:
+                habits.pause(len(results), seeds, "seeds")
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
         parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))

@@ -1,6 +1,5 @@
 """What claims about learning-rate studies share: a network, and how long schedules are searched."""
 
-import dataclasses
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,9 +45,9 @@ class Search(Arms):
     def study(self, title: str, recipe: Recipe, *options: str) -> dict[str, Any]:
         """The document of the study of a recipe at this setting, which is begun or found."""
         *_, scale = RECIPES[self.recipe]
-        kept = {**dataclasses.asdict(self), "workers": None}  # they do not change what is found
+        determines = [recipe.fingerprint, self.trials, self.space, provenance.code()]
         return study(
-            f"{title}-{digest([kept, recipe.seed, provenance.code()])}",
+            f"{title}-{digest(determines)}",
             *f"--recipe {self.recipe} --scale {scale} --space {self.space}".split(),
             *f"--trials {self.trials} --workers {self.workers}".split(),
             *options,

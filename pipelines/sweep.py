@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
-from pipelines.errors import UserError, check_counts, unknown
+from pipelines.errors import Paused, UserError, check_counts, unknown
 from pipelines.grid import Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
@@ -22,6 +22,7 @@ from pipelines.progress import progress_bar
 from pipelines.verdict import summary
 
 ENGINES = ("local", "dask")
+BUSY = "busy_s"  # tag: seconds of the slices before
 
 
 def check(
@@ -122,7 +123,7 @@ def _measured(order: Order) -> dict[str, Any]:
 
 def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
     """The id of the run that holds all of the order; `resume` is one that was killed."""
-    found, started = order.claim, time.perf_counter()
+    found, started = order.claim, time.perf_counter() - _busy(resume)
     with tracking.tracked(
         tables.run_name(order),
         experiment=found.family,
@@ -137,7 +138,11 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         },
         resume=resume,
     ) as run:
-        measured = _cells(order, run, resume is not None)
+        try:
+            measured = _cells(order, run, resume is not None)
+        except Paused:
+            run.tag(BUSY, f"{time.perf_counter() - started:.1f}")
+            raise
         values = _log_seeds(order, measured, run)
         verdict = found.verdict(values, order.scale)
         table = tables.rows(order, measured)
@@ -152,6 +157,11 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
             | {"wall_s": time.perf_counter() - started}
         )
     return run.id
+
+
+def _busy(resume: str | None) -> float:
+    """Seconds that the slices of a run have taken so far."""
+    return float(history.row(resume).tags.get(BUSY, 0)) if resume else 0.0
 
 
 def _log_seeds(

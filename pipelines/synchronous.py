@@ -96,20 +96,18 @@ def fit(
     listeners = keras.callbacks.CallbackList(list(callbacks), model=model)
     iterator = iter(_distributed(batches.repeat(), strategy))  # endless: no vote before each batch
     step, train = start, _means(model, strategy, model.train_step)
-    model.stop_training = False
     listeners.on_train_begin()
-    while step < stop and not model.stop_training:
+    while step < stop:
         number, last = step // epoch, min(stop, (step // epoch + 1) * epoch)
         model.reset_metrics()
         listeners.on_epoch_begin(number)
-        while step < last and not model.stop_training:
+        while step < last:
             listeners.on_train_batch_begin(step % epoch)
             logs = train(iterator, wishes())
             step += 1
             listeners.on_train_batch_end((step - 1) % epoch, logs)
-        if step == last:
-            values = {f"val_{name}": value for name, value in validate().items()}
-            listeners.on_epoch_end(number, logs | values)
+        values = {f"val_{name}": value for name, value in validate().items()}
+        listeners.on_epoch_end(number, logs | values)
     listeners.on_train_end()
 
 

@@ -97,7 +97,7 @@ def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) ->
                 resuming.restore(model, found.arrays, *resuming.LASTING)
             curves.resume(found.note, means=not several)
         if found and not several:
-            calls.set_steps(model, job.per_call)  # before anything is compiled
+            calls.set_steps(model, job.per_call(job.epoch))  # before anything is compiled
             _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
             saver.resume(found)
         if several:
@@ -123,7 +123,7 @@ def _fit(
     validation = feed.evaluation(job.recipe, job.splits.val, job.place.replicas)
     for begin, end in itertools.pairwise(cuts):
         steps = min(epoch, end - begin)
-        curves.per_call = math.gcd(job.per_call, steps)
+        curves.per_call = job.per_call(steps)
         calls.set_steps(model, curves.per_call)
         model.fit(
             feed.train(job.recipe, job.splits.train, begin, end),

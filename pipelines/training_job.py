@@ -19,7 +19,7 @@ from pipelines.curves import MEAN
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 
-PER_CALL = 50  # most steps in one call on a GPU, which is then busy for a fraction of a second
+PER_CALL = 50  # most steps in one call: signals and curves wait for its end
 
 
 def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
@@ -49,8 +49,7 @@ class Job:
     @property
     def device(self) -> str:
         """What trains, and whether it holds the pictures."""
-        held = isinstance(self.splits.train, resident.Places)
-        return f"{self.place}, pictures on it" if held else str(self.place)
+        return f"{self.place}, pictures on it" if self.held else str(self.place)
 
     @property
     def epoch(self) -> int:
@@ -59,17 +58,21 @@ class Job:
         return min(whole, self.validate_every or whole)
 
     @property
-    def per_call(self) -> int:
-        """Steps in one call of Keras: the most that divide an epoch; one where it cannot do more.
+    def held(self) -> bool:
+        """Whether the device holds the pictures."""
+        return isinstance(self.splits.train, resident.Places)
 
-        As many as the recipe says, else PER_CALL on a GPU and one on a CPU.
+    def per_call(self, steps: int) -> int:
+        """Steps in one call of Keras, so many that they divide `steps`; one where it can no more.
+
+        As many as the recipe says, else PER_CALL on a GPU that holds the pictures, and one.
+        Keras's calls of several steps fail on several devices of TensorFlow.
         """
-        can = self.place.role is None and self.recipe.accumulate == 1
-        if keras.backend.backend() != "tensorflow":
-            can = can and self.place.alone and keras.backend.backend() == "jax"
-        wanted = self.recipe.per_call or (PER_CALL if self.place.accelerated else 1)
-        counts = range(min(wanted, self.epoch), 0, -1) if can else [1]
-        return next(count for count in counts if self.epoch % count == 0)
+        backend, whole = keras.backend.backend(), self.recipe.accumulate == 1
+        can = self.place.alone and whole and backend in ("tensorflow", "jax")
+        wanted = self.recipe.per_call or (PER_CALL if self.held and self.place.accelerated else 1)
+        counts = range(min(wanted, steps), 0, -1) if can else [1]
+        return next(count for count in counts if steps % count == 0)
 
     def network(self) -> keras.Model:
         """The recipe's network at its start. UserError where its arguments are wrong."""
@@ -130,6 +133,11 @@ class Job:
         recipe, pieces = self.recipe, self.recipe.accumulate
         rates = optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
         settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+        if recipe.ema and self.splits.task.of_model:
+            raise UserError(
+                f"No averages are kept where a network's distance is recorded. Received: ema="
+                f"{recipe.ema} for {recipe.data}. Set --ema 0."
+            )
         if recipe.ema:
             settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
         if pieces == 1:

@@ -10,7 +10,7 @@ from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes import Recipe
 from pipelines.store import PARENT
-from pipelines.tracking import Parent, Run
+from pipelines.tracking import FAILURE, Parent, Run
 
 TRAINING = "training"
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
@@ -39,6 +39,15 @@ def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str |
     aside = " The code has changed since: it may not end as it would have." if changed else ""
     print(f"Going on with run {row.id}, stopped after step {step}.{aside}", file=sys.stderr)
     return row.id
+
+
+def diverged(kind: str, **tags: str) -> Diverged | None:
+    """How the newest run with these tags diverged, if it did."""
+    same = history.rows(None, kind=kind, **tags)
+    if not same or PARTED[0] not in same[0].tags:
+        return None
+    said = same[0].tags.get(FAILURE, "").removeprefix("Diverged: ")
+    return Diverged(said, int(same[0].tags[PARTED[0]]))
 
 
 def stopped_at(run_id: str) -> int:

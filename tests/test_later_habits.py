@@ -1,5 +1,6 @@
 """The habits of later years: each arm adds one to the published recipe, and gains add up."""
 
+import dataclasses
 import itertools
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ def test_a_study_without_a_schedule_is_one_sentence() -> None:
     setting = later_habits.CLAIM.scales["smoke"]
     with pytest.raises(UserError, match=r"study s, which has none\. Set --trials higher"):
         later_habits.recipes(setting, 0, {"study": "s", "best_changes": None})
+
+
+def test_habits_that_no_recipe_has_are_refused_before_the_study() -> None:
+    setting = later_habits.CLAIM.scales["cpu"]
+    for wrong in ({"ema": 2.0}, {"label_smoothing": 1.0}, {"longer": 0}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            dataclasses.replace(setting, **wrong)
 
 
 def errors(together: float, more: float = 0.0) -> dict[str, float]:

@@ -1,5 +1,6 @@
 """Provenance: a commit with changes says so, new files among them, and the patch applies."""
 
+import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -72,3 +73,17 @@ def test_the_command_is_kept_without_its_password(
     assert without_password(url) == said
     words = provenance.tags()["mlflow.source.name"].replace("'", "")
     assert words == f"tuning run a:b@c {said}"
+
+
+def test_what_trains_is_in_the_digest_of_the_code() -> None:
+    folder = provenance.ROOT / "pipelines"
+    beside = {"blowup", "checkpoints", "errors", "interrupts", "progress", "machines"}
+    for name in ("train", "training_job", "feed", "resident"):
+        tree = ast.parse((folder / f"{name}.py").read_text())
+        found = {
+            alias.name if node.module == "pipelines" else node.module.partition(".")[2]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipelines")
+            for alias in node.names
+        }
+        assert found - beside <= set(provenance.MEASURING), name

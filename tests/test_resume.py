@@ -222,20 +222,18 @@ def test_new_run_starts_another_and_leaves_the_first(home: Path, digits: Path) -
 def test_slices_of_a_run_end_as_one_does(
     home: Path, digits: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = small(steps=10, model="mlp", **changes)  # an epoch of 8
+    recipe = small(steps=3, model="mlp", train_examples=64, **changes)  # epochs of 2
     paused = []
     while not history.rows("FINISHED", kind="training"):
         try:
             done = run(recipe, Habits(until=time.monotonic()))  # one step, or a validation
         except Paused as pause:
             paused.append(str(pause))
-    assert len(paused) == 10
-    assert paused[6] == (
-        "Paused after step 7 of 10: the time of --max-minutes is over. The same command goes on."
-    )
+    rest = "of 3: the time of --max-minutes is over. The same command goes on."
+    assert paused == [f"Paused after step {step} {rest}" for step in (1, 2, 3)]
     assert len(history.rows(None, kind="training")) == 1
-    assert steps_of(done.run_id) == list(range(1, 11))
-    assert steps_of(done.run_id, "val_loss") == [8, 10]
+    assert steps_of(done.run_id) == [1, 2, 3]
+    assert steps_of(done.run_id, "val_loss") == [2, 3]
     whole = run(recipe, Habits(force=True))
     for one, two in zip(stored_weights(done.run_id), stored_weights(whole.run_id), strict=True):
         assert np.array_equal(one, two)
@@ -246,11 +244,14 @@ def stored_weights(run_id: str) -> Any:
     return store.keras_model(store.logged_model(run_id)).get_weights()
 
 
-def test_between_trainings_a_pause_is_taken_too(home: Path, digits: Path) -> None:
-    recipe = small(steps=2, model="mlp")
+def test_between_trainings_a_pause_is_taken_too(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small(steps=2, model="mlp", train_examples=64)
     run(recipe.override(seed=0))
-    with pytest.raises(Paused, match="after 1 of 2 seeds"):
-        repeat(recipe, 2, Habits(until=time.monotonic()))
+    monkeypatch.setattr("pipelines.checkpoints.Saving.over", False)  # the time is over after them
+    with pytest.raises(Paused, match="after 2 of 3 seeds"):  # the first is found and costs none
+        repeat(recipe, 3, Habits(until=time.monotonic()))
     with pytest.raises(Paused, match="after 1 of 6 settings"):
         sweep.check(
             "gradient-formula",
@@ -259,6 +260,29 @@ def test_between_trainings_a_pause_is_taken_too(home: Path, digits: Path) -> Non
             3,
             Habits(until=time.monotonic()),
         )
+
+
+def test_a_later_slice_does_not_repeat_what_diverged(home: Path, digits: Path) -> None:
+    recipe = small(model="mlp", train_examples=64, learning_rate=1e9)
+    slices = Habits(until=time.monotonic() + 600)
+    said = []
+    for _ in range(2):
+        with pytest.raises(Diverged) as raised:
+            run(recipe, slices)
+        said.append((str(raised.value), raised.value.step))
+    assert said[0] == said[1]
+    assert len(history.rows("FAILED", kind="training")) == 1
+
+
+def test_nothing_pauses_that_cannot_be_saved(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pipelines.checkpoints.os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        trained(small(steps=3, model="mlp"), Recorder(), Saving(tmp_path, until=time.monotonic()))
 
 
 def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(

@@ -296,6 +296,27 @@ def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
         trained(linear(label_smoothing=0.2))
 
 
+def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
+    digits: Path,
+) -> None:
+    from pipelines import devices, resident
+    from pipelines.training_job import Job, plan
+
+    recipe = named("allconv-digits").override(pictures="device")
+    splits = resident.placed(recipe, data.load("digits"), devices.Place(1, "GPU"))
+
+    def steps(place: devices.Place, left: int, **changes: object) -> int:
+        own = recipe.override(**changes)
+        return Job(own, splits, plan(own, len(splits.train)), place).per_call(left)
+
+    gpu = devices.Place(1, "GPU")
+    assert [steps(gpu, left) for left in (351, 118, 50, 53, 1)] == [39, 2, 50, 1, 1]
+    assert steps(gpu, 351, per_call=13) == 13
+    assert steps(gpu, 351, accumulate=2) == 1
+    assert steps(devices.Place(1, "CPU"), 351) == 1
+    assert steps(devices.Place(2, "GPU"), 351, per_call=13) == 1
+
+
 def test_a_recipe_says_whether_products_may_be_rounded() -> None:
     import tensorflow as tf
 
