@@ -10,7 +10,9 @@ Verdict: the mean test error of five seeds is at most 1.05 times the reported on
 interval.
 
 Run: python -m pipelines run allconv-cifar10 --scale paper
-Cost of a seed: paper: 2 GPU hours; cpu: 1 minute on 2 cores.
+     (on a borrowed GPU in slices: --max-minutes 9)
+Cost of a seed: paper: 2 GPU hours, 4 days on 2 cores; cpu: 1 minute on 2 cores. Not run at paper
+scale yet, for want of a GPU.
 Expect at cpu scale: a narrower network of 2 blocks a stage for 400 steps, far from the reported
 error.
 """

@@ -1,4 +1,4 @@
-"""Habits of later years carry HM's network beyond its published error, without normalization.
+"""Trained by the habits of later years, HM's network errs less than trained as published.
 
 Source: our own question after HM Table 2: how far does the network go when it is trained as later
 papers train, and which of their habits closes how much of the gap?
