@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import history
 from pipelines.__main__ import dispatch
 from tests.conftest import ROOT, command
 
@@ -202,3 +203,13 @@ def test_data_check_is_one_json_document(
     dispatch(["data", "check", "digits", "--json"])
     document = json.loads(capfd.readouterr().out)
     assert document["train"] + document["val"] + document["test"] == 1797
+
+
+def test_a_slice_ends_with_success_and_says_that_it_is_unfinished(home: Path, digits: Path) -> None:
+    words = ("run", "mlp-digits", "--scale", "smoke", "--max-minutes", "1e-6", "--json")
+    done = command("pipelines", *words)
+    assert done.returncode == 0, done.stderr
+    said = "Paused after step 1 of 8: the time of --max-minutes is over. The same command goes on."
+    assert json.loads(done.stdout) == {"name": "mlp-digits", "finished": False, "said": said}
+    assert done.stderr == f"{said}\n"
+    assert [row.status for row in history.rows(None)] == ["KILLED"]
