@@ -1,6 +1,7 @@
 """Shared fixtures: a tracking home of its own for every test, and prepared data."""
 
 import contextlib
+import multiprocessing
 import os
 import secrets
 import shutil
@@ -11,9 +12,10 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -177,6 +179,27 @@ def journals(home: Path) -> str:
         with contextlib.suppress(FileNotFoundError):
             texts.append(path.read_text())
     return "".join(texts)
+
+
+def exit_code(function: Callable[..., Any], *arguments: Any) -> int | None:
+    """That of a call in a process of its own, in this environment.
+
+    A fork of our own process, whose threads and databases it would share, may crash.
+    """
+    apart = multiprocessing.get_context("forkserver")
+    apart.set_forkserver_preload(["mlflow", function.__module__])
+    process = apart.Process(target=_called, args=(dict(os.environ), function, arguments))
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def _called(
+    environment: Mapping[str, str], function: Callable[..., Any], arguments: Sequence[Any]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    function(*arguments)
 
 
 def command(*arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:

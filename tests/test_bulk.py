@@ -1,6 +1,5 @@
 """Finished runs: what is written in bulk must be read back as if MLflow's client had written it."""
 
-import multiprocessing
 import os
 import re
 import signal
@@ -25,6 +24,7 @@ from pipelines import (
     tracking,
 )
 from pipelines.bulk import Finished
+from tests.conftest import exit_code
 
 NAN, INF, LARGEST = float("nan"), float("inf"), 1.7976931348623157e308
 LIVES = {alive.PROCESS, alive.MACHINE, alive.BEAT}  # of a run written while its process lives
@@ -300,9 +300,7 @@ def killed(write: Any, runs: list[Finished]) -> None:
         if statement.startswith("INSERT INTO latest_metrics"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    engine = schema.sql_store().engine
-    engine.dispose(close=False)  # its connections are those of the process that forked
-    sqlalchemy.event.listen(engine, "after_cursor_execute", kill)
+    sqlalchemy.event.listen(schema.sql_store().engine, "after_cursor_execute", kill)
     write(runs)
 
 
@@ -310,10 +308,7 @@ def killed(write: Any, runs: list[Finished]) -> None:
 def test_kill_9_leaves_none_or_a_run_that_is_settled(home: Path, write: Any, left: int) -> None:
     record([finished("before", [0], {"loss": [1]})])
     runs = [finished(name, [1, 2], {"loss": [1, 2]}) for name in "ab"]
-    process = multiprocessing.get_context("fork").Process(target=killed, args=(write, runs))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert exit_code(killed, write, runs) == -signal.SIGKILL
     assert [row.name for row in history.rows("FINISHED")] == ["before"]
     settled = settle.settle_dead()
     here = [row.id for row in history.rows("FINISHED") if row.name != "before"]

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import re
 import signal
@@ -35,7 +34,7 @@ from tests.bundles import (
     pictures,
     tracked,
 )
-from tests.conftest import Go, free_port, mlflow_server
+from tests.conftest import Go, exit_code, free_port, mlflow_server
 
 NAN, INF = float("nan"), float("inf")
 
@@ -337,7 +336,6 @@ KILLED = {  # what a dying process does last
 
 
 def die_after(name: str, file: Path, revision: str) -> None:
-    schema.sql_store().engine.dispose(close=False)  # its connections are the parent's
     module, _, attribute = name.partition(".")
     places = {"bulk": bulk, "bundle_in": bundle_in, "client": type(store.client())}
     place: Any = places[module]
@@ -353,11 +351,7 @@ def die_after(name: str, file: Path, revision: str) -> None:
 
 
 def killed_import(last: str, file: Path, revision: str) -> None:
-    arguments = (KILLED[last], file, revision)
-    process = multiprocessing.get_context("fork").Process(target=die_after, args=arguments)
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert exit_code(die_after, KILLED[last], file, revision) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
