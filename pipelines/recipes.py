@@ -22,10 +22,7 @@ from pipelines.errors import UserError, unknown
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
-FLOATS = (
-    *("epochs", "learning_rate", "warmup", "momentum", "weight_decay"),
-    *("label_smoothing", "ema"),
-)
+FLOATS = ["epochs", "learning_rate", "warmup", "momentum", "weight_decay", "label_smoothing", "ema"]
 
 Args = Mapping[str, Any]
 

@@ -98,8 +98,8 @@ def placed(recipe: Recipe, splits: Splits, place: Place) -> Splits:
             f"{recipe.data} on {place}. Set --pictures host."
         )
     fit = can and sum(each.images.nbytes for each in held) <= MOST_BYTES
-    where = {"auto": "device" if fit and place.accelerated else "host"}
-    if where.get(recipe.pictures, recipe.pictures) == "host":
+    unasked = "device" if fit and place.accelerated else "host"
+    if (unasked if recipe.pictures == "auto" else recipe.pictures) == "host":
         return splits
     train, val, test = (
         Places(each.images, each.labels, each.mean, each.std, first)
