@@ -75,7 +75,7 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
     assert isinstance(host.train, Pictures)
     assert placed(recipe(), host) is host  # on a CPU, unasked
     there = placed(recipe(pictures="device"), host)
-    done = trained(recipe(pictures="device", steps=1))
+    done = trained(recipe(pictures="device", model="mlp", steps=1))
     assert done.device == "1 CPU, pictures on it"
     assert done.model.input_shape == (None, *host.input_shape)
     assert there.digest == host.digest
@@ -83,12 +83,12 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
 
 
 def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Path) -> None:
-    expected = trained(recipe(pictures="host"))
+    expected = trained(recipe(pictures="host", model="mlp"))
     saving = Saving(tmp_path, every=4)
     with pytest.raises(Stopped):
-        trained(recipe(pictures="device", per_call=4), saving, stop_at=12)
+        trained(recipe(pictures="device", model="mlp", per_call=4), saving, stop_at=12)
     assert saving.latest().step == 8  # type: ignore[union-attr]
-    found = trained(recipe(pictures="host"), saving)
+    found = trained(recipe(pictures="host", model="mlp"), saving)
     for one, two in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):
         assert np.max(np.abs(one - two)) <= 1e-5 * np.max(np.abs(one))
     assert found.metrics["test_loss"] == pytest.approx(expected.metrics["test_loss"], rel=1e-5)

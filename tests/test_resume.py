@@ -61,7 +61,8 @@ def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, pytest.param({"accumulate": 2, "nesterov": True}, marks=pytest.mark.slow)]
+    "changes",
+    [{"model": "mlp"}, pytest.param({"accumulate": 2, "nesterov": True}, marks=pytest.mark.slow)],
 )
 def test_a_run_stopped_twice_ends_with_equal_weights_and_curves(
     changes: dict[str, Any], digits: Path, tmp_path: Path
