@@ -1,8 +1,8 @@
 """What does each habit of training on a GPU give, and where does the rest of its peak go?
 
 One step more a row: pictures cut on the host, pictures that stay on the device, many steps in one
-call, coarser products. Below them the gradient alone, of one batch that is there already: what is
-faster than the last row is the optimizer, the decay, the metrics and the cutting of pictures.
+call, coarser products. Below them the gradient alone, of one batch that is there already: what it
+gains over the last row goes to the optimizer, the decay, the metrics and the cutting of pictures.
 Beside images/s stands the share of the device's rate of matrix products in that precision. The ways
 are processes that take turns. On a GPU the network of HM Table 1 in full; on a CPU its narrow form,
 in float32, since coarser products are no faster there; and with JAX, whose convolutions are slow in
@@ -101,8 +101,6 @@ def trained(precision: str, habit: str) -> dict[str, float]:
     from pipelines.train import train
 
     job, ends = _job(recipe(precision, **HABITS[habit])), list[tuple[int, float]]()
-    few = {part: _first(getattr(job.splits, part), 128) for part in ("val", "test")}
-    job = dataclasses.replace(job, splits=dataclasses.replace(job.splits, **few))
 
     def log(metrics: Any, step: int) -> None:
         if "batch_loss" in metrics:
@@ -114,12 +112,13 @@ def trained(precision: str, habit: str) -> dict[str, float]:
 
 
 def _job(chosen: Recipe) -> Any:
-    from pipelines import devices, resident
-    from pipelines.training_job import Job, plan
+    """The job of a recipe, with few pictures to validate on."""
+    from pipelines import devices
+    from pipelines.training_job import assembled
 
-    place = devices.place(chosen)
-    splits = resident.placed(chosen, data.load("cifar10", chosen.train_examples), place)
-    return Job(chosen, splits, plan(chosen, len(splits.train)), place)
+    place, splits = devices.place(chosen), data.load("cifar10", chosen.train_examples)
+    few = {part: _first(getattr(splits, part), 128) for part in ("val", "test")}
+    return assembled(chosen, dataclasses.replace(splits, **few), place)
 
 
 def _first(split: Any, count: int) -> Any:

@@ -52,12 +52,12 @@ def trained(count: int) -> float:
     quiet.keras()
     from pipelines import devices
     from pipelines.train import train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     setting = recipe(count)
     place = devices.place(setting)
     splits = data.load("cifar10", setting.train_examples)
-    job = Job(setting, splits, plan(setting, len(splits.train)), place)
+    job = assembled(setting, splits, place)
     return train(job, lambda metrics, step: None, test=False).metrics["images_per_s"]
 
 

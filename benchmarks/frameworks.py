@@ -28,7 +28,7 @@ SIZE = 4096  # of the matrices whose product is timed
 
 def recipe() -> Recipe:
     return named("allconv-cifar10", "paper").override(
-        steps=STEPS, learning_rate=1e-6, train_examples=STEPS * 128
+        steps=STEPS, learning_rate=1e-6, train_examples=STEPS * 128, per_call=1
     )
 
 
@@ -79,12 +79,12 @@ def ours() -> float:
     quiet.keras()
     from pipelines import devices
     from pipelines.train import train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     setting, splits = recipe(), data.load("cifar10", recipe().train_examples)
     few = dataclasses.replace(splits.val, x=splits.val.images[:128], y=splits.val.labels[:128])  # type: ignore[union-attr]
     splits = dataclasses.replace(splits, val=few)
-    job = Job(setting, splits, plan(setting, len(splits.train)), devices.place(setting))
+    job = assembled(setting, splits, devices.place(setting))
     clock = Clock()
     train(job, lambda metrics, step: clock.tick() if "batch_loss" in metrics else None, test=False)
     return clock.images_per_s(setting.batch_size)

@@ -64,8 +64,7 @@ def trained(plan: Plan, trials: list[Any]) -> float:
     start = time.perf_counter()
     for trial in outcomes.finished(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)
-        rates = training_job.plan(recipe, len(splits.train))
-        job = training_job.Job(recipe, splits, rates, devices.place(recipe))
+        job = training_job.assembled(recipe, splits, devices.place(recipe))
         with contextlib.suppress(Diverged):
             train.train(job, lambda metrics, step: None, test=False)
     return time.perf_counter() - start

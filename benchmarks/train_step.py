@@ -69,9 +69,9 @@ def compare(recipe: Recipe, splits: Splits, run: tracking.Run) -> dict[str, list
 
 def _job(recipe: Recipe, splits: Splits) -> Any:
     from pipelines import devices
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
-    return Job(recipe, splits, plan(recipe, len(splits.train)), devices.place(recipe))
+    return assembled(recipe, splits, devices.place(recipe))
 
 
 def ours(job: Any, log: Callable[..., None]) -> float:

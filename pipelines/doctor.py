@@ -207,14 +207,14 @@ def disagreement() -> float:
 
     quiet.keras()
     from pipelines import devices, train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     weights = []
     for count in (2, 1):  # several can only be made before the first training
         recipe = published.named("linear-teacher", "smoke").override(steps=STEPS, devices=count)
         place = devices.place(recipe)
         splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
-        job = Job(recipe, splits, plan(recipe, len(splits.train)), place)
+        job = assembled(recipe, splits, place)
         trained = train.train(job, lambda metrics, step: None, test=False)
         weights.append(trained.model.get_weights())
     return float(np.max([np.abs(two - one).max() for two, one in zip(*weights, strict=True)]))

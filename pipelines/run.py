@@ -101,16 +101,15 @@ def run(
 def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     """The recipe with its devices, data and rates: what `train` takes."""
     quiet.keras()
-    from pipelines import devices, resident, train
-    from pipelines.training_job import Job, plan
+    from pipelines import devices, train
+    from pipelines.training_job import assembled
 
     place = devices.place(recipe)  # before data, which start TensorFlow
     if place.role:
         train.cluster().begin(place, work=True)
     drawn = json.dumps(dict(recipe.data_args))
     splits = _splits(recipe.data, recipe.train_examples, drawn, data.data_home())
-    rates = plan(recipe, len(splits.train))
-    return Job(recipe, resident.placed(recipe, splits, place), rates, place, validate_every)
+    return assembled(recipe, splits, place, validate_every)
 
 
 @functools.lru_cache(maxsize=1)

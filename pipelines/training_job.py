@@ -143,3 +143,14 @@ class Job:
         if pieces == 1:
             return optimizer.MomentumSGD(rates, **settings)
         return optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
+
+
+def assembled(
+    recipe: Recipe, splits: Splits, place: devices.Place, validate_every: int | None = None
+) -> Job:
+    """The job of a recipe, with its rates, and its pictures where they are to be kept.
+
+    UserError where the splits do not suit the recipe or the device.
+    """
+    rates = plan(recipe, len(splits.train))
+    return Job(recipe, resident.placed(recipe, splits, place), rates, place, validate_every)

@@ -29,13 +29,12 @@ def recipe(changes: Mapping[str, Any]) -> Any:
 
 
 def job(changes: Mapping[str, Any]) -> Any:
-    from pipelines import data, devices, resident
-    from pipelines.training_job import Job, plan
+    from pipelines import data, devices
+    from pipelines.training_job import assembled
 
     chosen = recipe(changes)
     place = devices.place(chosen)
-    splits = resident.placed(chosen, data.load(chosen.data, chosen.train_examples), place)
-    return Job(chosen, splits, plan(chosen, len(splits.train)), place)
+    return assembled(chosen, data.load(chosen.data, chosen.train_examples), place)
 
 
 def training(

@@ -12,7 +12,7 @@ import pytest
 
 from pipelines import data, devices, history, store, train
 from pipelines.published import named
-from pipelines.training_job import Job, plan
+from pipelines.training_job import assembled
 from tests.loopback import Cluster
 
 STEPS = 20  # epochs of 8
@@ -61,10 +61,9 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
     options = ("--steps", str(STEPS), "--accumulate", str(pieces))
     two = cluster(*options, *HE, worker=2)
     splits = data.load(recipe.data, recipe.train_examples)
-    rates = plan(recipe, len(splits.train))
     logged: dict[tuple[str, int], float] = {}
     alone = train.train(
-        Job(recipe, splits, rates, devices.place(recipe)),
+        assembled(recipe, splits, devices.place(recipe)),
         lambda metrics, step: logged.update({(key, step): v for key, v in metrics.items()}),
     )
     assert two.codes() == {"worker0": 0, "worker1": 0}, two.everything()

@@ -34,16 +34,15 @@ class Stopped(Exception):
 def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> Any:
     from pipelines import devices
     from pipelines.train import train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
-    splits = placed(chosen, data.load(chosen.data, chosen.train_examples))
-    rates = plan(chosen, len(splits.train))
+    splits = data.load(chosen.data, chosen.train_examples)
 
     def log(metrics: Any, step: int) -> None:
         if step == stop_at:
             raise Stopped
 
-    return train(Job(chosen, splits, rates, devices.place(chosen)), log, saving)
+    return train(assembled(chosen, splits, devices.place(chosen)), log, saving)
 
 
 @pytest.mark.parametrize("augment", [True, False])

@@ -52,11 +52,10 @@ DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
 
 def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
     from pipelines import devices, train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     splits = data.load(recipe.data, recipe.train_examples)
-    rates = plan(recipe, len(splits.train))
-    job = Job(recipe, splits, rates, devices.place(recipe))
+    job = assembled(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving)
 
 

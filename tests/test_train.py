@@ -43,12 +43,11 @@ def small(**changes: object) -> Recipe:
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
     from pipelines import devices
     from pipelines.train import train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     place = devices.place(recipe)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
-    rates = plan(recipe, len(splits.train))
-    return train(Job(recipe, splits, rates, place), log or Log(), test=test)
+    return train(assembled(recipe, splits, place), log or Log(), test=test)
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:

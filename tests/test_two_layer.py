@@ -141,12 +141,11 @@ def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     import dataclasses
 
     from pipelines import devices, train
-    from pipelines.training_job import Job, plan
+    from pipelines.training_job import assembled
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
     splits = data.load(recipe.data, None, recipe.data_args)
-    rates = plan(recipe, len(splits.train))
-    job = Job(recipe, splits, rates, devices.place(recipe))
+    job = assembled(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving).model
 
 
