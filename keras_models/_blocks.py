@@ -1,9 +1,8 @@
-"""Parts that two or more architectures share: initial weights, layers, stages, checks."""
+"""Parts that two or more architectures share: initial weights, layers, stages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 from math import sqrt
 from typing import Any
 
@@ -95,49 +94,8 @@ def logits(x: Any, classes: int, trainable: bool = True, use_bias: bool = False)
     )(x)
 
 
-def check_positive(**sizes: object) -> None:
-    """Reject sizes that are not positive integers."""
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"{name} must be an integer > 0. Received: {name}={size!r}.")
-
-
-def check_shape(name: str, shape: Sequence[int], dimensions: int | None = None) -> None:
-    """Reject anything but a sequence of positive integers, `dimensions` long where it is given."""
-    wanted = "one or more" if dimensions is None else str(dimensions)
-    sentence = f"{name} must be {wanted} integers > 0. Received: {name}={shape!r}."
-    if isinstance(shape, str) or not isinstance(shape, Sequence) or len(shape) == 0:
-        raise ValueError(sentence)
-    if dimensions is not None and len(shape) != dimensions:
-        raise ValueError(sentence)
-    check_positive(**{f"{name}[{i}]": size for i, size in enumerate(shape)})
-
-
 def blocks_of_stages(blocks_per_stage: int | Sequence[int], widths: Sequence[int]) -> list[int]:
     """Number of blocks in every stage; an integer stands for the same number in each."""
     if isinstance(blocks_per_stage, Sequence):
-        check_shape("blocks_per_stage", blocks_per_stage, dimensions=len(widths))
         return list(blocks_per_stage)
-    check_positive(blocks_per_stage=blocks_per_stage)
     return [blocks_per_stage] * len(widths)
-
-
-def check_widening(shortcut: str, widths: Sequence[int], **before: int) -> None:
-    """Reject stages that zero padding cannot reach; `before`: the width ahead of them, by name."""
-    if any(first > second for first, second in pairwise((*before.values(), *widths))):
-        received = "".join(f"{name}={width}, " for name, width in before.items())
-        raise ValueError(
-            f"With {shortcut} no stage may be narrower than the one before it, because zero "
-            f"padding can only add channels. Received: {received}widths={tuple(widths)}. "
-            "Widen it, or take shortcut='projection' of allconv_resnet or resnet."
-        )
-
-
-def check_choice(choices: Iterable[str], **received: object) -> None:
-    """Reject an argument that is none of its choices."""
-    choices = list(choices)
-    for name, value in received.items():
-        if value not in choices:
-            raise ValueError(
-                f"{name} must be one of: {', '.join(choices)}. Received: {name}={value!r}."
-            )

@@ -13,16 +13,12 @@ rate in training, where the paper multiplies by it in the test.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import layers, ops
 
-from ._blocks import check_choice, check_positive, check_shape
-
 TINY = {"input_shape": (64, 64, 3), "width": 0.05, "dropout": 0.0, "init": "he"}
-SMALLEST = 64  # pixels that leave one after the last pooling
-INIT = ("published", "he")
 
 
 def build(
@@ -31,7 +27,7 @@ def build(
     *,
     width: float = 1.0,
     dropout: float = 0.5,
-    init: str = "published",
+    init: Literal["published", "he"] = "published",
 ) -> keras.Model:
     """AlexNet; images [n, height, width, channels] -> logits [n, classes].
 
@@ -39,10 +35,6 @@ def build(
     N(0, 0.01²) and biases 1 in convolutions 2, 4, 5 and both hidden fully connected layers; or
     "he", He et al. 2015 with biases 0, for narrow networks, in which 0.01 lets the signal fade.
     """
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_positive(classes=classes)
-    check_choice(INIT, init=init)
-    _check_scale(width, dropout, input_shape)
     inputs = keras.Input(tuple(input_shape), name="image")
     x = features(pad_to_windows(inputs), width, init)
     x = layers.Flatten(name="flatten")(x)
@@ -127,15 +119,3 @@ def _initial(init: str, bias: int) -> dict[str, Any]:
 def _even(channels: float) -> int:
     """Nearest even number: half of it for each tower."""
     return 2 * max(1, round(channels / 2))
-
-
-def _check_scale(width: float, dropout: float, input_shape: Sequence[int]) -> None:
-    if not width > 0:
-        raise ValueError(f"width must be > 0. Received: width={width!r}.")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout!r}.")
-    if min(input_shape[:2]) < SMALLEST:
-        raise ValueError(
-            f"Images must be {SMALLEST}x{SMALLEST} pixels or larger. "
-            f"Received: input_shape={tuple(input_shape)}."
-        )

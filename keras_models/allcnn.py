@@ -13,12 +13,10 @@ start: we take He et al. 2015 (normal, variance 2/inputs), biases 0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import keras
 from keras import layers
-
-from ._blocks import check_choice, check_positive, check_shape
 
 TINY = {"input_shape": (12, 12, 3), "width": 0.1, "dropout": False, "last_relu": False}
 
@@ -34,11 +32,10 @@ class Row(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Convolutions before the one to the classes, dropout on the image, smallest image side."""
+    """Convolutions before the one to the classes, dropout on the image."""
 
     rows: tuple[Row, ...]
     input_dropout: float
-    smallest: int
 
 
 FORMS: dict[str, Form] = {
@@ -54,7 +51,6 @@ FORMS: dict[str, Form] = {
             Row(192, 1),
         ),
         input_dropout=0.2,
-        smallest=9,
     ),
     "imagenet": Form(  # the network for ILSVRC-2012 in the appendix
         (
@@ -71,7 +67,6 @@ FORMS: dict[str, Form] = {
             Row(1024, 1),
         ),
         input_dropout=0.0,
-        smallest=57,
     ),
 }
 
@@ -80,7 +75,7 @@ def build(
     input_shape: Sequence[int],
     classes: int,
     *,
-    form: str = "cifar",
+    form: Literal["cifar", "imagenet"] = "cifar",
     width: float = 1.0,
     dropout: bool = True,
     last_relu: bool = True,
@@ -91,10 +86,6 @@ def build(
     the published dropout. `last_relu=False` leaves out the ReLU before the average: with it a
     step that is too large can set a class's map to 0 everywhere, where it has no gradient.
     """
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_positive(classes=classes)
-    check_choice(FORMS, form=form)
-    _check_scale(form, width, input_shape)
     inputs = keras.Input(tuple(input_shape), name="image")
     x = drop(inputs, FORMS[form].input_dropout * dropout, "input_dropout")
     for i, row in enumerate(FORMS[form].rows, 1):
@@ -129,15 +120,3 @@ def convolution(
 def drop(x: Any, rate: float, name: str) -> Any:
     """Dropout, where there is any."""
     return layers.Dropout(rate, name=name)(x) if rate else x
-
-
-def _check_scale(form: str, width: float, input_shape: Sequence[int]) -> None:
-    """Reject a width without channels and images that end before the last convolution."""
-    if not width > 0:
-        raise ValueError(f"width must be > 0. Received: width={width!r}.")
-    smallest = FORMS[form].smallest
-    if min(input_shape[:2]) < smallest:
-        raise ValueError(
-            f"With form={form!r} images must be {smallest}x{smallest} pixels or larger. "
-            f"Received: input_shape={tuple(input_shape)}."
-        )

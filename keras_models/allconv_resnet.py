@@ -17,24 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import layers
 
-from ._blocks import (
-    INITIAL_STD,
-    blocks_of_stages,
-    check_choice,
-    check_positive,
-    check_shape,
-    check_widening,
-    convolution,
-    logits,
-    normalize,
-    pad_channels,
-    stages,
-)
+from ._blocks import blocks_of_stages, convolution, logits, normalize, pad_channels, stages
 
 TINY = {"blocks_per_stage": 2, "widths": (8, 12), "stem_width": 4}
 
@@ -46,12 +34,12 @@ def build(
     blocks_per_stage: int | Sequence[int] = 9,
     widths: Sequence[int] = (64, 128, 256),
     stem_width: int = 16,
-    stem: str = "cifar",
-    shortcut: str = "identity",
+    stem: Literal["cifar", "imagenet"] = "cifar",
+    shortcut: Literal["identity", "projection", "none"] = "identity",
     use_bias: bool = False,
     batch_norm: bool = False,
     fixed_projection: bool = True,
-    init: str = "small",
+    init: Literal["small", "standard", "he"] = "small",
 ) -> keras.Model:
     """Network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
 
@@ -66,19 +54,6 @@ def build(
     `batch_norm` normalizes after both convolutions of every branch, BN C2(ReLU(BN C1 x)), and
     nowhere else: stem, shortcuts and logits stay as they are. It excludes `use_bias`.
     """
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_shape("widths", widths)
-    check_positive(classes=classes, stem_width=stem_width)
-    check_choice(SHORTCUTS, shortcut=shortcut)
-    check_choice(INITIAL_STD, init=init)
-    check_choice(STEMS, stem=stem)
-    if shortcut == "identity":
-        check_widening("shortcut='identity'", widths, stem_width=stem_width)
-    if batch_norm and use_bias:
-        raise ValueError(
-            "batch_norm excludes use_bias, because normalization takes a bias away and adds its "
-            "own. Received: both. Drop use_bias."
-        )
     blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")
     kernel_size, stride, first_stride = STEMS[stem]

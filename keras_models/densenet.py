@@ -20,7 +20,7 @@ from typing import Any
 import keras
 from keras import layers
 
-from ._blocks import check_positive, check_shape, convolution, logits, normalize
+from ._blocks import convolution, logits, normalize
 
 TINY = {"depth": 10, "growth": 4}
 
@@ -40,10 +40,7 @@ def build(
     `depth` counts convolutions and the last layer: 6n + 4 with bottlenecks, 3n + 4 without.
     `dropout`: rate after every convolution but the first; published: 0.2 without augmentation.
     """
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_positive(classes=classes, growth=growth, depth=depth)
-    _check_rates(compression, dropout)
-    per_block = _layers_per_block(depth, bottleneck)
+    per_block = (depth - 4) // (6 if bottleneck else 3)  # four: stem, two transitions, last layer
     inputs = keras.Input(tuple(input_shape), name="image")
     stem = 2 * growth if bottleneck else 16
     x = convolution(inputs, stem, init="he", name="stem_conv")
@@ -85,22 +82,3 @@ def norm_relu_conv(x: Any, channels: int, kernel_size: int, *, dropout: float, n
 def norm_relu(x: Any, name: str) -> Any:
     """ReLU of the batch-normalized input."""
     return layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
-
-
-def _layers_per_block(depth: int, bottleneck: bool) -> int:
-    """Layers in each of three blocks; the stem, two transitions and the last layer are four."""
-    convolutions = 6 if bottleneck else 3
-    per_block, rest = divmod(depth - 4, convolutions)
-    if rest or per_block < 1:
-        raise ValueError(
-            f"depth must be {convolutions}n + 4, n >= 1, with bottleneck={bottleneck}. "
-            f"Received: depth={depth}."
-        )
-    return per_block
-
-
-def _check_rates(compression: float, dropout: float) -> None:
-    if not 0 < compression <= 1:
-        raise ValueError(f"compression must be in (0, 1]. Received: compression={compression!r}.")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1). Received: dropout={dropout!r}.")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
 from keras import layers
 from numpy.typing import ArrayLike, NDArray
 
-from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, normal
+from ._blocks import normal
 
 TINY = {"input_shape": (8,), "classes": 8, "depth": 3}
 
@@ -20,22 +20,13 @@ def build(
     classes: int,
     *,
     depth: int = 8,
-    init: str = "zeros",
+    init: Literal["zeros", "small", "standard", "he"] = "zeros",
 ) -> keras.Model:
     """`depth` layers x -> x + A_i x of one width d; vectors [n, d] -> [n, d], so classes = d.
 
     `init`: "zeros" starts at the identity map; otherwise the entries of every A_i are Gaussian, of
-    standard deviation "small" 1/d, "standard" 1/sqrt(d) or "he" sqrt(2/d). ValueError where
-    input_shape is not (classes,), depth is not an integer > 0 or init is none of these.
+    standard deviation "small" 1/d, "standard" 1/sqrt(d) or "he" sqrt(2/d).
     """
-    check_shape("input_shape", input_shape, dimensions=1)
-    check_positive(classes=classes, depth=depth)
-    check_choice(["zeros", *INITIAL_STD], init=init)
-    if tuple(input_shape) != (classes,):
-        raise ValueError(
-            "A linear residual network has as many outputs as inputs. Received: input_shape="
-            f"{tuple(input_shape)} and classes={classes}. Use data of which both are of one size."
-        )
     return _network(classes, depth, init)
 
 

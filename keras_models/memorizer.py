@@ -8,12 +8,12 @@ than its margins: switch them off (tf.config.experimental.enable_tensor_float_32
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 from keras import layers, ops
 
-from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, normal
+from ._blocks import normal
 
 if TYPE_CHECKING:
     from theory.memorizer import Memorizer
@@ -61,16 +61,13 @@ def build(
     *,
     width: int = 8,
     depth: int = 16,
-    init: str = "small",
+    init: Literal["small", "standard", "he"] = "small",
 ) -> keras.Model:
     """Flatten, linear map to `width`, `depth` blocks, a layer of `classes` units, linear outputs.
 
     Vectors or images -> outputs [n, classes]. `init` is the deviation in the blocks: "small"
     1/width, "standard" 1/sqrt(width), "he" sqrt(2/width).
     """
-    check_shape("input_shape", input_shape)
-    check_positive(classes=classes, width=width, depth=depth)
-    check_choice(INITIAL_STD, init=init)
     return _network(input_shape, classes, width, [(depth, width)], init=init)
 
 

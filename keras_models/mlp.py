@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import layers
 
-from ._blocks import INITIAL_STD, check_choice, check_positive, check_shape, logits, normal
+from ._blocks import logits, normal
 
 TINY = {"width": 16, "depth": 2}
 
@@ -21,7 +21,7 @@ def build(
     depth: int = 4,
     identity: bool = True,
     use_bias: bool = False,
-    init: str = "small",
+    init: Literal["small", "standard", "he"] = "small",
 ) -> keras.Model:
     """Flatten, linear stem, `depth` residual blocks; vectors or images -> logits [n, classes].
 
@@ -30,9 +30,6 @@ def build(
     x + V ReLU(U x + s), and biases in stem and logits. `init`: standard deviation in the blocks:
     "small" 1/width, "standard" 1/sqrt(width), "he" sqrt(2/width); stem and logits "standard".
     """
-    check_shape("input_shape", input_shape)
-    check_positive(classes=classes, width=width, depth=depth)
-    check_choice(INITIAL_STD, init=init)
     inputs = keras.Input(tuple(input_shape), name="input")
     x = layers.Flatten(name="flatten")(inputs)
     x = linear(x, width, "standard", use_bias, "stem")

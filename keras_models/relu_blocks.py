@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import layers
-
-from ._blocks import check_choice, check_positive, check_shape
 
 TINY = {"input_shape": (8, 8, 1), "depth": 2}
 
@@ -20,17 +18,14 @@ def build(
     *,
     depth: int = 5,
     identity: bool = True,
-    init: str = "uniform",
+    init: Literal["zeros", "uniform"] = "uniform",
 ) -> keras.Model:
     """Flatten to d numbers, `depth` blocks relu(x + W x) with W [d, d], logits [n, classes].
 
     `identity=False`: the plain twin, blocks relu(W x). `init`: "zeros" starts every weight at 0,
     those of the logits too, "uniform" draws them from +-1/sqrt(d), as Torch draws linear layers.
-    No biases. ValueError for sizes that are not integers > 0 or another `init`.
+    No biases.
     """
-    check_shape("input_shape", input_shape)
-    check_positive(classes=classes, depth=depth)
-    check_choice(["zeros", "uniform"], init=init)
     d = prod(input_shape)
     bound = 0.0 if init == "zeros" else 1 / sqrt(d)
 

@@ -15,17 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import layers
 
 from ._blocks import (
     blocks_of_stages,
-    check_choice,
-    check_positive,
-    check_shape,
-    check_widening,
     convolution,
     logits,
     normalize,
@@ -42,9 +38,9 @@ def build(
     *,
     blocks_per_stage: int | Sequence[int] = 18,
     widths: Sequence[int] = (16, 32, 64),
-    block: str = "basic",
-    stem: str = "cifar",
-    shortcut: str = "pad",
+    block: Literal["basic", "bottleneck"] = "basic",
+    stem: Literal["cifar", "imagenet"] = "cifar",
+    shortcut: Literal["pad", "projection", "none"] = "pad",
 ) -> keras.Model:
     """Images [n, height, width, channels] -> logits [n, classes]; the default is ResNet-110.
 
@@ -53,12 +49,6 @@ def build(
     `shortcut` where the shape changes: "pad", every second pixel and channels of zeros (option A);
     "projection", a 1x1 convolution (option B). "none" everywhere: the plain twin without `x +`.
     """
-    check_shape("widths", widths)
-    check_choice(BLOCKS, block=block)
-    check_choice(SHORTCUTS, shortcut=shortcut)
-    check_choice(STEMS, stem=stem)
-    if shortcut == "pad":
-        check_widening("shortcut='pad'", widths)
     return network(
         input_shape,
         classes,
@@ -81,8 +71,6 @@ def network(
     name: str,
 ) -> keras.Model:
     """Stem, stages of `block(x, width, stride, name=...)`, average over pixels, linear map."""
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_positive(classes=classes)
     blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")
     x = stages(stem(inputs, widths[0]), widths, blocks, block)

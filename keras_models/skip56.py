@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
-from ._blocks import check_choice, check_shape, check_widening
 from .resnet import basic, cifar_stem, network, residual
 
 TINY = {"blocks_per_stage": 1, "widths": (8, 16), "variant": "single"}
@@ -23,7 +22,7 @@ def build(
     input_shape: Sequence[int],
     classes: int,
     *,
-    variant: str = "two-layer",
+    variant: Literal["two-layer", "single", "vanilla"] = "two-layer",
     blocks_per_stage: int | Sequence[int] = 9,
     widths: Sequence[int] = (16, 32, 64),
 ) -> keras.Model:
@@ -33,10 +32,6 @@ def build(
     every layer ReLU(BN(C x)). Where the shape changes, skips keep every second pixel and append
     channels of zeros.
     """
-    check_shape("widths", widths)
-    check_choice(VARIANTS, variant=variant)
-    if variant != "vanilla":
-        check_widening(f"variant={variant!r}", widths)
     return network(
         input_shape,
         classes,

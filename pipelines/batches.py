@@ -172,12 +172,17 @@ class Splits:
         """
         parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
         if len(parts) < 2:
-            raise UserError(
-                f"Points must be pictures of one size, in memory. Received: --data {self.name}. "
-                "Choose one of mnist, cifar10, cifar100 and digits."
-            )
+            raise no_points(self.name)
         images = np.concatenate([part.images for part in parts])
         return images.reshape(len(images), -1), np.concatenate([part.labels for part in parts])
+
+
+def no_points(name: str) -> UserError:
+    """The sentence for data that are no pictures of one size, in memory."""
+    return UserError(
+        f"Points must be pictures of one size, in memory. Received: --data {name}. Choose one of "
+        "mnist, cifar10, cifar100 and digits."
+    )
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from pipelines import jobs, launch, schedule, ticks, timetable
 from pipelines.attempted import LOG
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable
 from pipelines.timetable import ENDED, QUEUED, RAN, RUNNING, SKIPPED, TICKS, Tick
 
 LOOK_S = 0.2
@@ -21,8 +21,8 @@ LOOK_S = 0.2
 def run_now(storage: str, name: str) -> int:
     """Run a job in this terminal, where what it says is shown; its exit code.
 
-    A server, if there is one, takes it for a run of the job like any other. UserError where the
-    job is running already.
+    A server, if there is one, takes it for a run of the job like any other. Unavailable where
+    the job is running already.
     """
     with schedule.opened(storage) as found:
         job, engine = found.job(name), found.engine
@@ -49,12 +49,12 @@ def run_now(storage: str, name: str) -> int:
 
 
 def _refuse(engine: Any, storage: str, other: Tick) -> None:
-    """UserError for a job that runs; what was killed meanwhile is ended instead."""
+    """Unavailable for a job that runs; what was killed meanwhile is ended instead."""
     why = launch.dead(engine, other)
     if why:
         _wait(launch.killed(engine, storage, other, why))
         return
-    raise UserError(
+    raise Unavailable(
         f"A job runs once at a time. Received: {other.job.name}, of which that of "
         f"{other.job.local(other.tick):%Y-%m-%d %H:%M:%S} has been running for "
         f"{jobs.spoken(round(other.wall_s))}. Wait for its end: schedule history {other.job.name}"
@@ -68,7 +68,7 @@ def _let_go(engine: Any, storage: str, tick: Tick) -> None:
         own = (TICKS.c.job == tick.job.name, TICKS.c.state == RUNNING)
         for other in timetable.select(engine, *own):
             _refuse(engine, storage, other)
-        raise UserError(
+        raise Unavailable(
             f"A job runs once at a time. Received: {tick.job.name}, which has just ended. Repeat "
             "the command."
         )

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from pipelines import embedded, live, packed, photographs, quiet, records, samples, tasks
-from pipelines.batches import Pictures, Splits, channel_moments
-from pipelines.errors import UserError, unknown
+from pipelines.batches import Pictures, Splits, channel_moments, no_points
+from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.photographs import Photographs
 from pipelines.samples import Samples
 from pipelines.stored import Dataset, Prepared, check_fits
@@ -39,7 +39,7 @@ DATASETS: dict[str, Dataset | Samples] = {
     ),
     "imagenet32": Dataset("imagenet_resized/32x32", 1000, (32, 32, 3), 1, test="validation"),
     "linear-teacher": Samples(samples.linear),
-    "relu-teacher": Samples(samples.relu),
+    "relu-teacher": Samples(samples.relu, outputs=1, of_model=True),
 }
 
 
@@ -59,6 +59,63 @@ def start(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if row and key in row.arguments}
 
 
+def check_arguments(name: str, data_args: Mapping[str, Any]) -> None:
+    """Raise UserError for an unknown data set, or arguments that are not its own."""
+    row = _row(name)
+    if isinstance(row, Samples):
+        row.check(name, data_args)
+        return
+    for key, value in data_args.items():
+        if key not in row.arguments:
+            raise unknown(f"A data argument of {name}", key, row.arguments or ["none"])
+        if not isinstance(value, bool):
+            raise UserError(f"{key} must be True or False. Received: {key}={value!r}.")
+
+
+def check_points(name: str) -> None:
+    """Raise UserError for an unknown data set, or one without pictures of one size, in memory."""
+    if unsuitable_settings(name):
+        raise no_points(name)
+
+
+def unsuitable_settings(name: str) -> Mapping[str, str]:
+    """Return the settings that such data do not allow, with the options that leave them out."""
+    row = _row(name)
+    if not isinstance(row, Samples):
+        return {"pictures": "--pictures host"} if row.photographs else {}
+    never = {"augment": "--no-augment", "label_smoothing": "--label-smoothing 0"}
+    return never | {"pictures": "--pictures host"} | ({"ema": "--ema 0"} if row.of_model else {})
+
+
+def sizes(name: str, data_args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    """Return the shape of an input of a data set, and the number of its classes or targets."""
+    row = _row(name)
+    return row.sizes(data_args) if isinstance(row, Samples) else (row.shape, row.classes)
+
+
+def examples(name: str, data_args: Mapping[str, Any] | None = None) -> int:
+    """Return how many training examples there are, by what is written beside them.
+
+    Quick, without TensorFlow. UserError where the data set is not there.
+    """
+    row = _row(name)
+    if isinstance(row, Samples):
+        return int((row.defaults() | dict(data_args or {}))["train_size"])
+    (_, train), *_ = row.cuts(_counts(name, row).__getitem__)
+    return int(train.stop)
+
+
+def _counts(name: str, row: Dataset) -> Mapping[str, int]:
+    """Return the examples in each part, of an embedded set also before it is prepared."""
+    if _packed(name).exists():
+        return packed.counts(_packed(name), name)
+    if folder := _folder(row):
+        return row.counts(folder)
+    if row.generate:
+        return {part: len(arrays["label"]) for part, arrays in row.generate().items()}
+    raise UserError(_how_to_get(name, row))
+
+
 def load(
     name: str, train_examples: int | None = None, data_args: Mapping[str, Any] | None = None
 ) -> Splits:
@@ -70,9 +127,7 @@ def load(
     and without touching the network, for a data set that is not there.
     """
     row, data_args = _row(name), dict(data_args or {})
-    known = row.defaults() if isinstance(row, Samples) else row.arguments
-    for key in data_args.keys() - known.keys():
-        raise unknown(f"A data argument of {name}", key, known or ["none"])
+    check_arguments(name, data_args)
     if isinstance(row, Samples):
         return samples.draw(name, row.teacher, train_examples, **data_args)
     if row.photographs:
@@ -82,7 +137,7 @@ def load(
     check_fits(name, row.shape, sum(cut.stop - cut.start for _, cut in parts))
     arrays = [stored.read(part, cut) for part, cut in parts]
     mean, std = channel_moments(arrays[0][0])
-    if not (known | data_args)["standardized"]:
+    if not (row.arguments | data_args)["standardized"]:
         mean, std = np.zeros_like(mean), np.ones_like(std)
     task = tasks.TOP5 if row.classes == 1000 else tasks.CLASSIFICATION
     return Splits(name, row.classes, *(Pictures(*part, mean, std) for part in arrays), task=task)
@@ -129,9 +184,16 @@ def _row(name: str) -> Dataset | Samples:
 def _find(row: Dataset) -> Any:
     """The builder of a prepared data set, made from its files alone, or None."""
     with contextlib.suppress(OSError):
+        if folder := _folder(row):
+            return _tfds().builder_from_directory(folder)
+    return None
+
+
+def _folder(row: Dataset) -> Path | None:
+    """Return the folder of the newest version that is prepared, or None."""
+    with contextlib.suppress(OSError):
         versions = sorted((data_home() / row.builder).glob("[0-9]*.*.*/dataset_info.json"))
-        if versions:
-            return _tfds().builder_from_directory(versions[-1].parent)
+        return versions[-1].parent if versions else None
     return None
 
 
@@ -196,7 +258,7 @@ def prepare(name: str) -> Path:
         with contextlib.redirect_stdout(sys.stderr):
             builder.download_and_prepare(download_config=config)
     except (OSError, tfds.download.DownloadError) as error:
-        raise UserError(
+        raise Unavailable(
             f"{name} could not be downloaded. Received: {str(error).splitlines()[0]}. "
             "Check the network and the disk, then repeat the command."
         ) from error

@@ -61,7 +61,7 @@ def place(recipe: Recipe) -> Place:
     several CPU devices can be made only then.
     """
     role = machines.role()
-    check_asynchronous(recipe, role)
+    machines.check_asynchronous(recipe.asynchronous, role)
     if role:
         return _machines(recipe, role)
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
@@ -89,17 +89,6 @@ def round_products(precision: str) -> None:
         import torch
 
         torch.backends.fp32_precision = "tf32" if yes else "ieee"
-
-
-def check_asynchronous(recipe: Recipe, role: Role | None) -> None:
-    """UserError unless the recipe and TF_CONFIG both speak of parameter servers, or neither."""
-    served = bool(role and role.asynchronous)
-    if recipe.asynchronous != served:
-        raise UserError(
-            "asynchronous training and parameter servers need each other. Received: asynchronous="
-            f"{recipe.asynchronous} and {'a' if served else 'no'} ps in TF_CONFIG. Set "
-            "--asynchronous and a TF_CONFIG with chief, worker and ps, or neither."
-        )
 
 
 def _machines(recipe: Recipe, role: Role) -> Place:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from pipelines import photographs
 from pipelines.batches import WHOLE, Part, Pictures, Split, share
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
 
@@ -114,13 +114,13 @@ class Evaluation(keras.utils.PyDataset):
 
 @contextlib.contextmanager
 def sentences() -> Iterator[None]:
-    """Give back as UserError what TensorFlow makes of one that was raised while a feed was read."""
+    """Give back our own error for what TensorFlow makes of one that was raised in a feed."""
     try:
         yield
     except Exception as error:
-        found = re.search(r"UserError: (.*)", str(error))
+        found = re.search(r"(UserError|Unavailable): (.*)", str(error))
         if found and type(error).__module__.startswith("tensorflow."):
-            raise UserError(found[1]) from error
+            raise (UserError if found[1] == "UserError" else Unavailable)(found[2]) from error
         raise
 
 

@@ -7,18 +7,19 @@ out. To add one, write the function and name it in SCHEDULES.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
+MOMENTS = (0.0, 0.5, 1 - 1e-6)  # of a run, at which a schedule is tried
 ROUNDING = 1e-12  # of a run: a step this little before a boundary is at it
 
 
@@ -156,11 +157,30 @@ SCHEDULES: dict[str, Callable[..., Array]] = {
 
 
 def defaults(schedule: str) -> dict[str, Any]:
-    """A schedule's own arguments with their default values; none for a name not in SCHEDULES."""
+    """Return a schedule's own arguments with their default values. UserError for another name."""
     if schedule not in SCHEDULES:
-        return {}
+        raise unknown("A schedule", schedule, SCHEDULES)
     shape = list(inspect.signature(SCHEDULES[schedule]).parameters.values())[1:]
     return {parameter.name: parameter.default for parameter in shape}
+
+
+def check(schedule: str, shape: Mapping[str, Any]) -> None:
+    """Raise UserError unless the schedule is known and gives rates with these arguments."""
+    accepted = defaults(schedule)
+    for name in shape.keys() - accepted.keys():
+        raise unknown(f"An argument of the schedule {schedule}", name, accepted or ["none"])
+    try:
+        rates = SCHEDULES[schedule](np.array(MOMENTS), **shape)
+    except (TypeError, OverflowError) as error:
+        raise UserError(
+            f"Arguments of a schedule must be numbers. Received: {dict(shape)} for {schedule}. "
+            "Set them accordingly."
+        ) from error
+    if not np.all(rates > 0):
+        raise UserError(
+            f"A schedule must leave rates > 0. Received: {schedule} with {dict(shape)}, whose "
+            "rates are too small for any number. Set its arguments larger."
+        )
 
 
 def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **shape: Any) -> Array:
@@ -172,7 +192,7 @@ def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **s
     run: warm-up moves no boundary. `shape` are the schedule's own arguments.
     """
     _check_run(peak, total_steps, warmup)
-    _check_schedule(schedule, shape)
+    check(schedule, shape)
     rates = peak * SCHEDULES[schedule](np.arange(total_steps) / total_steps, **shape)
     w = round(warmup * total_steps)
     rates[:w] *= np.arange(1, w + 1) / max(w, 1)
@@ -207,21 +227,6 @@ def _check_run(peak: float, total_steps: int, warmup: float) -> None:
         raise UserError(
             "warmup must be a fraction of the run, 0 <= warmup < 1. "
             f"Received: warmup={warmup!r}. Divide steps by the total number of steps."
-        )
-
-
-def _check_schedule(schedule: str, shape: dict[str, Any]) -> None:
-    """Reject an unknown schedule, or arguments that are not that schedule's."""
-    if schedule not in SCHEDULES:
-        raise UserError(
-            f"A schedule must be a name in SCHEDULES. Received: schedule={schedule!r}. "
-            f"Choose one of: {', '.join(SCHEDULES)}."
-        )
-    accepted = list(inspect.signature(SCHEDULES[schedule]).parameters)[1:]
-    if unknown := [name for name in shape if name not in accepted]:
-        raise UserError(
-            f"{schedule!r} must get its own arguments. Received: {', '.join(unknown)}. "
-            f"It accepts: {', '.join(accepted) or 'none'}."
         )
 
 

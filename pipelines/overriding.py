@@ -32,12 +32,17 @@ def one_sentence() -> Iterator[None]:
 
 
 def overridden(default: Recipe, parsed: Recipe) -> Recipe:
-    """The recipe with the fields that were given; what they make void starts from its defaults."""
+    """The recipe with the fields that were given; what they make void starts from its defaults.
+
+    UserError where no training can be made of it.
+    """
     pairs = {
         field.name: (getattr(default, field.name), getattr(parsed, field.name))
         for field in dataclasses.fields(default)
     }
-    return default.override(**{key: new for key, (old, new) in pairs.items() if new != old})
+    recipe = default.override(**{key: new for key, (old, new) in pairs.items() if new != old})
+    recipe.check()
+    return recipe
 
 
 def with_schedule(recipe: Any, arguments: list[str]) -> Any:

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, disk_error
 from pipelines.stored import Examples, Stored
 
 PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
 ABOUT = "about.json"
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,22 @@ def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
             archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps(about, indent=1))
         return aside.replace(path)
     except OSError as error:
-        raise UserError(
+        raise disk_error(error)(
             f"The data folder must be writable. Received: {path.parent}: {error.strerror}. Change "
             "its permissions, make room on the disk, or choose another with --data-dir."
         ) from error
     finally:
         with contextlib.suppress(OSError):
             aside.unlink(missing_ok=True)
+
+
+def counts(path: Path, name: str) -> dict[str, int]:
+    """Return the examples in each part, by their labels; UserError for another file."""
+    try:
+        with path.open("rb") as file, np.load(file) as archive:
+            return {part: len(archive[f"{part}_labels"]) for part in PARTS}
+    except UNREADABLE as error:
+        raise _damaged(path, name, f"not a packed data set ({error})") from error
 
 
 def read(path: Path, name: str) -> Packed:
@@ -86,7 +96,7 @@ def read(path: Path, name: str) -> Packed:
             arrays = {key: archive[key] for key in ARRAYS}
         sums = about["sha256"]
         wrong = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+    except UNREADABLE as error:
         raise _damaged(path, name, f"not a packed data set ({error})") from error
     if wrong:
         raise _damaged(path, name, f"{' and '.join(wrong)} of another checksum")

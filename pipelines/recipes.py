@@ -8,7 +8,6 @@ Those that have a name are in published.py.
 import dataclasses
 import hashlib
 import json
-import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +15,16 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines import data, lr
+import keras_models
+from pipelines import data, lr, machines
 from pipelines.errors import UserError, unknown
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
+LONGEST = 10**9  # steps, or epochs
+LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
+SMALLEST = 1e-38
 FLOATS = ["epochs", "learning_rate", "warmup", "momentum", "weight_decay", "label_smoothing", "ema"]
 
 Args = Mapping[str, Any]
@@ -105,23 +108,76 @@ class Recipe:
 
     def _rules(self) -> list[tuple[str, str, bool]]:
         rate, decay, limit = self.learning_rate, self.weight_decay, self.train_examples
-        length = self.epochs if self.steps is None else self.steps
+        length = (self.epochs if self.steps is None else self.steps) or 0
         return [
             ("batch_size", "> 0", self.batch_size > 0),
             ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
             ("per_call", "> 0, or None", self.per_call is None or self.per_call > 0),
-            ("steps", "> 0, or None", self.steps is None or self.steps > 0),
-            ("epochs", "finite and > 0, or steps given", 0 < (length or 0) < math.inf),
+            ("steps", f"> 0 and at most {LONGEST:,}, or None", self._has_length()),
+            (
+                "epochs",
+                f"> 0 and at most {LONGEST:,}, or steps given",
+                0 < length <= LONGEST,
+            ),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
-            ("learning_rate", "finite and > 0", math.isfinite(rate) and rate > 0),
+            ("learning_rate", "finite and > 0 in float32", SMALLEST < rate < LARGEST),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
-            ("weight_decay", "finite and >= 0", math.isfinite(decay) and decay >= 0),
+            ("weight_decay", "finite and >= 0 in float32", 0 <= decay < LARGEST),
             ("label_smoothing", "in [0, 1)", 0 <= self.label_smoothing < 1),
             ("ema", "in [0, 1)", 0 <= self.ema < 1),
             ("seed", "in [0, 2**32)", 0 <= self.seed < 2**32),
             ("devices", ">= 1, or None", self.devices is None or self.devices >= 1),
         ]
+
+    def check(self) -> None:
+        """Raise UserError where no machine can train it: a name or an argument that is wrong.
+
+        Quick, without Keras. What depends on the machine is checked by `check_here`.
+        """
+        lr.check(self.schedule, self.schedule_args)
+        data.check_arguments(self.data, self.data_args)
+        self._check_data()
+        if self.model not in keras_models.names():
+            raise unknown("An architecture", self.model, keras_models.names())
+        shape, classes = data.sizes(self.data, self.data_args)
+        try:
+            keras_models.check(self.model, shape, classes, **self.model_args)
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+    def _check_data(self) -> None:
+        """Raise UserError where something is to be done with the data that cannot be done."""
+        if self.batch_size % ((self.devices or 1) * self.accumulate):
+            raise UserError(
+                "batch_size must be a multiple of the number of devices times --accumulate. "
+                f"Received: batch_size={self.batch_size} for {self.devices} devices and accumulate="
+                f"{self.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
+            )
+        for name, option in data.unsuitable_settings(self.data).items():
+            value = getattr(self, name)
+            if value and value not in ("auto", "host"):
+                raise UserError(
+                    f"{name} must suit the data. Received: {name}={value} for {self.data}, where "
+                    f"it means nothing. Set {option}."
+                )
+
+    def check_here(self) -> None:
+        """Raise UserError where this machine cannot train it, as far as is known without Keras.
+
+        Its data must be there, a batch must not be more than they are, and TF_CONFIG must fit.
+        """
+        self.check()
+        machines.check_asynchronous(self.asynchronous, machines.role())
+        self.steps_over(self.examples())
+
+    def examples(self) -> int:
+        """Return how many training examples it uses. UserError where its data are not there."""
+        there = data.examples(self.data, self.data_args)
+        return min(there, self.train_examples or there)
+
+    def _has_length(self) -> bool:
+        return self.steps is None or 0 < self.steps <= LONGEST
 
     def _parts_are_even(self) -> bool:
         return self.accumulate > 0 and self.batch_size % self.accumulate == 0
@@ -171,7 +227,13 @@ class Recipe:
                 "batch_size must be at most the number of training examples. Received: batch_size="
                 f"{self.batch_size} for {examples} examples of {self.data}. Set --batch-size lower."
             )
-        return self.steps or max(1, round((self.epochs or 0) * per_epoch))
+        steps = self.steps or max(1, round((self.epochs or 0) * per_epoch))
+        if steps > LONGEST:
+            raise UserError(
+                f"A training has at most {LONGEST:,} steps. Received: epochs={self.epochs} of "
+                f"{per_epoch:,} steps. Set --epochs lower."
+            )
+        return steps
 
     def flat(self) -> dict[str, str]:
         """The fields as `model_args.depth`-like names with JSON values, for tracking."""

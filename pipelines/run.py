@@ -6,7 +6,7 @@ Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
 import functools
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 from pipelines import (
     data,
     history,
-    live,
     lr,
     machines,
     provenance,
@@ -27,7 +26,7 @@ from pipelines import (
 )
 from pipelines.batches import Splits
 from pipelines.checkpoints import Saving
-from pipelines.errors import Diverged, Pruned, check_counts
+from pipelines.errors import Diverged, Pruned, Unavailable, UserError, check_counts
 from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe, digest
 from pipelines.verdict import spread, spreads, summary
@@ -74,14 +73,15 @@ def run(
     """
     same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
-    with live.locked(store.home() / "live", f"{kind}-{recipe.fingerprint}", waiting):
-        settle.reap()  # we may have waited for a process that was killed
+    with settle.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
         done = [] if habits.force else history.rows(kind=kind, **same)
         if done:
             _dismiss_others(recipe)
+            Saving(unfinished.folder(done[0].id)).discard()  # a kill may have come before that
             return Result(done[0].id, _final(done[0].metrics), reused=True)
         if habits.until < math.inf and (before := unfinished.diverged(kind, **same)):
             raise before  # in an earlier slice: a later one has other things to do
+        recipe.check_here()
         resume = None if habits.new_run else unfinished.find(kind, recipe, parent)
         job = _job(recipe, watch.validate_every if watch else None)
         with tracking.tracked(
@@ -96,6 +96,16 @@ def run(
             result = Result(tracked.id, _recorded(job, tracked, habits, watch))
         Saving(unfinished.folder(result.run_id)).discard()
         return result
+
+
+def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
+    """Raise what `check_here` raises, unless a finished run has the numbers."""
+    try:
+        recipe.check_here()
+    except (UserError, Unavailable):
+        same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+        if habits.force or not history.rows(kind="training", **same):
+            raise
 
 
 def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
@@ -187,14 +197,24 @@ def repeat(
     if seeds is None:
         return _document(recipe, run(recipe, habits, tags=tags), 1)
     check_counts(seeds=seeds)
-    same = {
-        "fingerprint": digest([each.fingerprint for each in all_of_them]),
-        "code": provenance.code(),
-    }
+    fingerprint = digest([each.fingerprint for each in all_of_them])
+    waiting = f"Another process trains {recipe.name} with the same {seeds} seeds; waiting for it."
+    with settle.one_at_a_time(f"seeds-{fingerprint}", waiting):
+        return _document(recipe, _over_seeds(all_of_them, fingerprint, habits, tags), seeds)
+
+
+def _over_seeds(
+    recipes: Sequence[Recipe], fingerprint: str, habits: Habits, tags: Mapping[str, str]
+) -> Result:
+    """The run above the trainings of one recipe with several seeds, finished before or now."""
+    recipe, seeds = recipes[0], len(recipes)
+    same = {"fingerprint": fingerprint, "code": provenance.code()}
     rows = history.rows(None, kind="seeds", **same)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not habits.force:
-        return _document(recipe, Result(done[0].id, done[0].metrics, reused=True), seeds)
+        return Result(done[0].id, done[0].metrics, reused=True)
+    for each in recipes:
+        check_trainable(each, habits)
     broken = rows and rows[0].status in ("KILLED", "FAILED") and not habits.new_run
     with tracking.tracked(
         f"{recipe.name} {seeds} seeds",
@@ -205,14 +225,14 @@ def repeat(
         resume=rows[0].id if broken else None,
     ) as parent:
         results: list[Result] = []
-        for each in all_of_them:
+        for each in recipes:
             results.append(run(each, habits, parent=parent, tags=tags))
             if not results[-1].reused:
                 habits.pause(len(results), seeds, "seeds")
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
         parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))
-    return _document(recipe, Result(parent.id, stats), seeds)
+    return Result(parent.id, stats)
 
 
 def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeVar
 import tyro
 
 from pipelines import claim, history, machines, published, report, sweep, terminal
-from pipelines.errors import Paused, UserError, check_counts, unknown
+from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.habits import Habits
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes import Recipe
@@ -54,6 +54,8 @@ class Options:
         return time.monotonic() + 60 * self.max_minutes
 
     def __post_init__(self) -> None:
+        if self.seeds is not None:
+            check_counts(MOST, seeds=self.seeds)
         if self.checkpoint_every is not None:
             check_counts(checkpoint_every=self.checkpoint_every)
         if self.max_minutes is None:

@@ -10,7 +10,7 @@ random stream of its own: another noise, or another size of one part, leaves the
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.batches import Split, Splits
-from pipelines.errors import UserError
+from pipelines.errors import UserError, unknown
+from pipelines.stored import check_fits
 from pipelines.tasks import REGRESSION
 from theory import relu_weights
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
+Args = Mapping[str, Any]
 
+KINDS: Mapping[type, tuple[str, Sequence[type]]] = {  # of the values that such a default allows
+    bool: ("True or False", (bool,)),
+    int: ("an integer", (int,)),
+    float: ("a number", (int, float)),
+}
+LARGEST = 10**9
+SIZES = ("train_size", "val_size", "test_size")
 TEACHER, COVARIANCE, INPUTS, NOISE = range(4)  # the random streams of a data_seed
 
 
@@ -42,7 +51,7 @@ def linear_target(dimension: int, gamma: float, data_seed: int) -> Array:
     """
     from scipy.stats import special_ortho_group
 
-    _check("gamma", gamma, "finite and >= 0", math.isfinite(gamma) and gamma >= 0)
+    _check_gamma(gamma)
     rng = np.random.default_rng([data_seed, TEACHER])
     U, V = special_ortho_group(dimension).rvs(size=2, random_state=rng).reshape(2, *[dimension] * 2)
     logs = rng.uniform(-1, 1, dimension)
@@ -87,11 +96,9 @@ def relu_target(
 
     UserError where no W* has these norms.
     """
+    _check_norms(dimension, norm, frobenius)
     rng = np.random.default_rng([data_seed, TEACHER])
-    try:
-        W = relu_weights.draw(dimension, norm, frobenius, rng)
-    except ValueError as error:
-        raise UserError(f"{error} They are --teacher-frobenius, --teacher-norm.") from error
+    W = relu_weights.draw(dimension, norm, frobenius, rng)
     return W + np.eye(dimension) if identity else W
 
 
@@ -115,6 +122,26 @@ class Samples:
     """A row of DATASETS: samples of a teacher."""
 
     teacher: Callable[..., Map]
+    outputs: int | None = None
+    """Targets of an example; None: as many as inputs."""
+    of_model: bool = False
+    """Whether numbers of the network that learns are recorded."""
+
+    def sizes(self, given: Args) -> tuple[tuple[int, ...], int]:
+        """Return the shape of an input and the number of targets, with these data arguments."""
+        dimension = {**self.defaults(), **given}["dimension"]
+        return (dimension,), self.outputs or dimension
+
+    def check(self, name: str, given: Args) -> None:
+        """Raise UserError unless samples can be drawn with these data arguments."""
+        known = self.defaults()
+        for key in given.keys() - known.keys():
+            raise unknown(f"A data argument of {name}", key, known)
+        for key, value in given.items():
+            rule, kinds = KINDS[type(known[key])]
+            _check(key, value, rule, type(value) in kinds)
+            _check(key, value, f"at most {LARGEST:,} in size", not abs(value) > LARGEST)
+        _check_draw(name, {**known, **given})
 
     def defaults(self) -> dict[str, Any]:
         """All data arguments of the row with their default values."""
@@ -142,11 +169,6 @@ def draw(
     expected squared error, summed over the k outputs, is k * noise^2.
     """
     sizes = {"train_size": train_size, "val_size": val_size, "test_size": test_size}
-    for key, size in {"dimension": dimension, **sizes}.items():
-        _check(key, size, "> 0", size > 0)
-    _check("condition", condition, "finite and >= 1", 1 <= condition < math.inf)
-    _check("noise", noise, "finite and >= 0", 0 <= noise < math.inf)
-    _check("data_seed", data_seed, ">= 0", data_seed >= 0)
     h = teacher(dimension, data_seed, **own)
     root = _covariance_root(dimension, condition, data_seed)
 
@@ -163,6 +185,33 @@ def draw(
     parts = [part(number, size) for number, size in enumerate(sizes.values())]
     task = dataclasses.replace(REGRESSION, of_model=getattr(h, "of_model", None))
     return Splits(name, parts[0].y.shape[1], *parts, task=task, source="generated")
+
+
+def _check_draw(name: str, args: Args) -> None:
+    """Raise UserError unless samples can be drawn with all these data arguments."""
+    sizes = [args[key] for key in SIZES]
+    for key in ("dimension", *SIZES):
+        _check(key, args[key], "> 0", args[key] > 0)
+    _check("condition", args["condition"], "finite and >= 1", 1 <= args["condition"] < math.inf)
+    _check("noise", args["noise"], "finite and >= 0", 0 <= args["noise"] < math.inf)
+    _check("data_seed", args["data_seed"], ">= 0", args["data_seed"] >= 0)
+    if "gamma" in args:
+        _check_gamma(args["gamma"])
+    check_fits(name, (args["dimension"], 8), sum(sizes) + args["dimension"])  # 8 bytes a number
+    if "teacher_norm" in args:
+        _check_norms(args["dimension"], args["teacher_norm"], args["teacher_frobenius"])
+
+
+def _check_gamma(gamma: float) -> None:
+    _check("gamma", gamma, "finite and >= 0, at most 100", 0 <= gamma <= 100)
+
+
+def _check_norms(dimension: int, norm: float, frobenius: float) -> None:
+    """Raise UserError where no W* has these norms."""
+    try:
+        relu_weights.singular_values(dimension, norm, frobenius)
+    except ValueError as error:
+        raise UserError(f"{error} They are --teacher-frobenius, --teacher-norm.") from error
 
 
 def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -32,6 +32,7 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
         scales=scales,
         decided_by=(Bound("test_error_pct", at_most=NEAR * error_pct),),
         measure=measure,
+        recipes=lambda recipe, seed: {"trained": seeded(recipe, seed)},
         also=also,
         figure=lambda measured: figure(measured, error_pct),
         reported=paper.reported,
@@ -39,13 +40,18 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
     )
 
 
+def seeded(recipe: Recipe, seed: int) -> Recipe:
+    """The recipe with a seed after its own."""
+    return recipe.override(seed=recipe.seed + seed)
+
+
 def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
-    """Errors of the trained network in percent of its splits; `seed` is added to the recipe's.
+    """Errors of the trained network in percent of its splits.
 
     A network whose loss diverges answers nothing: it errs everywhere.
     """
     try:
-        found = bench.train(recipe.override(seed=recipe.seed + seed)).metrics
+        found = bench.train(seeded(recipe, seed)).metrics
     except Diverged:
         found = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
     return numbers({key: found[key] for key in NUMBERS if key in found})

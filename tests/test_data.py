@@ -11,7 +11,7 @@ import pytest
 
 from pipelines import data
 from pipelines.batches import Pictures, Splits
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.photographs import Photographs, eval_dataset, train_dataset
 from tests.conftest import needs
 
@@ -253,7 +253,7 @@ def test_data_that_cannot_fit_is_refused(
 
     memory = SimpleNamespace(available=available)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
-    with pytest.raises(UserError, match=r"must fit in memory\. Received: .* of digits"):
+    with pytest.raises(Unavailable, match=r"must fit in memory\. Received: .* of digits"):
         data.load("digits", train_examples)
 
 

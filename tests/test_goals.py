@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pipelines import alive, tracking
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from tuning import leader, opening, storage, study, tickets, workers
 from tuning.plan import Goal, Plan
 
@@ -100,7 +100,7 @@ def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
     there = begun(Goal(trials=3), [])
     there.enqueue_trial({})
     at_work = tickets.take(there, RATES)
-    with pytest.raises(UserError, match="cannot be started over"):
+    with pytest.raises(Unavailable, match="cannot be started over"):
         begun(Goal(trials=3), [])
     there.tell(at_work, 1.0)
     assert len(begun(Goal(trials=3), []).trials) == 0
@@ -137,6 +137,6 @@ def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
     for _ in range(6):
         crew.watch()  # two deaths
         finish(there, 1.0)
-    with pytest.raises(UserError, match="killed again and again"):
+    with pytest.raises(Unavailable, match="killed again and again"):
         for _ in range(4):
             crew.watch()

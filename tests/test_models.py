@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import keras
 import numpy as np
@@ -96,8 +96,8 @@ def mixed() -> Iterator[None]:
 
 @every_architecture
 def test_outputs_are_in_full_precision_where_the_rest_is_mixed(name: str, mixed: None) -> None:
-    variants = getattr(importlib.import_module(f"keras_models.{name}"), "VARIANTS", None)
-    for kw in [{"variant": variant} for variant in variants or ()] or [{}]:
+    types = get_type_hints(importlib.import_module(f"keras_models.{name}").build)
+    for kw in [{"variant": variant} for variant in get_args(types.get("variant"))] or [{}]:
         model = tiny(name, **kw)
         assert "bfloat16" in {layer.compute_dtype for layer in model.layers}
         assert model.output.dtype == "float32", kw

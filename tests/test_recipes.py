@@ -313,7 +313,7 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
         {"model_args": {"use_bias": True, "fixed_projection": False, "init": "he"}},
         "--use-bias --no-fixed-projection --init he",
     ),
-    ("allconv-digits", {"model_args": {"widths": (4, 8, 16)}}, "--widths 4 8 16"),
+    ("allconv-digits", {"model_args": {"widths": (8, 12, 24)}}, "--widths 8 12 24"),
     ("linear-teacher", {"data_args": {"noise": 0.5}}, "--noise 0.5"),
     (
         "relu-blocks-digits",

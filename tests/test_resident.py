@@ -81,6 +81,7 @@ def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
     assert there.input_shape == host.input_shape
 
 
+@pytest.mark.slow
 def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Path) -> None:
     expected = trained(recipe(pictures="host", model="mlp"))
     saving = Saving(tmp_path, every=4)

@@ -149,6 +149,7 @@ def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     return train.train(job, log, saving).model
 
 
+@pytest.mark.slow
 def test_calls_of_several_steps_train_the_same_and_log_means() -> None:
     one, four, recipe = Log(), Log(), student(warmup=0.5)
     weights = [np.asarray(matrix(trained(recipe, *each))) for each in ((1, one), (4, four))]

@@ -99,6 +99,7 @@ CLAIM = Experiment(
         Bound("wider_gap_pct", at_least=arms.LEAST_PCT),
     ),
     measure=measure,
+    recipes=recipes,
     also=means(
         *(f"{arm}_{split}_error_pct" for arm in LABELS for split in SPLITS),
         *(f"{arm}_gap_pct" for arm in LABELS),

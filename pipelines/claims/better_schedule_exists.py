@@ -73,6 +73,7 @@ CLAIM = Experiment(
     },
     decided_by=(Bound("gain_pct", at_least=arms.LEAST_PCT),),
     measure=measure,
+    recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
     also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
     figure=figure,
 )

@@ -240,6 +240,7 @@ CLAIM = Theorem(
         Bound("mean_near_zero_train_error_pct", at_most=14),
     ),
     measure=measure,
+    reads="data",
     also=also,
     figure=figure,
     reported=REPORTED,

@@ -60,6 +60,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sizes(2, n=self.n)
+        data.check_points(self.data)
 
 
 @functools.lru_cache(maxsize=1)
@@ -206,6 +207,7 @@ CLAIM = Experiment(
         Bound("constant", at_most=5, every=True),
     ),
     measure=measure,
+    reads="data",
     also=also,
     figure=figure,
     inner="n",

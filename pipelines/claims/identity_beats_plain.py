@@ -84,6 +84,7 @@ CLAIM = Experiment(
     },
     decided_by=(Bound("advantage_pct", at_least=arms.LEAST_PCT),),
     measure=measure,
+    recipes=recipes,
     also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
     figure=figure,
 )

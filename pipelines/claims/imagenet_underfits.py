@@ -121,6 +121,7 @@ CLAIM = Experiment(
         *(Bound(f"wide_{split}_gain_pct", at_least=arms.LEAST_PCT) for split in SPLITS),
     ),
     measure=measure,
+    recipes=recipes,
     also=means(
         *(f"{arm}_{split}_error_pct" for arm in LABELS for split in SPLITS),
     ),

@@ -162,6 +162,7 @@ CLAIM = Experiment(
     },
     decided_by=(Bound("gain_pct", at_least=arms.LEAST_PCT),),
     measure=measure,
+    recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
     also=means(*(f"{arm}_test_error_pct" for arm in ARMS), *GAINS),
     figure=figure,
     reported=REPORTED,

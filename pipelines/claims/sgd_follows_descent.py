@@ -56,15 +56,21 @@ class Setting:
         check_sizes(0, gamma=(self.gamma,))
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Both validation losses at the ends of epochs; their difference in percent of the start."""
-    recipe = named("linear-teacher").override(
+def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
+    """The network that is trained."""
+    base = named("linear-teacher").override(
         model_args={"depth": setting.l},
         data_args={"gamma": setting.gamma, "data_seed": seed},
         batch_size=setting.batch_size,
         steps=setting.steps,
         seed=seed,
     )
+    return {"trained": base}
+
+
+def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+    """Both validation losses at the ends of epochs; their difference in percent of the start."""
+    recipe = recipes(setting, seed)["trained"]
     steps, trained = bench.curve(bench.train(recipe), "val_loss")
     risk = population_risk(recipe)
     bench.add("population descent", recipe.flat(), range(len(risk)), {"val_loss": risk})
@@ -133,6 +139,7 @@ CLAIM = Experiment(
     scales={"smoke": Setting(l=2, steps=32), "cpu": Setting()},
     decided_by=(Bound("deviation_pct", at_most=1),),
     measure=measure,
+    recipes=recipes,
     also=also,
     figure=figure,
     seeds=3,

@@ -80,6 +80,7 @@ CLAIM = Experiment(
         *(Bound(name, at_most=1.05 * value) for name, value in REPORTED.items()),
     ),
     measure=measure,
+    recipes=recipes,
     also=means(*REPORTED),
     figure=figure,
     reported=REPORTED,

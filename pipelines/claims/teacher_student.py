@@ -244,6 +244,7 @@ CLAIM = Experiment(
         *(Bound(f"{arm}_test_loss", at_least=0.1, every=True) for arm in ARMS if arm != "reslink"),
     ),
     measure=measure,
+    recipes=recipes,
     also=also,
     figure=figure,
     reported={"reslink_train_loss": 0, "reslink_test_loss": 0},

@@ -117,6 +117,7 @@ CLAIM = Experiment(
     },
     decided_by=(Bound("share_lost", at_least=LEAST_SHARE),),
     measure=measure,
+    recipes=recipes,
     also=means(
         "share_lost",
         "decades_lost",

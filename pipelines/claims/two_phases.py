@@ -88,7 +88,7 @@ class Setting:
                 f"step must be in (0, {LONGEST}] and frobenius > 0. Received: step={self.step:g}, "
                 f"frobenius={min(self.frobenius):g}. Set --step and --frobenius."
             )
-        if not all((self.trace * F) ** 2 < d for d in self.d for F in self.frobenius):
+        if not all(self.trace * F * self.trace * F < d for d in self.d for F in self.frobenius):
             raise UserError(
                 f"No W has a trace of {self.trace:g} |W|_F^2 for d={min(self.d)} and "
                 f"frobenius={max(self.frobenius):g}. Received: trace={self.trace:g}. Set --trace "

@@ -113,6 +113,7 @@ CLAIM = Experiment(
         ),
     ),
     measure=measure,
+    recipes=recipes,
     also=means(*REPORTED),
     figure=figure,
     reported=REPORTED,

@@ -1,0 +1,286 @@
+"""Wrong options of every kind: one sentence, code 2, no TensorFlow for it, and no run left behind.
+
+A group of command lines is tried in one process of its own.
+"""
+
+import contextlib
+import json
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from pipelines import data, packed
+from pipelines.errors import UserError
+from pipelines.published import named
+from pipelines.run import repeat
+from pipelines.stored import Examples
+from tests.conftest import ROOT
+
+HUGE = "1" + 30 * "0"
+NO_WORD = ("cosin", "", "a b")
+NO_COUNT = ("many", "", "-1", "0", "0x10")
+NO_SIZE = ("high", "", "NaN", "inf", "-1", "0x10")
+
+RECIPE = {  # options of a recipe on pictures
+    "--scale": NO_WORD,
+    "--seeds": (*NO_COUNT, "NaN", "inf", "1.5", "2 3", HUGE),
+    "--checkpoint-every": NO_COUNT,
+    "--max-minutes": (*NO_SIZE, "0"),
+    "--data-dir": ("", " "),
+    "--model": (*NO_WORD, "linear_resnet"),
+    "--data": (*NO_WORD, "linear-teacher", "cifar10"),
+    "--train-examples": NO_COUNT,
+    "--augment": ("maybe",),
+    "--batch-size": (*NO_COUNT, "257", HUGE),
+    "--accumulate": (*NO_COUNT, "3", HUGE),
+    "--epochs": (*NO_SIZE, "0", HUGE, "1e300"),
+    "--steps": (*NO_COUNT, HUGE),
+    "--learning-rate": (*NO_SIZE, "0", "1e300", "1e-300"),
+    "--schedule": (*NO_WORD, "NaN", "0x10"),
+    "--warmup": (*NO_SIZE, "1", HUGE),
+    "--momentum": (*NO_SIZE, "1"),
+    "--weight-decay": (*NO_SIZE, "1e300"),
+    "--seed": ("many", "", "NaN", "-1", "0x10", HUGE),
+    "--label-smoothing": (*NO_SIZE, "1"),
+    "--ema": (*NO_SIZE, "1"),
+    "--precision": (*NO_WORD, "float64"),
+    "--pictures": NO_WORD,
+    "--devices": (*NO_COUNT, "3", HUGE),
+    "--asynchronous": ("maybe",),
+    "--blocks-per-stage": (*NO_COUNT, HUGE),
+    "--widths": ("wide", "", "8 8", "0", "-1", "0x10", HUGE),
+    "--stem-width": (*NO_COUNT, "9", HUGE),
+    "--shortcut": (*NO_WORD, "pad"),
+    "--init": (*NO_WORD, "NaN", "0x10"),
+    "--boundaries": ("half", "", "NaN", "-1", "0", "1", "0x10", HUGE),
+    "--factor": (*NO_SIZE, "0", HUGE),
+    "--facter": ("0.1",),
+}
+DRAWN = {  # of recipes on samples that are drawn
+    "--dimension": (*NO_COUNT, HUGE),
+    "--condition": (*NO_SIZE, "0", HUGE),
+    "--noise": (*NO_SIZE, HUGE),
+    "--train-size": (*NO_COUNT, HUGE),
+    "--data-seed": ("many", "", "NaN", "-1", HUGE),
+    "--augment": (None,),
+    "--label-smoothing": ("0.1",),
+    "--pictures": ("device",),
+}
+CLAIMS: dict[str, dict[str, tuple[str | None, ...]]] = {
+    "gradient-formula": {  # a theorem
+        "--scale": NO_WORD,
+        "--seeds": (*NO_COUNT, HUGE),
+        "--d": (*NO_COUNT, HUGE),
+        "--l": (*NO_COUNT, HUGE),
+    },
+    "zero-init": {  # an experiment of several arms
+        "--scale": (*NO_WORD, "paper"),
+        "--epochs": (*NO_SIZE, "0", HUGE),
+        "--depth": (*NO_COUNT, HUGE),
+        "--batch-size": (*NO_COUNT, "2000", HUGE),
+        "--learning-rate": (*NO_SIZE, "0", "1e300"),
+    },
+    "better-schedule-exists": {  # with a study
+        "--trials": (*NO_COUNT, HUGE),
+        "--workers": (*NO_COUNT, HUGE),
+        "--width": (*NO_COUNT, HUGE),
+        "--steps": (*NO_COUNT, HUGE),
+        "--scale": ("paper",),
+    },
+    "allcnn-cifar10": {  # a cell of a table, whose settings are a recipe
+        "--seed": ("1", "-1"),
+        "--seeds": (*NO_COUNT, HUGE),
+        "--model": NO_WORD,
+        "--width": (*NO_SIZE, "0", HUGE),
+        "--schedule": NO_WORD,
+        "--scale": ("paper",),
+    },
+    "two-phases": {"--frobenius": (*NO_SIZE, "1e300"), "--trace": ("NaN", "1e300")},
+    "finite-sample-expressivity": {"--data": (*NO_WORD, "linear-teacher", "mnist")},
+    "digit-pairs": {"--data": (*NO_WORD, "cifar10", "mnist"), "--pair": ("0-0", "")},
+}
+SWEEPS = {
+    "--grid": (*NO_WORD, "d=", "d=NaN", "d=-1", "d=0x10", "d=1:inf:2x", f"d={HUGE}", "q=1"),
+    "--scale": NO_WORD,
+    "--seeds": (*NO_COUNT, HUGE),
+    "--workers": (*NO_COUNT, HUGE),
+    "--engine": NO_WORD,
+    "--scheduler": ("", "tcp://127.0.0.1:1"),
+}
+STUDY = {
+    "--recipe": NO_WORD,
+    "--scale": NO_WORD,
+    "--space": NO_WORD,
+    "--sampler": NO_WORD,
+    "--pruner": NO_WORD,
+    "--proxy": NO_WORD,
+    "--storage": NO_WORD,
+    "--trials": (*NO_COUNT, HUGE),
+    "--hours": (*NO_SIZE, "0"),
+    "--patience": (*NO_COUNT, HUGE),
+    "--workers": (*NO_COUNT, HUGE),
+    "--seeds-per-trial": (*NO_COUNT, HUGE),
+    "--budget": (*NO_SIZE, "0", "2"),
+    "--schedule": NO_WORD,
+    "--init": NO_WORD,
+    "--model": NO_WORD,
+    "--data": (*NO_WORD, "linear-teacher", "cifar10"),
+    "--batch-size": (*NO_COUNT, HUGE),
+    "--learning-rate": (*NO_SIZE, "0"),
+    "--data-dir": ("",),
+}
+EMPTY = [
+    ["report", "--out", ""],
+    ["report", "--out="],
+    ["data", "check", "digits", "--data-dir", ""],
+    ["doctor", "--quick", "--data-dir", " "],
+    ["quickstart", "--data-dir", ""],
+    ["pipeline", "verify", "--out", ""],
+    ["export", ""],
+    ["import", ""],
+    ["run", ""],
+]
+
+
+def tried(options: Any, *words: str) -> list[list[str]]:
+    """The command with each of these values of each option; None: the option alone."""
+    return [
+        [*words, option, *([] if value is None else [value])]
+        for option, values in options.items()
+        for value in values
+    ]
+
+
+GROUPS = {
+    "recipe": ("pipelines", tried(RECIPE, "run", "allconv-digits", "--scale", "smoke")),
+    "drawn": (
+        "pipelines",
+        [
+            *tried(DRAWN, "run", "linear-teacher", "--scale", "smoke"),
+            *tried({"--gamma": (*NO_SIZE, HUGE)}, "run", "linear-teacher", "--scale", "smoke"),
+            *tried(
+                {"--teacher-norm": (*NO_SIZE, "0", "1e300"), "--ema": ("0.5",)},
+                *("run", "relu-teacher", "--scale", "smoke"),
+            ),
+            *tried(
+                {"--start-norm": (*NO_SIZE, "0", "1e300"), "--variant": NO_WORD},
+                *("run", "relu-teacher", "--scale", "smoke"),
+            ),
+        ],
+    ),
+    "claims": (
+        "pipelines",
+        [
+            line
+            for name, options in CLAIMS.items()
+            for line in tried(options, "run", name, "--scale", "smoke")
+        ],
+    ),
+    "sweeps": ("pipelines", tried(SWEEPS, "sweep", "gradient-formula", "--scale", "smoke")),
+    "studies": (
+        "tuning",
+        [
+            *tried(STUDY, "run", "s", "--recipe", "allconv-digits", "--scale", "smoke"),
+            ["run", "a b"],
+            ["run", ""],
+            ["compare", "s", "--out", ""],
+        ],
+    ),
+    "empty": ("pipelines", EMPTY),
+}
+SOURCE = """
+import contextlib, importlib, io, json, sys
+from pipelines.shell import guarded
+dispatch = importlib.import_module(f"{sys.argv[1]}.__main__").dispatch
+for words in json.load(sys.stdin):
+    said, printed = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
+            code = guarded(dispatch, words)
+    except BaseException as error:
+        code = repr(error)
+    heavy = sorted({"tensorflow", "keras"} & set(sys.modules))
+    print(json.dumps([code, said.getvalue(), heavy]), flush=True)
+"""
+
+
+def runs(home: Path) -> int:
+    """How many runs the database holds."""
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database:
+        return int(database.execute("SELECT COUNT(*) FROM runs").fetchone()[0])
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_wrong_option_is_one_sentence_and_leaves_no_run(
+    group: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "data"))
+    package, lines = GROUPS[group]
+    assert runs(home) == 0
+    done = subprocess.run(
+        [sys.executable, "-c", SOURCE, package],
+        input=json.dumps(lines),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    wrong = []
+    for line, answer in zip(lines, done.stdout.splitlines(), strict=True):
+        code, said, heavy = json.loads(answer)
+        one_sentence = said.startswith("error: ") and said.count("\n") == 1
+        if (code, one_sentence, heavy) != (2, True, []):
+            wrong.append((line, code, said, heavy))
+    assert wrong == []
+    assert runs(home) == 0
+
+
+class Few:
+    """Pictures of MNIST's size, enough to train a step."""
+
+    where: ClassVar = {"version": "3.0.1"}
+
+    def count(self, part: str) -> int:
+        return 100
+
+    def read(self, part: str, cut: slice) -> Examples:
+        rng = np.random.default_rng(0)
+        images = rng.integers(0, 256, (100, 28, 28, 1), dtype=np.uint8)
+        return images[cut], rng.integers(0, 10, 100)[cut]
+
+
+def test_what_has_finished_is_found_also_where_its_data_are_gone(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    file = packed.write(tmp_path / "mnist.npz", "mnist", 10, Few())
+    recipe = named("mlp-digits", "smoke").override(data="mnist", steps=1, batch_size=8)
+    first = repeat(recipe)
+    with pytest.raises(UserError, match="Received: batch_size=91 for 90 examples of mnist"):
+        recipe.override(batch_size=91).check_here()
+    file.unlink()
+    assert repeat(recipe)["run_id"] == first["run_id"]
+    again = repeat(recipe, seeds=1)["metrics"]
+    assert again["test_error_pct"] == first["metrics"]["test_error_pct"]
+    before = runs(home)
+    with pytest.raises(UserError, match="data prepare mnist"):
+        repeat(recipe, seeds=2)
+    assert runs(home) == before
+
+
+@pytest.mark.parametrize("name", ["digits", "synthetic"])
+def test_examples_are_counted_as_they_are_read(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    before = data.examples(name)  # of a set that is not prepared yet
+    assert list(tmp_path.iterdir()) == []
+    assert before == len(data.load(name).train) == data.examples(name)
+    data.pack(name)
+    assert data.examples(name) == before
