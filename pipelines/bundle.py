@@ -21,8 +21,8 @@ from pipelines import (
     store,
     ui,
 )
-from pipelines.bundle_shape import ENDED, IMPORTING, row
-from pipelines.errors import UserError, unknown
+from pipelines.bundle_shape import ENDED, IMPORTING, READY, row
+from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.progress import progress_bar
 from pipelines.store import NOTE, ORIGIN, PARENT
 
@@ -32,8 +32,14 @@ LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
 WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
 
 
-def export_runs(file: Path, names: Sequence[str], filter: str | None) -> dict[str, Any]:
-    """Write the runs chosen, and those that belong to them, into one file; what it holds."""
+def export_runs(
+    file: Path, names: Sequence[str], filter: str | None, without_artifacts: bool = False
+) -> dict[str, Any]:
+    """Write the runs chosen, and those that belong to them, into one file; what it holds.
+
+    UserError where files of a run are missing, unless it is to be `without_artifacts`, of which
+    none is written then, nor any model.
+    """
     with _sentence("give its runs", "Repeat the command."):
         run_ids, left_out = _chosen(names, filter)
         if left_out:
@@ -41,7 +47,7 @@ def export_runs(file: Path, names: Sequence[str], filter: str | None) -> dict[st
             ids = f"{', '.join(left_out[:3])}{more}"
             print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
         with bundle_format.written(file) as archive:
-            rows = _write(archive, run_ids)
+            rows = _write(archive, run_ids, without_artifacts)
     runs = [{key: each[key] for key in ("run_id", "name", "kind")} for each in rows]
     size = file.stat().st_size
     return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
@@ -102,19 +108,31 @@ def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) 
     return seen
 
 
-def _write(archive: bundle_format.Writer, run_ids: Sequence[str]) -> list[dict[str, Any]]:
+def _write(
+    archive: bundle_format.Writer, run_ids: Sequence[str], without_artifacts: bool
+) -> list[dict[str, Any]]:
     """One run after another, then the manifest; its rows."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     models, rows, experiments = bundle_out.models(), [], {}
     with progress_bar("export", len(run_ids), "") as advance:
         for run in bundle_out.by_id(run_ids):
-            made = [store.client().get_logged_model(i) for i in models.get(run.info.run_id, ())]
+            made = models.get(run.info.run_id, [])
+            if without_artifacts:
+                made = []
+            elif gone := bundle_out.missing(run, made):
+                raise UserError(
+                    f"An export must have the files of its runs. Received: {run.info.run_name} "
+                    f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
+                    "export the numbers alone with --without-artifacts."
+                )
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
             document = bundle_out.document(run, names[run.info.experiment_id], made)
             archive.json(f"runs/{run.info.run_id}.json", document)
-            with bundle_out.files(run, made) as files:
-                for name, path in files:
-                    archive.file(name, path)
+            if not without_artifacts:
+                whole = [model for model in made if str(model.status) == READY]
+                with bundle_out.files(run, whole) as files:
+                    for name, path in files:
+                        archive.file(name, path)
             rows.append(row(document))
             advance(1, math.nan)
     manifest = {
@@ -222,9 +240,9 @@ def _relinked(link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[
 
 @contextmanager
 def _sentence(what: str, mend: str) -> Iterator[None]:
-    """UserError, one sentence, for a store that fails meanwhile."""
+    """Unavailable, one sentence, for a store that fails meanwhile."""
     try:
         yield
     except (OSError, store.unavailable()) as error:
         said = " ".join(str(error).split())[:500]
-        raise UserError(f"The tracking store must {what}. Received: {said}. {mend}") from error
+        raise Unavailable(f"The tracking store must {what}. Received: {said}. {mend}") from error

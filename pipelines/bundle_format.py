@@ -9,6 +9,7 @@ Such a file may come from anybody: `opened` reads all of it once before anything
 """
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -16,34 +17,27 @@ import os
 import re
 import shutil
 import stat
-import struct
+import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, BinaryIO
 
-from pipelines.bundle_shape import check_manifest, check_run, check_tree, refused, wrong_name
-from pipelines.errors import UserError
+from pipelines import model_files
+from pipelines.bundle_shape import READY, check_manifest, check_run, check_tree, refused, wrong_name
+from pipelines.errors import Unavailable, UserError, disk_error
 
 VERSION = 1
 MANIFEST = "manifest.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same runs are the same bytes
 CHUNK = 1 << 20  # bytes at a time
-DOCUMENT_BYTES = 1 << 29  # of one JSON document, which is read as a whole
+MEMORY = 1 << 30  # for one JSON document, read as a whole: six curves of 180,000 steps and more
+A_BYTE, A_VALUE = 14, 90  # of that, at most, as measured; a value begins at [, { or ,
+PACKING, FREE = 100, 1 << 26  # larger unpacked, it is at most so many times the file: ours are 2-10
 MEMBER = re.compile(r"runs/([0-9a-f]{32})(\.json|/artifacts/.+|/models/(m-[0-9a-f]{32})/.+)", re.S)
-DAMAGED = (  # what zipfile and json raise for bytes that are not theirs
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    ValueError,
-    RuntimeError,
-    OverflowError,
-)
+HALF = ".half-export"  # ends the name of a file that is being written
 
 
 @dataclass
@@ -54,13 +48,11 @@ class Writer:
     members: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def json(self, name: str, document: Mapping[str, Any]) -> None:
-        text = json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":"))
-        if len(text) > DOCUMENT_BYTES:
-            raise UserError(
-                f"One document of an export must have at most {DOCUMENT_BYTES:,} bytes. Received: "
-                f"{name} of {len(text):,}. Leave that run out, with names or --filter."
-            )
-        self._add(name, io.BytesIO(text.encode()), len(text))
+        text = json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
+        if _memory(text) > MEMORY:
+            rule, received = _too_large(name, len(text))
+            raise UserError(f"{rule} Received: {received}. Leave runs out, with names or --filter.")
+        self._add(name, io.BytesIO(text), len(text))
 
     def file(self, name: str, path: Path) -> None:
         wrong = wrong_name(name)
@@ -69,12 +61,28 @@ class Writer:
                 f"{wrong} Received: an artifact named {name!r}. Rename it, or leave its run out, "
                 "with names or --filter."
             )
+        if path.name.lower() == model_files.MLMODEL.lower():
+            self._check_model(name, path)
         with path.open("rb") as source:
             self._add(name, source, path.stat().st_size)
 
+    def _check_model(self, name: str, path: Path) -> None:
+        """UserError for a model that an import would refuse."""
+        try:
+            if not _model(name):
+                raise ValueError("an artifact that MLflow would load as a model")
+            model_files.check(path.parent)
+        except ValueError as error:
+            raise UserError(
+                f"{model_files.RULE} Received: {name}: {error}. Leave its run out, with names or "
+                "--filter."
+            ) from error
+
     def _add(self, name: str, source: IO[bytes], size: int) -> None:
         info = zipfile.ZipInfo(name, EPOCH)
-        info.compress_type, info.file_size, info.create_system = zipfile.ZIP_DEFLATED, size, 3
+        info.file_size, info.create_system = size, 3
+        packed = name.endswith(model_files.NETWORK)  # weights, of which equal ones pack too well
+        info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
         info.external_attr = (stat.S_IFREG | 0o644) << 16
         digest = hashlib.sha256()
         with self.zipped.open(info, "w") as target:
@@ -87,24 +95,57 @@ class Writer:
 @contextmanager
 def written(file: Path) -> Iterator[Writer]:
     """An archive beside its place, moved there at the end. UserError: it cannot be written."""
-    half = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        with half.open("wb") as raw:
+        with _half(file) as raw:
             with zipfile.ZipFile(raw, "w") as zipped:
-                yield Writer(zipped)
+                yield (writer := Writer(zipped))
+            unpacked = sum(entry["bytes"] for entry in writer.members.values())
+            if _packs_too_well(unpacked, raw.tell()):
+                raise UserError(
+                    f"An export may be {PACKING} times larger unpacked, or have {FREE:,} bytes. "
+                    f"Received: {raw.tell():,} bytes, {unpacked:,} unpacked. Leave runs out, with "
+                    "names or --filter."
+                )
             raw.flush()
             os.fsync(raw.fileno())
-        half.replace(file)
+            Path(raw.name).replace(file)
     except OSError as error:
         if error.errno is None:  # of a store that was asked over the network meanwhile
             raise
-        raise UserError(
+        raise disk_error(error)(
             "An export must be a file in a folder that can be written, on a disk with room. "
             f"Received: {file}: {error.strerror or error}. Name another file, or make room."
         ) from error
+
+
+@contextmanager
+def _half(file: Path) -> Iterator[BinaryIO]:
+    """A new file beside an export, deleted where it still is; so are those that kills have left.
+
+    Its process holds a lock on it, which the system lifts when that ends.
+    """
+    for path in file.parent.glob(f".*{HALF}"):
+        with contextlib.suppress(OSError), path.open("rb") as old:
+            fcntl.flock(old, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its process lives
+            path.unlink()
+    path = file.with_name(f".{file.name}.{os.getpid()}{HALF}")
+    try:
+        with _lock_new_file(path) as raw:
+            yield raw
     finally:
         with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
+
+
+def _lock_new_file(path: Path) -> BinaryIO:
+    """A new file, locked where the disk knows locks; made again where another export deleted it."""
+    while True:
+        raw = path.open("wb")
+        with contextlib.suppress(OSError):
+            fcntl.flock(raw, fcntl.LOCK_EX)
+        if os.fstat(raw.fileno()).st_nlink:
+            return raw
+        raw.close()
 
 
 @dataclass(frozen=True)
@@ -147,9 +188,9 @@ def opened(file: Path, place: Path, check: Callable[[Any], None]) -> Iterator[Ar
                 "An import must name a file that `export` wrote and that can be read. Received: "
                 f"{file}: {error.strerror or error}. Copy it here whole."
             ) from error
-        except UserError:
+        except (UserError, Unavailable):
             raise
-        except DAMAGED as error:
+        except model_files.DAMAGED as error:
             raise refused("The file must be a whole ZIP archive.", f"{file}: {error}") from error
         yield archive
 
@@ -157,7 +198,7 @@ def opened(file: Path, place: Path, check: Callable[[Any], None]) -> Iterator[Ar
 def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Any], None]) -> Archive:
     names = [_admitted(info) for info in zipped.infolist()]
     check_tree(names)
-    _check_room(sum(info.file_size for info in zipped.infolist()), place)
+    _check_size(sum(info.file_size for info in zipped.infolist()), zipped, place)
     if MANIFEST not in names:
         raise refused(f"The file must have a {MANIFEST}.", f"{len(names)} other members")
     manifest = _document(zipped, MANIFEST)
@@ -167,7 +208,9 @@ def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Any], None])
         raise refused("The manifest must list every member that is there.", odd[0])
     for name, entry in manifest["members"].items():
         _check_bytes(zipped, name, entry)
-    return Archive(zipped, manifest, _files(zipped, manifest, check))
+    archive = Archive(zipped, manifest, _files(zipped, manifest, check))
+    _check_models(archive)
+    return archive
 
 
 def _files(
@@ -175,6 +218,7 @@ def _files(
 ) -> dict[str, list[str]]:
     """The files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
+    whole = {""}  # of a model that a kill has left half stored nothing is taken in
     for row in manifest["runs"]:
         name = f"runs/{row['run_id']}.json"
         if name not in manifest["members"] or row["run_id"] in owners:
@@ -183,13 +227,16 @@ def _files(
         check_run(document, row)
         check(document)
         owners[row["run_id"]] = ["", *(model["model_id"] for model in document["models"])]
+        whole |= {model["model_id"] for model in document["models"] if model["status"] == READY}
     files: dict[str, list[str]] = {run_id: [] for run_id in owners}
     for name in manifest["members"]:
         found = MEMBER.fullmatch(name)
         run_id, kind, model = found.groups("") if found else ("", "", "")
         if model not in owners.get(run_id, ()):
             raise refused("Every member must belong to a run of the manifest.", name)
-        if kind != ".json":
+        if not model and PurePosixPath(name).name.lower() == model_files.MLMODEL.lower():
+            raise refused(model_files.RULE, f"{name}, an artifact that MLflow would load as one")
+        if kind != ".json" and model in whole:
             files[run_id].append(name)
     return files
 
@@ -209,13 +256,45 @@ def _admitted(info: zipfile.ZipInfo) -> str:
     return info.filename
 
 
-def _check_room(size: int, place: Path) -> None:
+def _check_models(archive: Archive) -> None:
+    """UserError for a model that is not as this project stores one; none is loaded."""
+    for run_id, names in archive.files.items():
+        for model in sorted(filter(None, set(map(_model, names)))):
+            with tempfile.TemporaryDirectory() as folder:
+                archive.extract(run_id, f"models/{model}", Path(folder))
+                try:
+                    model_files.check(Path(folder))
+                except ValueError as error:
+                    raise refused(model_files.RULE, f"in model {model}, {error}") from error
+
+
+def _model(name: str) -> str:
+    """The id of the model to which a member belongs; empty for none."""
+    found = MEMBER.fullmatch(name)
+    return found[3] or "" if found else ""
+
+
+def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
+    """UserError for members of that size, as they are stated, that pack too well or have no room.
+
+    No member is read further than its stated size.
+    """
+    packed = os.fstat(zipped.fp.fileno()).st_size if zipped.fp else 0
+    if _packs_too_well(size, packed):
+        raise refused(
+            f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file.",
+            f"{packed:,} bytes, {size:,} unpacked",
+        )
     free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
     if size > free:
-        raise UserError(
+        raise Unavailable(
             f"An import needs room for all its files. Received: {size:,} bytes, and {free:,} free "
             f"at {place}. Make room, or export fewer runs."
         )
+
+
+def _packs_too_well(unpacked: int, packed: int) -> bool:
+    return unpacked > max(FREE, PACKING * packed)
 
 
 def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -> None:
@@ -233,16 +312,27 @@ def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Mapping[str, Any]) -
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     """A JSON object: numbers finite, texts such that every database takes them."""
     size = zipped.getinfo(name).file_size
-    if size > DOCUMENT_BYTES:
-        raise refused(f"{name} must have at most {DOCUMENT_BYTES:,} bytes.", f"{size:,}")
+    text = zipped.read(name) if A_BYTE * size <= MEMORY else b""
+    if A_BYTE * size > MEMORY or _memory(text) > MEMORY:
+        raise refused(*_too_large(name, size))
     try:
-        found = json.loads(zipped.read(name), parse_constant=_no_number)
-        json.dumps(found, ensure_ascii=False).encode()  # no half of a surrogate pair
+        found = json.loads(text, parse_constant=_no_number)
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # no half of a pair
     except (ValueError, RecursionError) as error:
         raise refused(f"{name} must be JSON.", str(error)) from error
     if not isinstance(found, dict):
         raise refused(f"{name} must be a JSON object.", type(found).__name__)
     return found
+
+
+def _memory(text: bytes) -> int:
+    """The bytes of memory that reading a JSON document takes at most."""
+    return A_BYTE * len(text) + A_VALUE * sum(map(text.count, (b"[", b"{", b",")))
+
+
+def _too_large(name: str, size: int) -> tuple[str, str]:
+    """The rule for one document, and what was received."""
+    return f"Reading one document must take at most {MEMORY >> 20} MiB.", f"{name}, {size:,} bytes"
 
 
 def _no_number(text: str) -> float:

@@ -13,12 +13,12 @@ from typing import Any
 
 from pipelines import alive, bulk, live, store
 from pipelines.bundle_format import Archive
-from pipelines.bundle_shape import IMPORTING, refused
+from pipelines.bundle_shape import IMPORTING, READY, refused
 from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
 ORIGIN_MODEL = "origin_model_id"
-RUNS, POINTS = 500, 100_000  # a transaction has no more
+RUNS, BYTES = 500, 1 << 22  # of documents: a transaction has no more, but one document
 
 Document = Mapping[str, Any]
 
@@ -72,22 +72,22 @@ def insert(
     """
     whole = set()
     for experiment, some in itertools.groupby(documents, operator.itemgetter("experiment")):
-        for batch in _batches(some):
+        for batch in _batches(some, archive):
             records = [_record(document, archive) for document in batch]
             bulk.insert(database, places[experiment], records)
             whole |= {each.run_id for each in records if IMPORTING not in each.tags}
     return whole
 
 
-def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """As many runs as have some number of points, and at most RUNS."""
-    batch, points = [], 0
+def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[Document]]:
+    """As many runs as have some number of bytes, and at most RUNS."""
+    batch, size = [], 0
     for document in documents:
         batch.append(document)
-        points += sum(map(len, document["metrics"].values()))
-        if len(batch) == RUNS or points > POINTS:
+        size += archive.manifest["members"][f"runs/{document['run_id']}.json"]["bytes"]
+        if len(batch) == RUNS or size > BYTES:
             yield batch
-            batch, points = [], 0
+            batch, size = [], 0
     if batch:
         yield batch
 
@@ -224,16 +224,16 @@ def _rename(path: Path, ids: Mapping[str, str]) -> None:
 
 
 def _end_model(model: Document, run_id: str, model_id: str, logged: bool) -> None:
+    """Let a model be READY or, where it was half stored, FAILED; the run is linked to it last."""
     from mlflow.entities import LoggedModelOutput
 
     to = store.client()
-    if model["step"] is not None and not logged:
-        to.log_outputs(run_id, [LoggedModelOutput(model_id, model["step"])])
     metrics = _model_metrics(model, model_id)
     for start in range(0, len(metrics), BATCH):
         to.log_batch(run_id, metrics=metrics[start : start + BATCH])
-    if model["status"] in ("READY", "FAILED"):
-        to.finalize_logged_model(model_id, model["status"])
+    to.finalize_logged_model(model_id, READY if model["status"] == READY else "FAILED")
+    if model["step"] is not None and not logged:
+        to.log_outputs(run_id, [LoggedModelOutput(model_id, model["step"])])
 
 
 def _model_metrics(model: Document, model_id: str) -> list[Any]:

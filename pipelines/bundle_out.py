@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import schema, store
+from pipelines import alive, history, schema, store
 from pipelines.bundle_shape import IMPORTING
 from pipelines.history import LARGEST
-from pipelines.store import ORIGIN
+from pipelines.store import ORIGIN, PARENT
 
 PAGE = 100  # run ids a request
 
@@ -89,22 +89,12 @@ def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
     return run.info.run_id, run.info.lifecycle_stage, run.data.tags
 
 
-def models() -> dict[str, list[str]]:
-    """Ids of the logged models of all experiments, oldest first, by the run that made them."""
-    experiments = [e.experiment_id for e in store.client().search_experiments()]
-    found: dict[str, list[str]] = {}
-    token = None
-    while True:
-        page = store.client().search_logged_models(
-            experiments,
-            order_by=[{"field_name": "creation_time", "ascending": True}],
-            page_token=token,
-        )
-        for model in page:
-            found.setdefault(str(model.source_run_id), []).append(model.model_id)
-        token = page.token
-        if not token:
-            return found
+def models() -> dict[str, list[Any]]:
+    """MLflow's logged models of all experiments, oldest first, by the run that made them."""
+    made: dict[str, list[Any]] = {}
+    for model in history.logged_models():
+        made.setdefault(str(model.source_run_id), []).append(model)
+    return made
 
 
 def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]:
@@ -189,6 +179,18 @@ def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
     }
 
 
+def missing(run: Any, models: Sequence[Any]) -> list[str]:
+    """Places where a run must have files and has none.
+
+    A model that is stored has its own; a finished run of ours that is below no other has at least
+    a list of packages.
+    """
+    tags, places = run.data.tags, [m.artifact_location for m in models if m.status == "READY"]
+    if run.info.status == "FINISHED" and alive.PROCESS in tags and PARENT not in tags:
+        places.append(run.info.artifact_uri)
+    return [place for place in places if not _top_files(place)]
+
+
 @contextmanager
 def files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
     """Copies of all files of a run for as long as the block lasts, by their names in an archive."""
@@ -206,9 +208,16 @@ def files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
 
 def _download(location: str, folder: Path) -> Path:
     """Copy what is at a location into a new folder; where that is."""
-    from mlflow.artifacts import download_artifacts, list_artifacts
+    from mlflow.artifacts import download_artifacts
 
-    where = {"artifact_uri": location, "tracking_uri": store.uri()}
-    if not list_artifacts(**where):
+    if not _top_files(location):
         return folder
+    where = {"artifact_uri": location, "tracking_uri": store.uri()}
     return Path(download_artifacts(**where, dst_path=str(folder)))
+
+
+def _top_files(location: str) -> Any:
+    """What MLflow finds directly below a location."""
+    from mlflow.artifacts import list_artifacts
+
+    return list_artifacts(artifact_uri=location, tracking_uri=store.uri())

@@ -12,7 +12,8 @@ from pipelines.store import ORIGIN, PARENT
 ENDED = ("FINISHED", "FAILED", "KILLED")
 IMPORTING = "importing"  # tag of a run that is not yet all here
 TAGGED = ("kind", "claim", "recipe", "fingerprint", "scale")  # tags that the manifest repeats
-MODEL_STATUS = ("UNSPECIFIED", "PENDING", "READY", "FAILED")
+READY = "READY"  # a model that is stored whole
+MODEL_STATUS = ("UNSPECIFIED", "PENDING", READY, "FAILED")
 
 Shape = Any
 """A dict of shapes by key, a list with the shape of all its members, a tuple with a shape for each
@@ -71,6 +72,11 @@ def integer(value: object) -> bool:
 
 def count(value: object) -> bool:
     return integer(value) and int(str(value)) >= 0
+
+
+def moment(value: object) -> bool:
+    """Milliseconds since 1970; 0 is none to MLflow."""
+    return count(value) and value != 0
 
 
 def number(value: object) -> bool:
@@ -158,8 +164,8 @@ RUN = {
     "name": short,
     "experiment": short,
     "status": one_of(*ENDED),
-    "start_ms": count,
-    "end_ms": optional(count),
+    "start_ms": moment,
+    "end_ms": optional(moment),
     "params": texts,
     "tags": texts,
     "metrics": metrics,

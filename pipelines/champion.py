@@ -11,7 +11,6 @@ from pipelines.stored import Dataset
 
 ALIAS = "champion"
 PORT = 5001  # not that of the UI
-BEST = "best_"  # begins the name of the least value that the number which chooses ever had
 VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
 NOT_RUN = "not run"
 RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
@@ -41,8 +40,12 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
 
 
 def watched(row: history.Row) -> str:
-    """The name of the number that chooses, of its task: `val_error_pct`; empty where none is."""
-    return next((k.removeprefix(BEST) for k in row.metrics if k.startswith(BEST + VAL)), "")
+    """The name of the number that chooses: the validation error, in a regression the loss.
+
+    Empty where a run has neither.
+    """
+    names = (f"{VAL}error_pct", f"{VAL}loss")
+    return next((name for name in names if name in row.metrics), "")
 
 
 def version_tags(row: history.Row, scale: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from typing import Any
 from pipelines import comparison, data, history, quiet, store
 from pipelines.batches import Pictures, Splits
 from pipelines.champion import TEST, VAL
-from pipelines.errors import UserError, short
+from pipelines.errors import UserError
 from pipelines.history import Row
 from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
@@ -39,6 +39,7 @@ def evaluate(name: str) -> dict[str, Any]:
     precision = row.params.get("precision", "float32")
     recipe, rounding, model = _recipe(row), ROUNDING[precision], _model(row, precision)
     splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
+    _check_shapes(row, model, splits)
     metrics = {
         key: _beside(key, row.metrics[key], found, rounding, examples)
         for key, found, examples in _measured(recipe, splits, model, row.metrics)
@@ -93,13 +94,27 @@ def _model(row: Row, precision: str) -> Any:
     devices.round_products(precision)
     try:
         return store.keras_model(found)
-    except (OSError, ValueError, store.unavailable()) as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever Keras raises for a description or weights that are wrong
         if store.is_away(error):
             raise
+        said = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(
             f"A stored network must be readable. Received: that of {row.name} ({row.id}): "
-            f"{short(error)} Train it again with --force."
+            f"{said:.500}. Train it again with --force."
         ) from error
+
+
+def _check_shapes(row: Row, model: Any, splits: Splits) -> None:
+    """UserError for a network that reads or gives something else than the data of its run."""
+    shapes = (None, *splits.val.shape), (None, splits.classes)
+    if (model.input_shape, model.output_shape) != shapes:
+        raise UserError(
+            f"A stored network must be of the shape of its data. Received: that of {row.name} "
+            f"({row.id}), {model.input_shape} to {model.output_shape}, where {row.params['data']} "
+            f"needs {shapes[0]} to {shapes[1]}. Train it again with --force."
+        )
 
 
 def _measured(

@@ -28,6 +28,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     with live.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
         row, held = _chosen(recipe, scale, version)
+        _logged_model(row)  # of a champion that stays too: it is about to be served
         if dry_run:
             return _considered(recipe, scale, version, row, held)
         if new := _takes_over(row, held, version):
@@ -39,8 +40,7 @@ def _considered(
     recipe: Recipe, scale: str, version: Any, row: history.Row, held: str
 ) -> dict[str, Any]:
     """The document of a dry run: the champion that would be, that of now, and the best run."""
-    if new := _takes_over(row, held, version):
-        _logged_model(row)  # which a champion needs
+    new = _takes_over(row, held, version)
     found = champion.document(row, None if new else version, held, scale, new)
     best = row if held == scale else min(_finished(recipe, scale), key=chosen_by, default=None)
     return found | {
@@ -154,6 +154,7 @@ def _promote(row: history.Row, scale: str) -> Any:
 def _logged_model(row: history.Row) -> str:
     """The id of the model that a run stored last."""
     if found := store.logged_model(row.id):
+        store.check_model(found)
         return found
     recipe = row.tags["recipe"]
     raise UserError(

@@ -1,6 +1,7 @@
 """Export and import: a run must be the same in another store."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -70,26 +71,32 @@ def cell(name: str, seed: int) -> bulk.Finished:
     return bulk.Finished(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
 
 
-class Twice:
-    """A model that MLflow loads without any library."""
+@functools.cache
+def twice() -> Any:
+    """A network that doubles what it reads."""
+    from pipelines import quiet
 
-    def predict(self, inputs: Any) -> Any:
-        return 2 * np.asarray(inputs)
-
-
-def _load_pyfunc(path: str) -> Twice:
-    return Twice()
+    keras = quiet.keras()
+    inputs = keras.Input((1,))
+    dense = keras.layers.Dense(1, use_bias=False, kernel_initializer=keras.initializers.Constant(2))
+    return keras.Model(inputs, dense(inputs))
 
 
 def model(run_id: str) -> None:
     """A model of a run, made as MLflow makes one."""
-    import mlflow.pyfunc
+    import mlflow.keras
+    from mlflow.models import infer_signature
 
     store.client().log_metric(run_id, "accuracy", 0.5, timestamp=7, step=2)
     status = store.client().get_run(run_id).info
+    numbers = np.zeros((1, 1), "float32")
     with mlflow.start_run(run_id=run_id):
-        mlflow.pyfunc.log_model(
-            name="model", loader_module=__name__, pip_requirements=["mlflow"], step=2
+        mlflow.keras.log_model(
+            twice(),
+            name="model",
+            signature=infer_signature(numbers, numbers),
+            pip_requirements=["keras==3.15.1", "mlflow==3.17.2"],
+            step=2,
         )
     store.client().set_terminated(run_id, status.status, status.end_time)
 
@@ -140,7 +147,7 @@ def predictions(run_id: str) -> list[float]:
     loaded = mlflow.pyfunc.load_model(f"runs:/{run_id}/model")
     assert store.client().get_logged_model(loaded.model_id).source_run_id == run_id
     assert loaded.metadata.run_id == run_id
-    return list(np.ravel(loaded.predict(np.array([1.0, 2.0]))))
+    return list(np.ravel(loaded.predict(np.array([[1], [2]], "float32"))))
 
 
 def test_links_lead_to_the_runs_of_this_store(home: Path, go: Go) -> None:

@@ -1,11 +1,15 @@
 """Damaged and hostile files are refused whole, and none is left half written."""
 
+import copy
 import io
 import json
+import os
 import resource
 import shutil
 import signal
 import stat
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +23,9 @@ from pipelines import (
     bundle_format,
     store,
 )
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from tests.bundles import all_runs, exported, pictures, tracked
-from tests.conftest import Go, command
+from tests.conftest import Go, command, exit_code
 
 Members = dict[str, bytes]
 FIRST = "0" * 31 + "1"
@@ -78,6 +82,21 @@ def in_run(**changes: Any) -> Callable[[Path], None]:
             for key in manifest["runs"][0].keys() & changes.keys():
                 manifest["runs"][0][key] = changes[key]
             listed(members, manifest, name, json.dumps(document).encode())
+
+        repacked(file, change)
+
+    return harm
+
+
+def in_text(old: str, new: str) -> Callable[[Path], None]:
+    """Another text of the run's document."""
+
+    def harm(file: Path) -> None:
+        def change(members: Members, manifest: dict[str, Any]) -> None:
+            name = f"runs/{manifest['runs'][0]['run_id']}.json"
+            text = json.dumps(json.loads(members[name]))
+            assert old in text
+            listed(members, manifest, name, text.replace(old, new).encode())
 
         repacked(file, change)
 
@@ -189,6 +208,46 @@ def unknown_model(file: Path) -> None:
     repacked(file, change)
 
 
+def zeros(file: Path) -> None:
+    """Two artifacts of 40 MB that pack into 80 kB."""
+
+    def change(members: Members, manifest: dict[str, Any]) -> None:
+        folder = f"runs/{manifest['runs'][0]['run_id']}/artifacts"
+        for name in "ab":
+            listed(members, manifest, f"{folder}/{name}", bytes(40_000_000))
+
+    repacked(file, change)
+
+
+def one_content(file: Path) -> None:
+    """Ten members of the archive whose content is the same bytes of the file, by its directory."""
+    content = file.read_bytes()
+    with zipfile.ZipFile(file) as zipped:
+        infos, start = zipped.infolist(), zipped.start_dir
+    for info in infos:
+        info.file_size, info.compress_size = 1 << 24, 40
+    with file.open("wb") as raw, zipfile.ZipFile(raw, "w") as zipped:
+        raw.write(content[:start])
+        zipped.start_dir, zipped._didModify = start, True
+        zipped.filelist = infos
+        for number in range(10):
+            info = copy.copy(infos[0])
+            info.filename = f"{info.filename}{number}"
+            zipped.filelist.append(info)
+
+
+def many_values(members: Members, manifest: dict[str, Any]) -> None:
+    members["manifest.json"] = b"[" + 5_000_000 * b"[]," + b"0]"
+
+
+def long_json(members: Members, manifest: dict[str, Any]) -> None:
+    members["manifest.json"] = b'"' + bytes(bundle_format.MEMORY // 14)
+
+
+def model_among_artifacts(file: Path) -> None:
+    named("{}/odd/mlMODEL")(file)
+
+
 def nul(file: Path) -> None:
     named("{}/hello?txt")(file)
     file.write_bytes(file.read_bytes().replace(b"hello?txt", b"hello\0txt"))
@@ -240,6 +299,11 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another experiment": (in_manifest(experiments={"1": "x"}), "experiments of its runs"),
     "no json": (lambda file: repacked(file, no_json), "must be JSON"),
     "deep json": (lambda file: repacked(file, deep_json), "must be JSON"),
+    "many values": (lambda file: repacked(file, many_values), "at most 1024 MiB"),
+    "long json": (lambda file: repacked(file, long_json), "100 times the file"),
+    "zeros": (zeros, r"100 times the file. Received: [\d,]+ bytes, 80,\d+,\d+ unpacked"),
+    "one content": (one_content, "100 times the file"),
+    "model among artifacts": (model_among_artifacts, "MLflow would load as one"),
     "no object": (lambda file: repacked(file, no_object), "must be a JSON object"),
     "another run": (in_run(run_id=FIRST), "once, with its document"),
     "bad id": (in_run(run_id="../../x"), "keys and types"),
@@ -247,11 +311,14 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "another name": (in_run(tags={"kind": "other"}), "as the manifest says"),
     "bad status": (in_run(status="RUNNING"), "keys and types"),
     "bad time": (in_run(start_ms="1"), "keys and types"),
+    "no start": (in_run(start_ms=0), "start_ms = 0"),
+    "no end": (in_run(end_ms=0), "end_ms = 0"),
     "bad parameter": (in_run(params={"a": 1}), "keys and types"),
     "bad parameter name": (in_run(params={"../a": "1"}), "that MLflow takes"),
     "nul in a text": (in_run(params={"a": "\0"}), "keys and types"),
     "half a character": (in_run(params={"a": "\ud800"}), "must be JSON"),
     "bad point": (in_run(metrics={"loss": [[0, 0, "x"]]}), "keys and types"),
+    "too large": (in_text('"metrics": {', '"metrics": {"a": [[0, 0, 1e999]], '), "must be JSON"),
     "infinite": (in_run(metrics={"loss": [[0, 0, float("inf")]]}), "must be JSON"),
     "short point": (in_run(metrics={"loss": [[0, 0]]}), "keys and types"),
     "huge step": (in_run(metrics={"loss": [[2**63, 0, 1.0]]}), "keys and types"),
@@ -322,7 +389,7 @@ def test_a_file_larger_than_the_disk_is_refused(
     exported(tmp_path / "runs.zip")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 0, 9))
     with pytest.raises(
-        UserError, match=r"room for all its files. Received: [\d,]+ bytes, and 9 free"
+        Unavailable, match=r"room for all its files. Received: [\d,]+ bytes, and 9 free"
     ):
         bundle.import_runs(tmp_path / "runs.zip")
 
@@ -355,6 +422,83 @@ def test_a_full_disk_leaves_the_file_that_was_there(home: Path, tmp_path: Path) 
     assert [path for path in tmp_path.iterdir() if path.is_file()] == [file]
     exported(file)
     assert zipfile.is_zipfile(file)
+
+
+DOCUMENTS: dict[str, Callable[[int], str]] = {  # of about n characters
+    "curve": lambda n: ",".join(f"[{i},1795430651234,0.{9**18 + i}]" for i in range(n // 40)),
+    "lists": lambda n: ",".join(n // 3 * ["[]"]),
+    "deep lists": lambda n: ",".join(n // 17 * ["[[[[[[[[]]]]]]]]"]),
+    "dicts": lambda n: ",".join(n // 8 * ['{"a":0}']),
+    "numbers": lambda n: ",".join(n // 4 * ["1e9"]),
+    "params": lambda n: "{" + ",".join(f'"{i:x}":"{i:x}"' for i in range(n // 14)) + "}",
+    "wide": lambda n: '"\U0001f600' + n * "a" + '"',
+    "wide texts": lambda n: ",".join(n // 5 * ['"\u0100"']),
+    "wide keys": lambda n: "{" + ",".join(f'"\U0001f600{i:x}":0' for i in range(n // 13)) + "}",
+    "wide lists": lambda n: '"\U0001f600",' + ",".join(n // 17 * ["[[[[[[[[]]]]]]]]"]),
+}
+PEAK = """
+import json, re, sys
+from pathlib import Path
+peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
+before = peak()
+found = json.loads(Path(sys.argv[1]).read_bytes())
+json.dumps(found, ensure_ascii=False).encode()
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize("kind", DOCUMENTS)
+def test_no_document_takes_more_memory_than_it_is_taken_for(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "document.json"
+    file.write_text(f"[{DOCUMENTS[kind](4 << 20)}]")
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(file)], capture_output=True, text=True, check=True
+    )
+    assert 4 << 20 < int(done.stdout) < bundle_format._memory(file.read_bytes())
+
+
+def test_the_longest_training_fits_and_one_document_too_large_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve = [[i, 1_795_430_651_234 + i, 1 / (i + 3)] for i in range(64_000)]
+    with bundle_format.written(tmp_path / "runs.zip") as archive:
+        archive.json("runs/x.json", {"metrics": {f"metric {n}": curve for n in range(6)}})
+    monkeypatch.setattr(bundle_format, "MEMORY", 1 << 24)
+    with (
+        pytest.raises(
+            UserError, match=r"at most 16 MiB. Received: runs/x.json, [0-9,]+ bytes. Lea"
+        ),
+        bundle_format.written(tmp_path / "2.zip") as archive,
+    ):
+        archive.json("runs/x.json", {"metrics": {"metric": curve}})
+    assert [path.name for path in tmp_path.iterdir()] == ["runs.zip"]
+
+
+def test_what_packs_too_well_to_be_imported_is_not_exported(home: Path, tmp_path: Path) -> None:
+    with tracked("zeros") as run:
+        run.text(70_000_000 * "0", "zeros.txt")
+    with pytest.raises(UserError, match=r"100 times larger unpacked.*70,[0-9,]+ unpacked"):
+        bundle.export_runs(tmp_path / "runs.zip", [], None)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def die_while_exporting(file: Path) -> None:
+    bundle_format.Writer.file = lambda self, name, path: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    bundle.export_runs(file, [], None)
+
+
+def test_the_next_export_deletes_what_a_killed_one_left_and_no_other(
+    home: Path, tmp_path: Path
+) -> None:
+    small(home)
+    assert exit_code(die_while_exporting, tmp_path / "killed.zip") == -signal.SIGKILL
+    [half] = [path.name for path in tmp_path.iterdir() if path.is_file()]
+    assert half.startswith(".killed.zip.")
+    with bundle_format._half(tmp_path / "other.zip") as other:
+        exported(tmp_path / "runs.zip")
+        left = {path.name for path in tmp_path.iterdir() if path.is_file()}
+        assert left == {"runs.zip", Path(other.name).name}
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["runs.zip"]
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.run import EXPERIMENT
 from tests.conftest import command
+from tests.stored_models import network
 
 NAME, SCALE = "mlp-digits", "smoke"
 
@@ -29,6 +30,7 @@ def trained(
     test: float = 50.0,
     *,
     best: float | None = None,
+    loss: float | None = None,
     name: str = NAME,
     scale: str = SCALE,
     run_as: str | None = "",
@@ -52,22 +54,14 @@ def trained(
         parent=parent,
     ) as run:
         run.log({"test_error_pct": test, "wall_s": 1.0})
+        if loss is not None:  # as in a training, it comes before the error
+            run.log({"val_loss": loss, "best_val_loss": loss})
         if val is not None:
             least = val if best is None else best
             run.log({"val_error_pct": val, "best_val_error_pct": least})
-    if model:
-        store_model(run.id)
+        if model:
+            run.model(network())
     return run.id
-
-
-def store_model(run_id: str) -> None:
-    from mlflow.entities import LoggedModelOutput
-
-    client = store.client()
-    experiment = client.get_run(run_id).info.experiment_id
-    model = client.create_logged_model(experiment, "model", source_run_id=run_id)
-    client.finalize_logged_model(model.model_id, "READY")
-    client.log_outputs(run_id, [LoggedModelOutput(model.model_id, 0)])
 
 
 def holder() -> Any:
@@ -92,6 +86,14 @@ def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
     assert found.tags["commit"] == history.row(best).tags["commit"]
     assert not {"claim", "verdict"} & found.tags.keys()
     assert "| `test_error_pct` | 9 |" in found.description
+
+
+def test_the_error_chooses_where_the_loss_would_choose_another(home: Path) -> None:
+    trained(4.0, loss=0.1)
+    low_error = trained(3.0, seed=1, loss=0.3)
+    document = registry.register(NAME, SCALE)
+    assert document["run_id"] == low_error
+    assert "by `val_error_pct` of these weights" in holder().description
 
 
 def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> None:
