@@ -10,7 +10,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 
 PAGE = 1_000  # runs counted where each has to be fetched
 REACH = (
@@ -32,7 +32,8 @@ class Finding:
 def sentence(error: Exception) -> str:
     """What went wrong, in one line."""
     first = str(error).strip().partition("\n")[0]
-    return first if isinstance(error, UserError) else f"{type(error).__name__}: {first}"
+    ours = isinstance(error, UserError | Unavailable)
+    return first if ours else f"{type(error).__name__}: {first}"
 
 
 def nearest(folder: Path) -> Path:
@@ -102,23 +103,33 @@ def artifacts() -> Finding:
     from pipelines import store
 
     own = set() if store.served() else {store.home() / "artifacts"}
-    recorded = _recorded_folders()
-    if gone := [str(folder) for folder in recorded - own if not folder.exists()]:
-        return Finding(
-            "ill",
-            f"{', '.join(gone)}, where runs have theirs, is not there",
-            "they cannot be read, and new runs of the same experiments would write there: MLflow "
-            "keeps such places absolute, also when a project is moved",
-            "put the folder back where it was; there python -m pipelines export FILE, and in a "
-            "store at the new place python -m pipelines import FILE, moves runs with all they have",
-        )
-    if refused := [why for folder in own | recorded if (why := refusal(folder))]:
+    places = own | _recorded_folders()
+    if refused := [why for folder in places if (why := refusal(folder))]:
         found = f"it must be possible to write {'; '.join(refused)}"
         costs = "runs fail as soon as they record a figure or a model"
         mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
         return Finding("ill", found, costs, mend)
-    places = ", ".join(sorted(map(str, own | recorded)))
-    return Finding("well", f"{places}: can be written" if places else "the server keeps them")
+    if gone := _missing_files():
+        return Finding(
+            "ill",
+            f"{len(gone)} runs and models have no files; the first: none at {gone[0]}",
+            "their figures, models and packages cannot be read, exported or registered",
+            "put the files back there; python -m pipelines export FILE --without-artifacts saves "
+            "the numbers alone",
+        )
+    listed = ", ".join(sorted(map(str, places)))
+    return Finding("well", f"{listed}: can be written" if places else "the server keeps them")
+
+
+def _missing_files() -> list[str]:
+    """Places where finished runs, but settings of sweeps, and stored models must have files."""
+    from pipelines import bundle_out
+
+    models = bundle_out.models()
+    runs = bundle_out.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+    return [
+        place for run in runs for place in bundle_out.missing(run, models.get(run.info.run_id, []))
+    ]
 
 
 def _recorded_folders() -> set[Path]:
@@ -184,7 +195,7 @@ def _unreadable(home: Path, broken: dict[str, Exception]) -> Finding:
     """The finding where data are there and cannot be read."""
     steps = [
         "do what the sentence says"
-        if isinstance(error, UserError)
+        if isinstance(error, UserError | Unavailable)
         else f"move {home / name} away, then {_prepare(name)}"
         for name, error in broken.items()
     ]

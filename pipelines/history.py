@@ -131,6 +131,37 @@ def find(run_id: str) -> Row | None:
         return None
 
 
+def half_stored_models() -> list[tuple[str, str]]:
+    """Logged models whose storing has begun and not ended, and the runs that made them; ids."""
+    from mlflow.entities import LoggedModelStatus
+
+    database, pending = schema.sql_store(), LoggedModelStatus.PENDING
+    if database is None:
+        return [
+            (str(model.model_id), str(model.source_run_id or ""))
+            for model in logged_models()
+            if model.status == pending
+        ]
+    from mlflow.store.tracking.dbmodels.models import SqlLoggedModel
+    from sqlalchemy import select
+
+    model = SqlLoggedModel.__table__.c
+    query = select(model.model_id, model.source_run_id)
+    query = query.where(model.status == pending.to_int(), model.lifecycle_stage == "active")
+    with database.ManagedSessionMaker() as session:
+        return [(model_id, run_id or "") for model_id, run_id in session.execute(query)]
+
+
+def logged_models() -> Iterator[Any]:
+    """Yield MLflow's logged models of all experiments, oldest first."""
+    experiments = [e.experiment_id for e in client().search_experiments()]
+    oldest, token = [{"field_name": "creation_time", "ascending": True}], None
+    while token != "":
+        page = client().search_logged_models(experiments, order_by=oldest, page_token=token)
+        yield from page
+        token = page.token or ""
+
+
 def _row(run: Any) -> Row:
     data, info = run.data, run.info
     return Row(

@@ -21,7 +21,6 @@ from pipelines import (
     data,
     history,
     linked,
-    live,
     provenance,
     quiet,
     settle,
@@ -108,9 +107,7 @@ def opened(
         yield Elsewhere(attempt.id), earlier
         return
     waiting = f"Another process runs the same {pipeline}; waiting for it."
-    name = f"pipeline-{pipeline}-{same['options']}"
-    with live.locked(store.home() / "live", name, waiting):
-        settle.reap()  # a pipeline that was killed
+    with settle.one_at_a_time(f"pipeline-{pipeline}-{same['options']}", waiting):
         rows = [] if anew else history.rows(None, kind=KIND, **same)
         broken = list(itertools.takewhile(lambda row: row.status != "FINISHED", rows))
         with (

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 
 HEAD, TAIL = 12, 4  # bytes around the data of a record
 OPEN = 256  # files kept open; the usual limit of a process is 1,024
@@ -72,7 +72,10 @@ class Records:
         return replace(self, start=self.start + start, stop=self.start + max(start, stop))
 
     def read(self, i: int) -> bytes:
-        """The data of record i. UserError where the file has changed since it was indexed."""
+        """The data of record i. UserError for a file that has changed since it was indexed.
+
+        Unavailable where it cannot be read any more.
+        """
         if not 0 <= i < len(self):
             raise IndexError(f"record {i} of {len(self)}")
         i += self.start
@@ -80,7 +83,10 @@ class Records:
         try:
             data = self.files.read(file, length, int(self.offsets[i]))
         except OSError as error:
-            raise _damaged(self.files.paths[file], f"it cannot be read: {error}") from error
+            raise Unavailable(
+                f"A prepared data file must be there to the end. Received: {self.files.paths[file]}"
+                f": {error}. Repeat the command when it can be read."
+            ) from error
         if len(data) < length:
             raise _damaged(self.files.paths[file], f"{len(data)} of {length} bytes of a record")
         return data

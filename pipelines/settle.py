@@ -1,10 +1,12 @@
 """Runs of processes that were killed: delivered from their journals, and closed."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines import alive, history, live, store
-from pipelines.errors import UserError, short
+from pipelines.errors import Unavailable, UserError, short
 from pipelines.outbox import GONE
 from pipelines.sending import BATCH, send, send_fact, send_files
 
@@ -24,9 +26,9 @@ def settle_dead() -> list[str]:
             with live.taken(path, uri) as left:
                 try:
                     settled += [_deliver(left)] if left else []
-                except (UserError, OSError, store.unavailable()) as error:
+                except (UserError, Unavailable, OSError, store.unavailable()) as error:
                     if getattr(error, "error_code", "") in GONE:
-                        _put_aside(path, error)
+                        _put_aside(path, short(error))
                         continue
                     count = len(waiting) - len(settled)
                     print(f"{count} runs wait for their store: {short(error)}", file=sys.stderr)
@@ -34,14 +36,16 @@ def settle_dead() -> list[str]:
     return settled
 
 
-def _put_aside(path: Path, error: Exception) -> None:
+def _put_aside(path: Path, why: str) -> None:
     """Keep what MLflow will never take, as of a run that was deleted, out of the way."""
     path.rename(path.with_suffix(".orphan"))
-    print(f"{path.with_suffix('.orphan')} cannot be delivered: {short(error)}", file=sys.stderr)
+    print(f"{path.with_suffix('.orphan')} cannot be delivered whole: {why}", file=sys.stderr)
 
 
 def reap() -> dict[str, str]:
     """Settle every run that says RUNNING though its process is dead; by run id, why it is.
+
+    And every model that such a process left half stored: it is FAILED, by its id.
 
     Journals first, for they hold numbers: a run that has one waits for it. A run of another machine
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
@@ -54,7 +58,34 @@ def reap() -> dict[str, str]:
             if why and not (folder / f"{row.id}.jsonl").exists():
                 close(row.id, why)
                 settled[row.id] = why
+        for model_id in half_stored():
+            store.client().finalize_logged_model(model_id, "FAILED")
+            settled[model_id] = "its process ended before the model was whole"
     return settled
+
+
+def half_stored() -> list[str]:
+    """Ids of models that no process goes on storing: their runs have ended and nothing waits.
+
+    Only those of runs that name their process, as ours do.
+    """
+    folder, ended = store.home() / "live", []
+    for model_id, run_id in history.half_stored_models():
+        row = history.find(run_id) if run_id else None
+        if row and alive.PROCESS in row.tags and row.status != "RUNNING":
+            ended += [] if (folder / f"{row.id}.jsonl").exists() else [model_id]
+    return ended
+
+
+@contextmanager
+def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
+    """Let one process do what has that name; the others say that they wait.
+
+    What a process that was killed has left is settled then, so that its run can go on.
+    """
+    with live.locked(store.home() / "live", name, waiting):
+        reap()
+        yield
 
 
 def close(run_id: str, why: str) -> None:
@@ -75,5 +106,7 @@ def _deliver(left: live.Leftover) -> str:
         send_fact(left.run_id, kind, value)
     send_files(left.run_id, left.spool)
     store.client().set_terminated(left.run_id, left.content.status)
+    if left.content.wrong:
+        _put_aside(left.path, f"no run says {left.content.wrong}; its other lines are delivered.")
     live.discard(left.path)
     return left.run_id

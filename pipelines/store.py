@@ -12,13 +12,14 @@ import socket
 import sqlite3
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipelines import live, provenance
-from pipelines.errors import UserError, without_password
+from pipelines import live, model_files, provenance, relocation
+from pipelines.errors import Unavailable, UserError, missing_driver, without_password
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
@@ -84,13 +85,27 @@ def _client(where: str) -> Any:
             mlflow.set_tracking_uri(where)
             found = mlflow.MlflowClient(tracking_uri=where)
             found.search_experiments(max_results=1)
+            if where.startswith(SQLITE):
+                relocation.follow_move(Path(where.removeprefix(SQLITE)))
+        except ImportError as error:
+            raise missing_driver(where, error) from error
         except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise UserError(
+            raise (Unavailable if _may_pass(error) else UserError)(
                 f"The tracking store must be reachable. Received: {shown()}: "
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
     os.environ[RETRIES] = retries or "3"  # one that has answered will again: wait a little
     return found
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a store that does not open may open later: its address and its file are right."""
+    import mlflow
+    from sqlalchemy.exc import OperationalError
+
+    if isinstance(error, mlflow.MlflowException):
+        return bool(error.error_code != "INVALID_PARAMETER_VALUE")
+    return isinstance(error, OSError | OperationalError | sqlite3.OperationalError)
 
 
 def _knock(where: str) -> None:
@@ -160,7 +175,7 @@ def experiment(where: str, name: str) -> str:
     found = client(where).get_experiment_by_name(name)
     if found is None:
         own = where.startswith("http")  # a server has its own place
-        artifacts = None if own else (home() / "artifacts").as_uri()
+        artifacts = None if own else (home() / relocation.FOLDER).as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
         found = client(where).get_experiment_by_name(name)
@@ -185,20 +200,54 @@ def artifact(run_id: str, path: str) -> bytes | None:
 
 
 def logged_model(run_id: str) -> str | None:
-    """The id of the model that a run stored last; None where it has none."""
-    outputs = client().get_run(run_id).outputs
-    found = outputs.model_outputs if outputs else []
-    return str(found[-1].model_id) if found else None
+    """The id of the whole model that a run stored last; None where it has none."""
+    experiment = client().get_run(run_id).info.experiment_id
+    newest = [{"field_name": "creation_time", "ascending": False}]
+    models = client().search_logged_models(
+        [experiment], f"source_run_id = '{run_id}'", order_by=newest
+    )
+    return next((str(model.model_id) for model in models if model.status == "READY"), None)
 
 
 def keras_model(model_id: str) -> Any:
     """The network of a stored model, read anew. Import Keras first, on its backend (quiet.py)."""
-    client()
-    import mlflow.keras
+    with _model_folder(model_id) as folder:
+        import keras
 
-    import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
+        import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
 
-    return mlflow.keras.load_model(f"models:/{model_id}")
+        network = folder / model_files.NETWORK
+        return keras.models.load_model(network, compile=False, safe_mode=True)
+
+
+def check_model(model_id: str) -> None:
+    """Raise UserError for a stored model that is not as this project stores one."""
+    with _model_folder(model_id):
+        pass
+
+
+@contextlib.contextmanager
+def _model_folder(model_id: str) -> Iterator[Path]:
+    """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
+    location = client().get_logged_model(model_id).artifact_location
+    from mlflow.artifacts import download_artifacts, list_artifacts
+
+    where = {"artifact_uri": location, "tracking_uri": uri()}
+    if not list_artifacts(**where):
+        raise UserError(
+            f"A stored model must have its files. Received: model {model_id}, which has none at "
+            f"{location}. Put them back there, or train it again with --force."
+        )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(download_artifacts(**where, dst_path=place))
+        try:
+            model_files.check(folder)
+        except ValueError as error:
+            raise UserError(
+                f"{model_files.RULE} Received: in model {model_id}, {error}. Delete the run that "
+                "has it, or train it again with --force."
+            ) from error
+        yield folder
 
 
 def is_away(error: Exception) -> bool:

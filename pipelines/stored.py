@@ -3,15 +3,17 @@
 Parts are `train` and `test`; validation examples are cut from the end of `train`.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import embedded, quiet
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 
 Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
 Cut = tuple[str, slice]  # examples of a part
@@ -46,6 +48,18 @@ class Dataset:
         cut = min(round(whole * (100 - self.val_percent) / 100), whole - 1)
         train = slice(0, cut if limit is None else min(limit, cut))
         return [("train", train), ("train", slice(cut, whole)), ("test", slice(0, tests))]
+
+    def counts(self, folder: Path) -> dict[str, int]:
+        """Return the examples in each part, as written in the folder of a prepared version."""
+        try:
+            about = json.loads((folder / "dataset_info.json").read_text())
+            stored = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
+            return {"train": stored["train"], "test": stored[self.test]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"What is prepared must be readable. Received: {folder}: {error!r}. Delete this "
+                "folder and make it anew: python -m pipelines data prepare NAME"
+            ) from error
 
 
 class Stored(Protocol):
@@ -103,12 +117,12 @@ class Prepared:
 
 
 def check_fits(name: str, shape: tuple[int, ...], count: int) -> None:
-    """UserError where that many examples of one byte a number do not fit in memory."""
+    """Unavailable where that many examples of one byte a number do not fit in memory."""
     import psutil
 
     need, free = count * int(np.prod(shape)), psutil.virtual_memory().available
     if need > 0.8 * free:
-        raise UserError(
+        raise Unavailable(
             f"The examples must fit in memory. Received: {count} of {name} need "
             f"{need >> 20} MiB, {free >> 20} MiB are free. Set --train-examples to use fewer."
         )

@@ -19,7 +19,7 @@ import numpy as np
 from pipelines import alive, linked, live, provenance, quiet, store
 from pipelines.errors import Ended, Paused, Pruned
 from pipelines.outbox import FLUSH_S, Outbox
-from pipelines.sending import send_fact
+from pipelines.sending import FOLDER, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
@@ -43,14 +43,18 @@ class Run:
     outbox: Outbox
     logged: dict[str, int] = field(default_factory=dict)
     """Of a resumed run, by metric the last step that an earlier process wrote."""
+    known: set[tuple[str, int, float]] = field(default_factory=set)
+    """Of a resumed run, every metric, step and value that an earlier process wrote."""
 
     def log(self, metrics: Mapping[str, float], step: int = 0, when_ms: int | None = None) -> None:
         """Write down numbers of one step: in the journal at once, in MLflow within seconds.
 
-        What is logged again for the same moment is kept once.
+        What is logged again for the same moment is kept once, and so is what an earlier process of
+        the same run logged with the same value.
         """
         now = int(time.time() * 1000) if when_ms is None else when_ms
-        self.outbox.add([(key, float(value), step, now) for key, value in metrics.items()])
+        numbers = [(key, float(value), step, now) for key, value in metrics.items()]
+        self.outbox.add([each for each in numbers if (each[0], step, each[1]) not in self.known])
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """The same for a training that is repeated from a checkpoint: no step is written twice."""
@@ -84,20 +88,26 @@ class Run:
         One with a layer of ours, in keras_models.memorizer, needs that module imported first.
         """
         import mlflow.keras
-        from mlflow.models import ModelSignature
+        from mlflow.models import Model, ModelSignature
         from mlflow.types import Schema, TensorSpec
 
         def schema(tensor: Any) -> Schema:
             return Schema([TensorSpec(np.dtype(tensor.dtype), (-1, *tensor.shape[1:]))])
 
         needed = ("keras", quiet.backend(), "mlflow")
-        with mlflow.start_run(run_id=self.id):  # its own FINISHED is overwritten when we settle
-            mlflow.keras.log_model(
+        about = Model(run_id=self.id)
+        about.signature = ModelSignature(schema(model.input), schema(model.output))
+        pins = [f"{name}=={metadata.version(name)}" for name in needed]
+        self.outbox.file(
+            FOLDER,
+            lambda place: mlflow.keras.save_model(
                 model,
-                name="model",
-                signature=ModelSignature(schema(model.input), schema(model.output)),
-                pip_requirements=[f"{name}=={metadata.version(name)}" for name in needed],
-            )
+                str(place),
+                mlflow_model=about,
+                signature=about.signature,
+                pip_requirements=pins,
+            ),
+        )
 
 
 @contextmanager
@@ -126,12 +136,8 @@ def tracked(
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
     status = "FAILED"
     try:
-        if resume:
-            _reopen(run, own)
-        else:
-            run.outbox.tell("params", {key: str(value) for key, value in (params or {}).items()})
-            if parent is None:  # children share their parent's process, packages and patch
-                _provenance(run)
+        if not resume or _reopen(run, own):
+            _describe(run, params or {}, alone=parent is None, resumed=resume is not None)
         yield run
         status = "FINISHED"
     except (KeyboardInterrupt, SystemExit, Paused, Pruned):
@@ -144,7 +150,8 @@ def tracked(
     except Exception as error:
         with suppress(OSError, store.unavailable()):  # the error itself is what the caller needs
             run.tag(FAILURE, f"{type(error).__name__}: {error}"[:1000])
-            run.text(traceback.format_exc(), "traceback.txt")
+            text = {"path": "traceback.txt", "text": traceback.format_exc()}
+            run.outbox.tell("text", text)  # in the journal: a file would wait for room
         raise
     finally:
         run.outbox.close(status)
@@ -164,13 +171,16 @@ def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> 
     return str(created.info.run_id)
 
 
-def _reopen(run: Run, tags: Mapping[str, str]) -> None:
-    """Make a run that ended early a running one again, under the code and process of now."""
+def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
+    """Make a run that ended early a running one again, under the code and process of now.
+
+    False for one that this process has only created so far.
+    """
     run.flush()  # what an earlier process did not come to deliver
     client = store.client()
     found = client.get_run(run.id)
     if found.info.status == "RUNNING" and found.data.tags.get(alive.PROCESS) == tags[alive.PROCESS]:
-        return  # it has only been created so far
+        return False
     client.update_run(run.id, status="RUNNING", name=run.name)
     now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
@@ -178,16 +188,26 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> None:
     send_fact(run.id, "tags", now)
     for key in {FAILURE, alive.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
-    for key in found.data.metrics:
-        run.logged[key] = max(point.step for point in client.get_metric_history(run.id, key))
-    for key, _, step, _ in run.outbox.journal.left.numbers:
+    points = [p for key in found.data.metrics for p in client.get_metric_history(run.id, key)]
+    numbers = [(point.key, point.value, point.step, 0) for point in points]
+    for key, value, step, _ in [*numbers, *run.outbox.journal.left.numbers]:
         run.logged[key] = max(step, run.logged.get(key, step))
+        run.known.add((key, step, value))
+    return True
 
 
-def _provenance(run: Run) -> None:
-    run.text(provenance.packages(), "provenance/packages.txt")
-    if provenance.diff():
-        run.text(provenance.diff() + "\n", "provenance/uncommitted.patch")
+def _describe(run: Run, params: Mapping[str, Any], *, alone: bool, resumed: bool) -> None:
+    """Write what a run begins with; of a resumed one, what a kill has left out.
+
+    Children, which are not alone, share the process, packages and patch of their parent.
+    """
+    client = store.client()
+    known = client.get_run(run.id).data.params if resumed else {}
+    run.outbox.tell("params", {k: str(value) for k, value in params.items() if k not in known})
+    if alone and not (resumed and client.list_artifacts(run.id, "provenance")):
+        run.text(provenance.packages(), "provenance/packages.txt")
+        if provenance.diff():
+            run.text(provenance.diff() + "\n", "provenance/uncommitted.patch")
 
 
 @contextmanager

@@ -85,10 +85,16 @@ def file_for_artifacts(home: Path, patch: Patch) -> None:
     (home / "artifacts").write_text("")
 
 
-def moved_project(home: Path, patch: Patch) -> None:
+def lost_artifacts(home: Path, patch: Patch) -> None:
     record()
-    home.rename(home.with_name("moved"))
-    patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home.with_name('moved')}/mlflow.db")
+    (home / "artifacts").rename(home.with_name("away"))
+
+
+def damaged_journal(home: Path, patch: Patch) -> None:
+    run_id = says_running()
+    head = json.dumps({"uri": store.uri()})
+    (home / "live" / f"{run_id}.jsonl").write_text(f'{head}\n{{"numbers": 5}}\n')
+    settle.settle_dead()
 
 
 def waiting_journal(home: Path, patch: Patch) -> None:
@@ -133,7 +139,7 @@ def absent_server(home: Path, patch: Patch) -> None:
 
 
 def absent_database(home: Path, patch: Patch) -> None:
-    patch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg2://me:secret@127.0.0.1:9/runs")
+    patch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@127.0.0.1:9/runs")
 
 
 def data_below_a_file(home: Path, patch: Patch) -> None:
@@ -164,11 +170,12 @@ Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state
 BROKEN: list[Broken] = [
     (corrupt_studies, "studies", "ill", "python -m tuning show"),
     (file_for_artifacts, "artifacts", "ill", "MLFLOW_TRACKING_URI"),
-    (moved_project, "artifacts", "ill", "python -m pipelines export"),
+    (lost_artifacts, "artifacts", "ill", "python -m pipelines export"),
     (waiting_journal, "running runs", "note", "python -m pipelines reap"),
     (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
     (run_of_nobody, "running runs", "note", "set_terminated('"),
     (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
+    (damaged_journal, "running runs", "note", "*.orphan, then delete"),
     (unknown_tables, "tracking store", "note", "make setup"),
     (home_below_a_file, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
     (corrupt_runs, "tracking store", "ill", "MLFLOW_TRACKING_URI"),

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pipelines import alive, history, live, outbox, settle, shell, store, tracking
-from pipelines.errors import Undelivered, UserError
+from pipelines.errors import Unavailable, UserError
 from tests.conftest import ROOT, command, free_port, mlflow_server
 
 NEVER = -1e9  # on the clock of `time.monotonic`
@@ -265,7 +265,7 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 @pytest.mark.slow
 def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     with (
-        pytest.raises(Undelivered, match=r"r is kept in .*: the next command delivers it"),
+        pytest.raises(Unavailable, match=r"r is kept in .*: the next command delivers it"),
         tracking.tracked("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss": 1.0}, 1)
@@ -335,8 +335,8 @@ def test_a_home_that_cannot_be_written_is_one_sentence(fresh: Path) -> None:
 
 @contextlib.contextmanager
 def full_disk(home: Path) -> Iterator[Path]:
-    """A disk of two megabytes at `home`; inside, a file that can fill it to the last byte."""
-    words = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(home)]
+    """A disk of eight megabytes at `home`; inside, a file that can fill it to the last byte."""
+    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(home)]
     if shutil.which("mount") is None or subprocess.run(words, check=False).returncode:
         pytest.skip("a small disk cannot be mounted here")
     try:
@@ -353,26 +353,89 @@ def fill(filler: Path) -> None:
                 pass
 
 
-def test_a_full_disk_loses_nothing_once_there_is_room(
-    fresh: Path, empty_database: Path, capsys: pytest.CaptureFixture[str]
+@contextlib.contextmanager
+def small_disk(home: Path, empty_database: Path) -> Iterator[Path]:
+    """A tracking home on a disk that can be filled."""
+    home.mkdir()
+    with full_disk(home) as filler:
+        shutil.copy(empty_database, home / "mlflow.db")
+        yield filler
+
+
+def test_a_full_disk_loses_nothing_and_nobody_waits(
+    fresh: Path,
+    empty_database: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fresh.mkdir()
-    with full_disk(fresh) as filler:
-        shutil.copy(empty_database, fresh / "mlflow.db")
-        with tracking.tracked("r", experiment="test", kind="training") as run:
+    monkeypatch.setattr("pipelines.outbox.PATIENCE_S", -1)  # who waits fails
+    with small_disk(fresh, empty_database) as filler:
+        with (
+            pytest.raises(Unavailable, match=r"r is kept in .*: the next command delivers it"),
+            tracking.tracked("r", experiment="test", kind="training") as run,
+        ):
             run.log({"loss": 1.0}, 1)
             run.flush()
             fill(filler)
             for step in range(2, 3_000):
                 run.log({"loss": 1.0 / step}, step)
             run.tag("late", "too")
-            threading.Timer(2.0, filler.unlink).start()
+        filler.unlink()
+        assert settle.settle_dead() == [run.id]
         assert history.row(run.id).status == "FINISHED"
         assert history.row(run.id).tags["late"] == "too"
         assert history_of(run.id, "loss") == [(step, 1.0 / step) for step in range(1, 3_000)]
-        said = capsys.readouterr().err
-        assert "No space left on device" in said
-        assert "Traceback" not in said
+        assert capsys.readouterr().err == ""
+
+
+def test_a_failed_run_does_not_wait_for_room_for_its_traceback(
+    fresh: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.outbox.PATIENCE_S", -1)
+    with small_disk(fresh, empty_database) as filler:
+        with (
+            pytest.raises(ZeroDivisionError),
+            tracking.tracked("r", experiment="test", kind="training") as run,
+        ):
+            run.flush()
+            fill(filler)
+            run.log({"loss": 1 / 0}, 1)
+        filler.unlink()
+        assert settle.settle_dead() == [run.id]
+        row = history.row(run.id)
+        assert (row.status, row.tags["failure"]) == (
+            "FAILED",
+            "ZeroDivisionError: division by zero",
+        )
+        assert b"1 / 0" in (store.artifact(run.id, "traceback.txt") or b"")
+
+
+def test_a_signal_ends_the_wait_for_room(
+    fresh: Path,
+    empty_database: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("pipelines.outbox.FLUSH_S", 600)
+    earlier = signal.signal(signal.SIGTERM, shell._terminate)
+    try:
+        with small_disk(fresh, empty_database) as filler:
+            with (
+                pytest.raises(SystemExit),
+                tracking.tracked("r", experiment="test", kind="training") as run,
+            ):
+                run.flush()
+                fill(filler)
+                run.log({"loss": 1.0}, 1)
+                threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
+                run.text("much" * 10_000, "text.txt")
+            assert "The disk was full. Lost: text.txt of r." in capsys.readouterr().err
+            filler.unlink()
+            assert settle.settle_dead() == [run.id]
+            assert history.row(run.id).status == "KILLED"
+            assert history_of(run.id, "loss") == [(1, 1.0)]
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def test_a_disk_that_stays_full_is_one_sentence(
@@ -381,7 +444,7 @@ def test_a_disk_that_stays_full_is_one_sentence(
     monkeypatch.setattr("pipelines.outbox.PATIENCE_S", 0)
     with (
         Path("/dev/full").open("ab", buffering=0) as full,
-        pytest.raises(UserError, match=r"A run needs room.* Received: .*2 numbers of r are lost"),
+        pytest.raises(Unavailable, match=r"A run needs room.* Lost: 2 numbers of r"),
         tracking.tracked("r", experiment="test", kind="training") as run,
     ):
         run.outbox.journal._file.close()
@@ -415,7 +478,7 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         run.log({"loss": 0.5}, 2)
         run.tag("verdict", "kept")
         run.text("kept", "folder/kept.txt")
-    with pytest.raises(Undelivered, match="back too late is kept in"):
+    with pytest.raises(Unavailable, match="back too late is kept in"):
         second.__exit__(None, None, None)
     outbox.Outbox.given_up = NEVER  # as if minutes had gone by
     with mlflow_server(folder, port):
@@ -527,6 +590,28 @@ def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) ->
     assert (row.status, row.tags["whose"]) == ("FINISHED", "the first")
 
 
+def test_a_run_killed_as_it_began_is_whole_when_it_has_gone_on(home: Path) -> None:
+    run_id = running("r", process="999999 1.00")  # neither params nor packages yet
+    assert settle.reap().keys() == {run_id}
+    how = {"experiment": "test", "kind": "training", "params": {"a": 1}}
+    for _ in range(2):
+        with tracking.tracked("r", **how, resume=run_id):  # type: ignore[arg-type]
+            pass
+    assert history.row(run_id).params == {"a": "1"}
+    assert b"mlflow==" in (store.artifact(run_id, "provenance/packages.txt") or b"")
+
+
+def test_a_resumed_run_does_not_log_twice_what_has_not_changed(home: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), tracked_as("r") as first:
+        first.log({"mean": 1.0, "total": 5.0})
+        raise KeyboardInterrupt
+    time.sleep(0.01)  # another moment
+    with tracked_as("r", resume=first.id) as second:
+        second.log({"mean": 1.0, "total": 7.0})
+    assert history_of(first.id, "mean") == [(0, 1.0)]
+    assert history.row(first.id).metrics == {"mean": 1.0, "total": 7.0}
+
+
 def test_how_an_earlier_part_ended_is_not_how_the_last_did(home: Path) -> None:
     run_id = running("r")
     head = {"uri": store.uri(), "host": socket.gethostname()}
@@ -590,6 +675,46 @@ def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: 
     assert shell.guarded(lambda _: None, []) == 0
 
 
+WRONG = [
+    {"numbers": 5},
+    {"numbers": [[1, 2]]},
+    {"numbers": [["loss", "much", 1, 5]]},
+    {"numbers": [["loss", 1.0, None, 5]]},
+    {"tags": ["a"]},
+    {"params": {"a": [1]}},
+    {"end": 7},
+    {"uri": 5},
+    {"host": {}},
+    7,
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+def test_a_journal_of_wrong_types_is_put_aside_and_said_so(
+    on_sqlite: Path, capsys: pytest.CaptureFixture[str], wrong: object
+) -> None:
+    run_id = running("r")
+    (on_sqlite / "live").mkdir(exist_ok=True)
+    left = {"numbers": [["loss", 1.0, 1, 5]]}
+    path = dead_journal(on_sqlite, run_id, wrong, left)  # type: ignore[arg-type]
+    content = path.read_text()
+    assert shell.guarded(lambda _: None, []) == 0
+    said = capsys.readouterr().err
+    assert f"{run_id}.orphan cannot be delivered whole: no run says {json.dumps(wrong)}" in said
+    assert path.with_suffix(".orphan").read_text() == content
+    assert not path.exists()
+    assert history_of(run_id, "loss") == [(1, 1.0)]  # its other lines are delivered
+    assert history.row(run_id).status == "KILLED"
+
+
+def test_a_journal_that_never_says_whose_it_is_is_put_aside(on_sqlite: Path) -> None:
+    (on_sqlite / "live").mkdir(exist_ok=True)
+    path = on_sqlite / "live" / ("1" * 32 + ".jsonl")
+    path.write_text('{"uri": 5}\n')
+    assert shell.guarded(lambda _: None, []) == 0
+    assert [each.suffix for each in path.parent.glob("1*")] == [".orphan"]
+
+
 def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
     run_id = running("just created")
     path = home / "live" / f"{run_id}.jsonl"
@@ -615,10 +740,11 @@ def test_a_journal_that_is_delivered_meanwhile_is_begun_anew(home: Path) -> None
     journal.close(delivered=True)
 
 
-def test_a_file_waits_for_room(fresh: Path, empty_database: Path) -> None:
-    fresh.mkdir()
-    with full_disk(fresh) as filler:
-        shutil.copy(empty_database, fresh / "mlflow.db")
+def test_a_file_waits_for_room(
+    fresh: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.outbox.FLUSH_S", 0.2)
+    with small_disk(fresh, empty_database) as filler:
         with tracking.tracked("r", experiment="test", kind="training") as run:
             fill(filler)
             threading.Timer(1.0, filler.unlink).start()
@@ -632,7 +758,7 @@ def test_a_file_waits_for_room(fresh: Path, empty_database: Path) -> None:
     [
         ("sqlite:////a/b/../c.db", "sqlite:////a/c.db"),
         ("http://h:5000/", "http://h:5000"),
-        ("postgresql+psycopg2://me:secret@h/db", "postgresql+psycopg2://me:secret@h/db"),
+        ("postgresql://me:secret@h/db", "postgresql://me:secret@h/db"),
     ],
 )
 def test_a_store_has_one_spelling_and_no_password_to_read(
@@ -647,10 +773,10 @@ def test_an_absent_server_is_soon_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
-    for where in ("http://127.0.0.1:9", "postgresql+psycopg2://me:secret@127.0.0.1:9/db"):
+    for where in ("http://127.0.0.1:9", "postgresql://me:secret@127.0.0.1:9/db"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", where)
         began = time.monotonic()
-        with pytest.raises(UserError, match="must be reachable") as caught:
+        with pytest.raises(Unavailable, match="must be reachable") as caught:
             store.client()
         assert time.monotonic() - began < 30  # MLflow tries PostgreSQL for minutes
         assert "secret" not in str(caught.value)
