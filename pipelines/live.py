@@ -1,10 +1,10 @@
 """Journals of the runs that are being written: what a killed process leaves behind.
 
 One file a run, in the tracking home: a header with the store it belongs to, then every number, tag
-and param as it was logged, then how the run ended; beside it a folder of files that the store has
-not taken. Both are deleted when MLflow has it all. The writer holds a lock on its file for as long
-as it lives, so that a journal nobody holds is a dead process's. Imports no MLflow: every command
-can look for such journals at the cost of a directory listing.
+and param as it was logged, then how the run ended, then a reserve of zeros; beside it a folder of
+files that the store has not taken. Both are deleted when MLflow has it all. The writer holds a lock
+on its file for as long as it lives, so that a journal nobody holds is a dead process's. Imports no
+MLflow: every command can look for such journals at the cost of a directory listing.
 """
 
 import contextlib
@@ -22,11 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.errors import UserError
+from pipelines.errors import disk_error
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
 Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
-FACTS = ("tags", "params", "dataset")
+FACTS = ("tags", "params", "dataset", "text")
+RESERVE = 1 << 20  # bytes of the disk that a journal holds beyond its end: some 15,000 numbers
+LEAST = RESERVE // 2  # what is left of them when more are taken
 SILENT_S = 300.0  # another host's journal, its lock free, untouched for so long: its process ended
 
 
@@ -38,21 +40,26 @@ class Content:
     facts: list[Fact] = field(default_factory=list)
     status: str = "KILLED"
     """How it ended; that, where its writer did not come to say so."""
+    wrong: str = ""
+    """The first line that no journal of ours has."""
 
 
 class Journal:
-    """An append-only file of one run; a line is in the system's hands when `write` returns.
+    """A file of one run that grows; a line is in the system's hands when `write` returns.
 
-    `left` is what an earlier journal of the same run holds that has not been delivered.
+    It holds some of the disk in advance, so that a disk that others fill takes what the
+    run says at its end. `left` is what an earlier journal of the same run holds that has not been
+    delivered.
     """
 
     def __init__(self, folder: Path, run_id: str, uri: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_id}.jsonl"
-        self._file = _opened(self.path)
-        text = self._file.read().decode(errors="replace")
-        self.left = _content(list(_whole_lines(text)))
-        self._torn = bool(text)  # by a kill, it may be
+        self._file = _open_locked(self.path)
+        written = self._file.read().rstrip(b"\0")
+        self.left = _content(*_lines(written))
+        self._torn = bool(written)  # by a kill, it may be
+        self._end = self._reserved = len(written)
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
             self.write(uri=uri, host=socket.gethostname())
 
@@ -65,9 +72,20 @@ class Journal:
         """Append one line; OSError, and nothing but a torn line written, on a full disk."""
         line = b"\n" * self._torn + json.dumps(content).encode() + b"\n"
         self._torn = True
-        if self._file.write(line) != len(line):
+        self._file.seek(self._end)
+        count = self._file.write(line)
+        self._end += count
+        if count != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self._torn = False
+        self._keep_reserve()
+
+    def _keep_reserve(self) -> None:
+        """Hold room on the disk for LEAST bytes; where it is full, what was held has to do."""
+        if self._reserved - self._end < LEAST:
+            with contextlib.suppress(OSError):
+                os.posix_fallocate(self._file.fileno(), self._end, RESERVE)
+                self._reserved = self._end + RESERVE
 
     def touch(self) -> None:
         """Show hosts that do not see the lock that the writer lives."""
@@ -80,13 +98,12 @@ class Journal:
         self._file.close()
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open_locked(path: Path) -> BinaryIO:
     """The file, locked; a new one where it was deleted, as delivered, while we waited."""
     while True:
-        file = path.open("a+b", buffering=0)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
         fcntl.flock(file, fcntl.LOCK_EX)
         if os.fstat(file.fileno()).st_nlink:
-            file.seek(0)
             return file
         file.close()
 
@@ -144,14 +161,22 @@ def taken(path: Path, uri: str) -> Iterator[Leftover | None]:
         except OSError:  # its process lives
             yield None
             return
-        lines = list(_whole_lines(file.read().decode(errors="replace")))
-        ours = _of(lines, uri) and _silent(lines, os.fstat(file.fileno()))
-        yield Leftover(path, _content(lines)) if ours else None
+        lines, wrong = _lines(file.read())
+        ours = _is_of(lines, wrong, uri) and _silent(lines, os.fstat(file.fileno()))
+        yield Leftover(path, _content(lines, wrong)) if ours else None
 
 
-def _of(lines: list[dict[str, Any]], uri: str) -> bool:
-    """Whether a journal is of that store; one without a header is being made."""
-    return {line["uri"] for line in lines if "uri" in line} == {uri}
+def _is_of(lines: list[dict[str, Any]], wrong: str, uri: str) -> bool:
+    """Whether a journal is of that store; one without a header is being made.
+
+    One of an SQLite database is of that beside it, wherever both were copied or moved to.
+    """
+    headers = {_name(line["uri"]) for line in lines if "uri" in line}
+    return headers == {_name(uri)} or bool(wrong and not headers)
+
+
+def _name(uri: str) -> str:
+    return uri.rpartition("/")[2] if uri.startswith("sqlite:") else uri
 
 
 def _silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
@@ -160,24 +185,54 @@ def _silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
     return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
 
 
-def _content(lines: list[dict[str, Any]]) -> Content:
+def _content(lines: list[dict[str, Any]], wrong: str) -> Content:
     begun = max((i for i, line in enumerate(lines) if "uri" in line), default=0)
     return Content(
         [tuple(row) for line in lines for row in line.get("numbers", [])],
         [(key, line[key]) for line in lines for key in FACTS if key in line],
         next((line["end"] for line in reversed(lines[begun:]) if "end" in line), "KILLED"),
+        wrong,
     )
 
 
-def _whole_lines(text: str) -> Iterator[dict[str, Any]]:
-    """Every line that is whole JSON: a kill can tear one, and a resumed run writes on after it."""
-    for line in text.splitlines():
+def _lines(written: bytes) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines that are ours, and the first that is JSON of another shape.
+
+    Lines that are no JSON are left out: a kill can tear one, and a resumed run writes on after it.
+    """
+    lines, wrong = [], ""
+    for text in written.rstrip(b"\0").decode(errors="replace").splitlines():
         try:
-            found = json.loads(line)
-        except json.JSONDecodeError:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            yield found
+        if isinstance(line, dict) and all(map(_is_right, line.keys(), line.values())):
+            lines.append(line)
+        else:
+            wrong = wrong or text[:100]
+    return lines, wrong
+
+
+def _is_right(key: str, value: Any) -> bool:
+    """Whether a line may say that: numbers, a fact, how the run ended, or whose journal it is."""
+    if key == "numbers":
+        return isinstance(value, list) and all(map(_is_number, value))
+    if key in FACTS:
+        texts = value.values() if isinstance(value, dict) else [None]
+        return all(isinstance(each, str | int) for each in texts)
+    return isinstance(value, str)
+
+
+def _is_number(row: Any) -> bool:
+    if not isinstance(row, list) or len(row) != 4:
+        return False
+    metric, value, step, date_ms = row
+    return (
+        isinstance(metric, str)
+        and isinstance(value, float | int)
+        and isinstance(step, int)
+        and isinstance(date_ms, int)
+    )
 
 
 @contextmanager
@@ -187,7 +242,7 @@ def locked(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         handle = (folder / f"{name}.lock").open("w")
     except OSError as error:
-        raise UserError(
+        raise disk_error(error)(
             f"The folder must be writable. Received: {folder}: {error.strerror}. Change its "
             "permissions, or choose another with MLFLOW_TRACKING_URI (runs) or --data-dir (data)."
         ) from error

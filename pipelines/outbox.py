@@ -10,13 +10,13 @@ import errno
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines import alive, live, store
-from pipelines.errors import Undelivered, UserError
-from pipelines.sending import BATCH, HALF, check_name, send, send_fact, send_files
+from pipelines.errors import Unavailable
+from pipelines.sending import BATCH, HALF, check_name, remove, send, send_fact, send_files
 
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
 FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
@@ -61,20 +61,24 @@ class Outbox:
         self._raise_refused()
 
     def file(self, path: str, write: Callable[[Path], Any]) -> None:
-        """Have a file written that becomes the run's artifact of that path. Waits for room."""
+        """Have a file or a folder written that becomes the run's artifact of that path.
+
+        On a full disk it waits for room, PATIENCE_S at most or until a signal comes; what the run
+        has logged is safe meanwhile. Unavailable where there is none: the file is lost.
+        """
         place = self.journal.spool / path
         half = place.with_name(f"{HALF}{place.name}")  # the ending names the format
-        end = time.monotonic() + PATIENCE_S
-        while True:
+        for _ in self._tries(f"{path} of {self.name}"):
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 write(half)
+                remove(place)
                 half.replace(place)
                 break
             except OSError as error:
+                remove(half)
                 if error.errno not in FULL:
                     raise
-                self._wait_a_little(end, f"{path} of {self.name}")
         self._wake.set()
 
     def flush(self) -> None:
@@ -85,7 +89,7 @@ class Outbox:
     def close(self, status: str) -> None:
         """Send the rest and end the run; what the store does not take, the next command delivers.
 
-        Raises what MLflow refused, which makes the run FAILED, and Undelivered where a run that has
+        Raises what MLflow refused, which makes the run FAILED, and Unavailable where a run that has
         FINISHED is not all in the store: what reads it there would read half of it.
         """
         delivered = False
@@ -106,7 +110,7 @@ class Outbox:
         if not delivered:
             kept = f"{self.name} is kept in {self.journal.path}: the next command delivers it."
             if status == "FINISHED":
-                raise Undelivered(f"The tracking store does not take what has ended. {kept}")
+                raise Unavailable(f"The tracking store does not take what has ended. {kept}")
             print(kept, file=sys.stderr)
 
     def _end(self, status: str) -> None:
@@ -194,21 +198,30 @@ class Outbox:
                 self._unwritten = False
 
     def _wait_for_room(self) -> bool:
-        """Wait until the store, or the disk at least, takes all; whether the store did."""
-        end = time.monotonic() + PATIENCE_S
-        while self._unwritten:
-            self._wait_a_little(end, f"{len(self._numbers)} numbers of {self.name}")
+        """Wait until the store, or the disk at least, takes all; whether the store did.
+
+        Only for what waits in memory alone, as the reserve of the journal is used up.
+        """
+        for _ in self._tries(f"{len(self._numbers)} numbers of {self.name}"):
+            if not self._unwritten:
+                return False
             if self._deliver():
                 return True
         return False
 
-    def _wait_a_little(self, end: float, what: str) -> None:
-        """Say that something waits for room. UserError at the end: it is lost."""
-        place = self.journal.path.parent
-        if time.monotonic() > end:
-            raise UserError(
-                f"A run needs room to be written. Received: a full disk; {what} are lost. Make "
-                f"room in {place} and repeat the command."
-            )
-        print(f"{place} is full: {what} wait for room.", file=sys.stderr)
-        time.sleep(FLUSH_S)
+    def _tries(self, what: str) -> Iterator[None]:
+        """Try at once, then every few seconds while the disk is full; say so, and what is lost."""
+        place, end = self.journal.path.parent, time.monotonic() + PATIENCE_S
+        yield
+        print(f"{place} is full: waiting up to {PATIENCE_S:.0f} s for {what}.", file=sys.stderr)
+        try:
+            while time.monotonic() < end:
+                time.sleep(FLUSH_S)
+                yield
+        except (KeyboardInterrupt, SystemExit):
+            print(f"The disk was full. Lost: {what}.", file=sys.stderr)
+            raise
+        raise Unavailable(
+            f"A run needs room to be written. Received: a full disk. Lost: {what}. Make room in "
+            f"{place} and repeat the command."
+        )

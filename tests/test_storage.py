@@ -1,6 +1,7 @@
 """Where studies are: SQLite, PostgreSQL and the proxy, for many processes at once."""
 
 import contextlib
+import http.client
 import os
 import re
 import signal
@@ -18,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from tests.conftest import ROOT, free_port
 from tuning import storage, tickets
 from tuning.plan import Plan
@@ -40,8 +41,8 @@ sys.exit(guarded(serve, sys.argv[1:]))
 def database_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
     """Where studies are, or where the proxy's are."""
     if kind == "postgresql":
-        return str(request.getfixturevalue("postgresql_studies"))
-    return sqlite_in(folder)
+        return str(request.getfixturevalue("postgresql_database"))
+    return storage.place(f"journal:///{folder}/s.log") if kind == "journal" else sqlite_in(folder)
 
 
 def sqlite_in(folder: Path) -> str:
@@ -125,7 +126,8 @@ def test_a_storage_is_the_one_named_or_the_environments_or_beside_the_runs(
     monkeypatch.setenv("OPTUNA_STORAGE", "grpc://h:1/")
     assert storage.place() == "grpc://h:1"
     assert storage.place(f"sqlite:///{home}/../a.db") == f"sqlite:///{home.parent}/a.db"
-    assert storage.place("postgresql://me@h/db") == "postgresql+psycopg2://me@h/db"
+    for url in ("postgresql://me@h/db", "postgresql+psycopg2://me@h/db"):
+        assert storage.place(url) == url
 
 
 def test_every_tracking_server_has_studies_of_its_own(
@@ -177,10 +179,13 @@ def test_people_see_no_password(url: str, said: str) -> None:
         ("postgresql://me:secret@127.0.0.1:9/db", "must be reachable.*Connection refused"),
         ("postgresql+none://me:secret@127.0.0.1/db", "must be reachable"),
         ("sqlite:////proc/none/studies.db", "folder of a storage must be writable"),
+        ("journal:////proc/none/studies.log", "folder of a storage must be writable"),
+        ("journal://studies.log", "A storage must be sqlite:///FILE"),
     ],
 )
 def test_a_storage_that_cannot_be_is_one_sentence(url: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+    refused = Unavailable if said.startswith("must be reachable") else UserError
+    with pytest.raises(refused, match=said) as caught:
         storage.connect(storage.place(url))
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -190,7 +195,7 @@ def test_a_server_that_takes_the_connection_and_is_silent_is_not_waited_for() ->
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         begun = time.monotonic()
-        with pytest.raises(UserError, match="must be reachable"):
+        with pytest.raises(Unavailable, match="must be reachable"):
             storage.connect(f"grpc://127.0.0.1:{port}")
     assert time.monotonic() - begun < 2 * storage.ANSWER_S
 
@@ -198,16 +203,16 @@ def test_a_server_that_takes_the_connection_and_is_silent_is_not_waited_for() ->
 def test_a_missing_driver_is_named_with_its_package() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        with pytest.raises(UserError, match=r"driver.*No module named.*pip install psycopg2-b"):
+        with pytest.raises(UserError, match=r"driver.*No module named.*pip install pymysql"):
             storage.connect(f"mysql+cymysql://me:secret@127.0.0.1:{port}/db")
 
 
 def test_a_file_or_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
     text = tmp_path / "text.db"
     text.write_text("not a database\n" * 100)
-    with pytest.raises(UserError, match="file is not a database"):
+    with pytest.raises(Unavailable, match="file is not a database"):
         storage.connect(f"sqlite:///{text}")
-    with pytest.raises(UserError, match="unable to open"):
+    with pytest.raises(Unavailable, match="unable to open"):
         storage.connect(f"sqlite:///{tmp_path}")
     assert text.read_text() == "not a database\n" * 100
 
@@ -264,7 +269,7 @@ def test_a_transaction_on_sqlite_keeps_writers_out_from_its_first_reading_on(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "journal", "postgresql"])
 def test_eight_processes_may_start_at_once_where_nothing_is(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -275,7 +280,7 @@ def test_eight_processes_may_start_at_once_where_nothing_is(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "grpc"])
+@pytest.mark.parametrize("kind", ["sqlite", "journal", "postgresql", "grpc"])
 def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -323,6 +328,54 @@ def test_a_proxy_says_what_workers_take_and_ends_when_told(
         "The proxy has ended; the studies are kept.",
     ]
     assert optuna.get_all_study_names(storage.connect(url)) == ["through the proxy"]
+
+
+def status(port: int, host: str | None) -> int:
+    """What a dashboard answers to a request for that host; None: for no host."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.putrequest("GET", "/api/studies", skip_host=True)
+        if host is not None:
+            connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    assert (answer.status == 403) == text.startswith("The dashboard answers at ")
+    return answer.status
+
+
+OWN = ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080"]
+FOREIGN = [
+    "evil.example",
+    "localhost.evil.example:8080",
+    "127.0.0.1.evil.example",
+    "[::1",
+    "",
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    ("at", "own", "foreign"),
+    [
+        ("127.0.0.1", [], ["10.0.0.1", socket.gethostname()]),
+        pytest.param(
+            "0.0.0.0",  # noqa: S104
+            [socket.gethostname(), "10.0.0.1:8080", "[fe80::1]"],
+            [],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_dashboard_answers_no_foreign_host(
+    tmp_path: Path, at: str, own: list[str], foreign: list[str]
+) -> None:
+    port = free_port()
+    with serving("dashboard", sqlite_in(tmp_path), at, port) as process:
+        assert line(process).endswith(f":{port}\n")
+        assert {host: status(port, host) for host in OWN + own} == dict.fromkeys(OWN + own, 200)
+        refused = FOREIGN + foreign
+        assert {host: status(port, host) for host in refused} == dict.fromkeys(refused, 403)
 
 
 def pages(address: str, names: Sequence[str]) -> list[str]:
