@@ -32,7 +32,7 @@ STALL_S = 600.0  # without any update for so long, a machine is taken for lost
 def serve(role: Role, patience_s: float = PATIENCE_S) -> None:
     """Be a worker or a parameter server until the coordinator, task "chief", has left.
 
-    MachineLost when it does not come within `patience_s`; UserError when the own port is taken.
+    MachineLost when it does not come within `patience_s`; Unavailable when the own port is taken.
     """
     machines.bound(role).close()
     gpus = {"GPU": 0} if role.task == "ps" else {}

@@ -96,7 +96,7 @@ def _beating(order: Order) -> Iterator[None]:
 def _recorded(order: Order, command: Command) -> Record:
     """Wait for the command within a tracked run; without one where the store does not take it."""
     from pipelines import tracking
-    from pipelines.errors import Ended, Undelivered
+    from pipelines.errors import Ended, Unavailable
 
     record, log = Record(), order.place(LOG)
     try:
@@ -111,8 +111,10 @@ def _recorded(order: Order, command: Command) -> Record:
             _name_parent(order, (run.id, run.experiment))
             record.outcome, record.over = command.wait(log), True
             _conclude(run, order, record)
-    except (Ended, SystemExit, Undelivered):  # recorded; what was not taken is kept in a journal
+    except (Ended, SystemExit):  # recorded
         pass
+    except Unavailable as error:  # what was not taken is kept in a journal
+        print(f"This attempt is not all in its store: {error}", file=sys.stderr)
     except Exception as error:
         record.log_kept = False
         print(f"This attempt is not recorded: {type(error).__name__}: {error}", file=sys.stderr)

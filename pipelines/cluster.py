@@ -31,7 +31,7 @@ def serve(recipe: Recipe) -> bool:
     own = machines.role()
     if not own or own.chief or not own.asynchronous:
         return False
-    devices.check_asynchronous(recipe, own)
+    machines.check_asynchronous(recipe.asynchronous, own)
     asynchronous.serve(own)
     return True
 
@@ -64,7 +64,7 @@ def fit(
 ) -> None:
     """Steps start + 1 to the end of the run, with the callbacks of Keras's `fit`.
 
-    MachineLost, a UserError, when a machine leaves.
+    MachineLost when a machine leaves.
     """
     if job.place.role and job.place.role.asynchronous:
         _fit_asynchronously(job, model, start, callbacks, wishes)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import Any
 
-from pipelines.errors import UserError, short
+from pipelines.errors import Unavailable, UserError, short
 
 CONNECT_S = 10.0  # for a scheduler to answer
 PYTHON = ".".join(platform.python_version_tuple()[:2])
@@ -22,7 +22,7 @@ PYTHON = ".".join(platform.python_version_tuple()[:2])
 def connected(scheduler: str | None, workers: int) -> Iterator[Any]:
     """A client of that scheduler, or of as many workers of this machine, which end with the block.
 
-    UserError for a scheduler that does not answer in CONNECT_S, or one of another Python.
+    Unavailable for a scheduler that does not answer in CONNECT_S, UserError for another Python.
     """
     import distributed
 
@@ -33,7 +33,7 @@ def connected(scheduler: str | None, workers: int) -> Iterator[Any]:
             yield own
         return
     if found := _wrong(scheduler):
-        raise UserError(
+        raise Unavailable(
             f"A Dask scheduler must answer. Received: {scheduler!r}: {found}. Start one with "
             "python -m dask scheduler, and give the address that it prints."
         )
@@ -94,7 +94,10 @@ def _cluster(workers: int) -> Any:
             processes=True,
             host="127.0.0.1",
             dashboard_address=None,
-            scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # a port that is free
+            scheduler_kwargs={
+                "dashboard_address": "127.0.0.1:0",  # a port that is free
+                "allowed_failures": 0,  # what a killed worker had, work.py sends again
+            },
             memory_limit=0,  # no limit but the machine's, as for processes of the local engine
             silence_logs=logging.CRITICAL,
         )
@@ -104,21 +107,15 @@ def _cluster(workers: int) -> Any:
 
 @contextmanager
 def answering(client: Any) -> Iterator[None]:
-    """UserError for what Dask raises when workers are killed, or when the scheduler goes."""
+    """Unavailable for what Dask raises when the scheduler goes."""
     import distributed
 
     try:
         yield
-    except distributed.KilledWorker as error:
-        raise UserError(
-            "A worker must live to the end of its task. Received: one task ended several, often "
-            "for want of memory. Lower the sizes or the workers of each machine; the same command "
-            "then goes on."
-        ) from error
     except (distributed.CancelledError, OSError) as error:
         if isinstance(error, OSError) and client.status == "running":
             raise
-        raise UserError(
+        raise Unavailable(
             "The scheduler must answer to the end. Received: it has gone, or its tasks were "
             "cancelled. Start it again; the same command then goes on."
         ) from error

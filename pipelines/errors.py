@@ -1,13 +1,35 @@
 """Errors that end a command with one sentence instead of a traceback."""
 
 import difflib
+import errno
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+RECOVERING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
+MOST = 100_000  # of what is counted out one by one: seeds, trials
+WORKERS = 1_024  # processes on one machine
+
 
 class UserError(ValueError):
     """A mistake of the person at the keyboard: one sentence that says how to mend it."""
+
+
+class Unavailable(RuntimeError):
+    """What a command needs is not there now: a store, a machine, memory, room on a disk.
+
+    One sentence; the same command may succeed later, without anything else being typed.
+    """
+
+
+def disk_error(error: OSError) -> type[UserError] | type[Unavailable]:
+    """Return what a file that cannot be read or written is: a mistake, unless the disk may recover.
+
+    Of a full disk, or one that fails, the same command may succeed later; a place that is not
+    there, or not ours to write, is a person's choice.
+    """
+    return Unavailable if error.errno in RECOVERING else UserError
 
 
 def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
@@ -23,6 +45,15 @@ def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
 def short(error: Exception) -> str:
     """What an error of another library says, in one line of ours."""
     return str(error).splitlines()[0][:300]
+
+
+def missing_driver(url: str, error: ImportError) -> UserError:
+    """Return the sentence for a database whose driver is not installed."""
+    return UserError(
+        f"A database needs its driver. Received: {without_password(url)}: {short(error)}. Install "
+        "it: pip install -r requirements-postgresql.txt (the extra postgresql, for postgresql://) "
+        "or pip install pymysql (for mysql+pymysql://)."
+    )
 
 
 def without_password(url: str) -> str:
@@ -42,17 +73,30 @@ def check_sizes(least: float, **lists: Sequence[float]) -> None:
             )
 
 
-def check_counts(**counts: int) -> None:
-    """Reject a number of things to do, by the name of its option, that is not at least 1."""
+def check_counts(most: float = math.inf, /, **counts: int) -> None:
+    """Reject a number of things to do, by the name of its option, under 1 or over `most`."""
     for name, count in counts.items():
         if count < 1:
             raise UserError(
                 f"{name} must be >= 1. Received: {name}={count}. Set --{name} 1 or more."
             )
+        if count > most:
+            raise UserError(
+                f"{name} must be <= {most:,}. Received: {name}={count}. Set --{name} lower."
+            )
 
 
-class Undelivered(RuntimeError):
-    """A run has ended and its store does not take it now; the message says where it is kept."""
+def check_words(words: Iterable[str]) -> None:
+    """Reject an empty word of a command line, which a path or a name would read as something."""
+    before = ""
+    for word in words:
+        if not word.strip() or (word.startswith("--") and word.endswith("=")):
+            given = f" after {before}" if before.startswith("-") else f": {word!r}" if word else ""
+            raise UserError(
+                f"A word of a command must not be empty. Received an empty one{given}. Write what "
+                "is meant, or leave the option out."
+            )
+        before = word
 
 
 class Pruned(RuntimeError):

@@ -7,19 +7,20 @@ shapes are measured together, in one vectorized call.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import MOST, UserError, unknown
 
+T = TypeVar("T")
 Array = NDArray[np.float64]
 Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
-MOST = 100_000  # cells of a grid
+LARGEST = 10**9  # of any setting: of sizes, memory ends far below
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
 
 
@@ -66,6 +67,11 @@ class Cells:
         if isinstance(drawn[0], tuple):
             return tuple(np.stack(arrays) for arrays in zip(*drawn, strict=True))
         return np.stack(drawn)
+
+
+Suspect = tuple[Cells, int]  # under way when workers were killed, and how many of them
+Engine = Callable[[Sequence[Cells]], Generator[list[T], None, list[Suspect]]]
+"""Yields what is made of batches, a few at a time and in no certain order; returns those lost."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +131,17 @@ def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]
 
 
 def cells(axes: Mapping[str, Sequence[Any]], seeds: int) -> list[Cell]:
-    """All cells of a grid, seeds 0, 1, ... innermost. UserError if there are more than MOST."""
+    """All cells of a grid, seeds 0, 1, ... innermost.
+
+    UserError if there are more than MOST, or one has a number larger than LARGEST.
+    """
+    for name, values in axes.items():
+        for value in itertools.chain(*(v if isinstance(v, tuple) else (v,) for v in values)):
+            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+                raise UserError(
+                    f"{name} must be between -{LARGEST:,} and {LARGEST:,}. Received: {name}="
+                    f"{value}. Set --{name.replace('_', '-')} accordingly."
+                )
     count = math.prod(len(values) for values in axes.values()) * seeds
     if count > MOST:
         raise UserError(

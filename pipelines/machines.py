@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 
 TASKS = ("chief", "worker", "ps")
 TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")  # TensorFlow's names of them
 PATIENCE_S = 300  # how long machines wait for one another at the start
 
 
-class MachineLost(UserError):
+class MachineLost(Unavailable):
     """A machine of the cluster has left, or never came."""
 
 
@@ -90,6 +90,17 @@ def role() -> Role | None:
     return found
 
 
+def check_asynchronous(asynchronous: bool, role: Role | None) -> None:
+    """Raise UserError unless recipe and TF_CONFIG both speak of parameter servers, or neither."""
+    served = bool(role and role.asynchronous)
+    if asynchronous != served:
+        raise UserError(
+            "asynchronous training and parameter servers need each other. Received: asynchronous="
+            f"{asynchronous} and {'a' if served else 'no'} ps in TF_CONFIG. Set "
+            "--asynchronous and a TF_CONFIG with chief, worker and ps, or neither."
+        )
+
+
 def _cluster(given: Any) -> dict[str, tuple[str, ...]]:
     """The addresses of every task; UserError unless they are complete, well formed and distinct."""
     if not isinstance(given, dict) or not given.keys() <= set(TASKS):
@@ -138,7 +149,7 @@ def _malformed(rule: str, received: Any) -> UserError:
 def meet(role: Role, seconds: float = PATIENCE_S) -> None:
     """Return when all machines are there: each listens at its own address and calls the others.
 
-    MachineLost names those that do not come in time. UserError when the own port is taken.
+    MachineLost names those that do not come in time. Unavailable when the own port is taken.
     """
     everyone = [address for addresses in role.cluster.values() for address in addresses]
     with bound(role) as ours:
@@ -148,7 +159,7 @@ def meet(role: Role, seconds: float = PATIENCE_S) -> None:
 
 
 def bound(role: Role) -> socket.socket:
-    """A socket at this machine's own port, which answers nobody yet. UserError when it is taken."""
+    """A socket at this machine's own port, which answers nobody yet. Unavailable when taken."""
     own = role.cluster[role.task][role.index]
     dual = socket.has_dualstack_ipv6()
     ours = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
@@ -159,7 +170,7 @@ def bound(role: Role) -> socket.socket:
         ours.bind(("", int(own.rpartition(":")[2])))
     except OSError as error:
         ours.close()
-        raise UserError(
+        raise Unavailable(
             f"TF_CONFIG must give this machine a port that is free. Received: {own} ({error}). "
             "End the process that holds it, or name another port on every machine."
         ) from error

@@ -10,13 +10,14 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from pipelines import claim, provenance
 from pipelines.dask_cluster import answering, connected, foreign
-from pipelines.grid import Cells
+from pipelines.grid import Cells, Engine, Suspect
 from pipelines.order import Order
 
 T = TypeVar("T")
@@ -28,24 +29,26 @@ LOOK_S = 5.0  # between two looks at which workers are there
 ALONE = threading.Lock()  # of a worker with threads: BLAS is set for the whole process
 
 
-def results(order: Order, compute: Compute[T], batches: Sequence[Cells]) -> Iterator[list[T]]:
-    """What `compute` makes of every batch, each once, a few at a time and in no certain order.
+@contextmanager
+def engine(order: Order, compute: Compute[T], most: int) -> Iterator[Engine[T]]:
+    """Connect to the order's scheduler, or start `order.workers` processes, `most` at most.
 
-    By workers of the order's scheduler, or by `order.workers` processes started for it. UserError
-    for a scheduler that does not answer, a worker with other code, one that is killed again and
-    again. Close the iterator: what is under way is then cancelled, and processes end.
+    Unavailable for a scheduler that does not answer, UserError for a worker with other code. Close
+    what the engine returns: what is under way is then cancelled, and processes end.
     """
-    if not batches:
-        return
-    with connected(order.scheduler, min(order.workers, len(batches))) as client:
-        work = _Work(client, order, compute, batches)
-        try:
-            while work.underway():
-                if found := work.take():
-                    yield found
-        finally:
-            with contextlib.suppress(Exception):  # a scheduler that has gone has nothing to cancel
-                client.cancel(list(work.waiting), force=True)
+    with connected(order.scheduler, min(order.workers, most)) as client:
+        yield lambda batches: _results(_Work(client, order, compute, batches))
+
+
+def _results(work: "_Work[T]") -> Generator[list[T], None, list[Suspect]]:
+    try:
+        while work.underway():
+            if done := work.take():
+                yield done
+    finally:
+        with contextlib.suppress(Exception):  # a scheduler that has gone has nothing to cancel
+            work.client.cancel(list(work.waiting), force=True)
+    return work.suspects
 
 
 def size(left: int, workers: int, batch_s: float, batch_bytes: float) -> int:
@@ -108,8 +111,9 @@ class _Work(Generic[T]):
     compute: Compute[T]
     batches: Sequence[Cells]
     sent: int = 0
-    waiting: dict[Any, int] = field(default_factory=dict)
-    """Futures, and how many batches each holds: not more than workers soon come to."""
+    waiting: dict[Any, Sequence[Cells]] = field(default_factory=dict)
+    """Futures, and the batches that each holds: not more than workers soon come to."""
+    suspects: list[Suspect] = field(default_factory=list)
     workers: int = 0
     looked: float = 0.0
     alone_since: float = field(default_factory=time.monotonic)
@@ -134,7 +138,7 @@ class _Work(Generic[T]):
         count = size(len(self.batches) - self.sent, self.workers, self.batch_s, self.batch_bytes)
         some = self.batches[self.sent : self.sent + count]
         future = self.client.submit(self.task, pickle.dumps((self.compute, some)), pure=False)
-        self.waiting[future] = len(some)
+        self.waiting[future] = some
         self.sent += len(some)
 
     def take(self) -> list[T]:
@@ -146,8 +150,12 @@ class _Work(Generic[T]):
             with contextlib.suppress(TimeoutError):
                 distributed.wait(list(self.waiting), LOOK_S, "FIRST_COMPLETED")
             for future in [future for future in self.waiting if future.done()]:
-                if answer := _answer(future):
-                    found += self._unpacked(answer, self.waiting.pop(future))
+                try:
+                    if answer := _answer(future):
+                        found += self._unpacked(answer, len(self.waiting.pop(future)))
+                except distributed.KilledWorker as error:
+                    kills = error.allowed_failures + 1  # by the scheduler's own settings
+                    self.suspects += [(cells, kills) for cells in self.waiting.pop(future)]
         return found
 
     def _unpacked(self, answer: tuple[Any, ...], count: int) -> list[T]:

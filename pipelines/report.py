@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import claim, history, page, store, tables, ui
-from pipelines.errors import UserError
+from pipelines.errors import disk_error
 from pipelines.provenance import ROOT
 from pipelines.published import SCALES
 from pipelines.verdict import spread
@@ -125,7 +125,7 @@ def write(folder: Path) -> dict[str, Any]:
         html = page.html(grouped(found), COLUMNS, _study_table(tuned) if tuned else [], drawn)
         (folder / "results.html").write_text(html)
     except OSError as error:
-        raise UserError(
+        raise disk_error(error)(
             f"The report needs a folder it can write. Received: {error} for {folder}. Name another "
             "with --out."
         ) from error

@@ -9,7 +9,7 @@ import tyro
 
 from pipelines import provenance
 from pipelines.arms import Arms
-from pipelines.errors import UserError, check_counts
+from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.published import RECIPES
 from pipelines.recipes import Recipe, digest
 from pipelines.studied import study
@@ -40,7 +40,8 @@ class Search(Arms):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_counts(trials=self.trials, workers=self.workers)
+        check_counts(MOST, trials=self.trials)
+        check_counts(WORKERS, workers=self.workers)
 
     def study(self, title: str, recipe: Recipe, *options: str) -> dict[str, Any]:
         """The document of the study of a recipe at this setting, which is begun or found."""

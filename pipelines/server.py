@@ -29,7 +29,7 @@ OnStop = Literal["wait", "hand-over"]
 
 
 def serve(storage: str, on_stop: OnStop) -> None:
-    """Serve the schedule in that database until a signal ends it. UserError: another one does."""
+    """Serve the schedule in that database until a signal ends it. Unavailable: another one does."""
     with opened(storage) as schedule, sole(schedule.engine, storage) as held:
         server = Server(schedule, storage, on_stop)
         before = {number: signal.signal(number, server.stop) for number in (2, 15)}

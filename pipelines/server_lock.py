@@ -16,7 +16,7 @@ from typing import Any
 
 import sqlalchemy as sql
 
-from pipelines.errors import UserError, short, without_password
+from pipelines.errors import Unavailable, UserError, short, without_password
 from pipelines.timetable import SERVERS
 
 ADVISORY = 0x6E656172  # the lock of a schedule on PostgreSQL
@@ -65,7 +65,7 @@ def _server_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
             try:
                 connection.execute(sql.select(1))
             except sql.exc.SQLAlchemyError as error:
-                raise UserError(
+                raise Unavailable(
                     "A server must keep its lock. Received: a lost connection to its database: "
                     f"{short(error)}. Serve again when the database answers."
                 ) from error
@@ -77,7 +77,7 @@ def _server_lock(engine: Any) -> Iterator[tuple[bool, Any]]:
                 connection.execute(sql.select(sql.func.pg_advisory_unlock_all()))
 
 
-def _refused(engine: Any, storage: str) -> UserError:
+def _refused(engine: Any, storage: str) -> Unavailable:
     with engine.connect() as connection:
         row = connection.execute(sql.select(SERVERS)).first()
     who = (
@@ -85,7 +85,7 @@ def _refused(engine: Any, storage: str) -> UserError:
         if row
         else "another process"
     )
-    return UserError(
+    return Unavailable(
         f"A schedule is served by one process. Received: {without_password(storage)}, which {who} "
         "serves. Stop that one first, or leave it: it sees every change within a second."
     )

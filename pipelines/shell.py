@@ -7,12 +7,14 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from pipelines import settle, store
-from pipelines.errors import Diverged, Ended, Paused, Undelivered, UserError, short
+from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -22,18 +24,20 @@ def guarded(
 ) -> int:
     """Settle the runs of killed processes, run the command, and return its exit code.
 
-    A user's mistake is one sentence and code 2, a diverged training one and code 1; a pause one and
-    code 0; Ctrl-C gives 130, a termination signal 143, a closed terminal 129.
+    A user's mistake is one sentence and code 2, for it would come again; a diverged training, and
+    what a repetition may mend, one and code 1; a pause one and code 0; Ctrl-C gives 130, a
+    termination signal 143, a closed terminal 129.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
             signal.signal(number, _terminate)
     sys.unraisablehook = _sent_again
     try:
+        check_words(arguments)
         for run_id in settle.settle_dead() if settles else ():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
-    except (UserError, Diverged, Undelivered, Ended) as error:
+    except (UserError, Unavailable, Diverged, Ended) as error:
         return _told(error)
     except Paused as paused:
         print(paused, file=sys.stderr)
@@ -55,7 +59,7 @@ def guarded(
     return 0
 
 
-def _told(error: UserError | Diverged | Undelivered | Ended) -> int:
+def _told(error: UserError | Unavailable | Diverged | Ended) -> int:
     """Say what was wrong, unless another process has said it; the exit code."""
     if isinstance(error, Ended):
         return error.code
@@ -89,8 +93,23 @@ def _of_a_database(error: Exception) -> bool:
     return library is not None and isinstance(error, library.exc.OperationalError)
 
 
-def _terminate(number: int, _: Any) -> None:
-    raise SystemExit(128 + number)
+def _terminate(number: int, frame: FrameType | None) -> None:
+    """End the command by an exception; during an import, when that is over.
+
+    What is raised during an import may be lost: libraries in C make an ImportError of it.
+    """
+    callers = (each.f_globals.get("__name__") for each, _ in traceback.walk_stack(frame))
+    if "importlib._bootstrap" in callers:
+        _send_again(number)
+    elif number == signal.SIGINT:
+        raise KeyboardInterrupt
+    else:
+        raise SystemExit(128 + number)
+
+
+def _send_again(number: int) -> None:
+    """Send this process a signal in a moment."""
+    threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
 
 def _sent_again(dropped: Any) -> None:
@@ -108,7 +127,7 @@ def _sent_again(dropped: Any) -> None:
         if getattr(dropped.object, "__qualname__", "") != "Pool.__del__":
             sys.__unraisablehook__(dropped)
         return
-    threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
+    _send_again(number)
 
 
 def use_data_dir(folder: Path | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines import outputs, store, studied, tracking
-from pipelines.errors import Ended, UserError, unknown
+from pipelines.errors import Ended, Unavailable, UserError, unknown
 from pipelines.outputs import STEP, Output, Record
 
 Say = Callable[[str], None]
@@ -181,6 +181,6 @@ def _answer(words: tuple[str, ...]) -> Any:
     """The output of a command; one that is killed has failed, and may do better another time."""
     try:
         return studied.answer(*words)
-    except UserError as error:
+    except Unavailable as error:
         print(f"error: {error}", file=sys.stderr)
         raise Ended(str(error), 1) from error

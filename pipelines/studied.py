@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import Any
 
-from pipelines.errors import Ended, UserError
+from pipelines.errors import Ended, Unavailable
 from pipelines.provenance import ROOT
 from pipelines.supervised import error_in
 
@@ -21,11 +21,11 @@ LATEST = 10_000  # characters of what a command has said, in which its error is 
 def study(name: str, *options: str) -> dict[str, Any]:
     """The document of `python -m tuning run NAME ...`; a study that is finished is found.
 
-    UserError where it comes back unfinished.
+    Unavailable where it comes back unfinished.
     """
     found = answer("tuning", "run", name, *options)
     if found["status"] != "FINISHED":
-        raise UserError(
+        raise Unavailable(
             f"What is read must be a finished study. Received: {name}, which is {found['status']}. "
             f"Go on with it: python -m tuning resume {name}; then repeat the command."
         )
@@ -35,8 +35,8 @@ def study(name: str, *options: str) -> dict[str, Any]:
 def answer(*words: str) -> dict[str, Any]:
     """The JSON document of a command; it is given the time to settle its runs.
 
-    Raises Ended where it fails, with its code, its error and what it printed, and UserError where
-    it is killed.
+    Raises Ended where it fails, with its code, its error and what it printed, and Unavailable
+    where it is killed.
     """
     reader, writer = pty.openpty() if sys.stderr.isatty() else os.pipe()  # it draws a bar on a tty
     with tempfile.TemporaryFile() as document, os.fdopen(reader, "rb", buffering=0):
@@ -89,7 +89,7 @@ def _read(reader: int) -> bytes:
 def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -> None:
     """Raise what the end of a command means: it failed, was told to stop, or was killed."""
     if code < 0:
-        raise UserError(
+        raise Unavailable(
             f"A command that another needs must live to its end. Received: {shlex.join(words)}, "
             f"killed by signal {-code}. Repeat the command: what was measured is kept."
         )

@@ -8,17 +8,31 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipelines import bulk, claim, grid, history, live, recorded, store, tables, tracking, work
-from pipelines.errors import Paused, UserError, check_counts, unknown
-from pipelines.grid import Measured
+from pipelines import (
+    bulk,
+    claim,
+    data,
+    grid,
+    history,
+    recorded,
+    settle,
+    store,
+    tables,
+    tracking,
+    work,
+)
+from pipelines.errors import WORKERS, Paused, UserError, check_counts, unknown
+from pipelines.grid import Cell, Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
 from pipelines.progress import progress_bar
+from pipelines.recipes import Recipe
+from pipelines.run import check_trainable
 from pipelines.verdict import summary
 
 ENGINES = ("local", "dask")
@@ -59,7 +73,7 @@ def sweep(
     settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
     _check_engine(name, engine, scheduler, workers)
     workers = _cores() if workers is None else workers
-    check_counts(workers=workers)
+    check_counts(WORKERS, workers=workers)
     return _measured(
         Order(
             name=name,
@@ -108,11 +122,37 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _check(order: Order) -> None:
+    """Raise UserError where a cell of the order cannot be measured anywhere."""
+    for recipe in _recipes(order, grid.cells(order.axes, order.seeds)):
+        recipe.check()
+
+
+def _check_here(order: Order) -> None:
+    """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
+    there = {} if order.habits.force else recorded.finished(order.name, order.code)
+    every = grid.cells(order.axes, order.seeds)
+    todo = [cell for cell in every if order.cell_fingerprint(cell) not in there]
+    for recipe in _recipes(order, todo):
+        check_trainable(recipe, order.habits)
+    if order.claim.reads:
+        for name in {cell.point[order.claim.reads] for cell in todo}:
+            data.examples(name)
+
+
+def _recipes(order: Order, cells: Sequence[Cell]) -> Iterator[Recipe]:
+    """Yield what is trained for these cells."""
+    if order.claim.recipes is not claim.no_recipes:
+        for cell in cells:
+            yield from order.claim.recipes(order.setting(cell), cell.seed).values()
+
+
 def _measured(order: Order) -> dict[str, Any]:
     """The document of an order, from a finished run of it or from a new one."""
+    _check(order)
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
-    with live.locked(store.home() / "live", f"{order.kind}-{order.fingerprint}", waiting):
+    with settle.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
         same = [] if order.habits.force else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if done:
@@ -123,6 +163,7 @@ def _measured(order: Order) -> dict[str, Any]:
 
 def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
     """The id of the run that holds all of the order; `resume` is one that was killed."""
+    _check_here(order)
     found, started = order.claim, time.perf_counter() - _busy(resume)
     with tracking.tracked(
         tables.run_name(order),

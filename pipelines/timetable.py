@@ -16,7 +16,14 @@ from typing import Any
 import sqlalchemy as sql
 
 from pipelines import alive, attempted, live, store
-from pipelines.errors import UserError, short, without_password
+from pipelines.errors import (
+    Unavailable,
+    UserError,
+    disk_error,
+    missing_driver,
+    short,
+    without_password,
+)
 from pipelines.jobs import Job
 
 QUEUED, RUNNING = "queued", "running"
@@ -129,8 +136,9 @@ def place(storage: str | None = None) -> str:
     return url.render_as_string(hide_password=False)
 
 
-def _unanswered(storage: str, error: Exception) -> UserError:
-    return UserError(
+def _unanswered(storage: str, error: Exception) -> UserError | Unavailable:
+    kind = disk_error(error) if isinstance(error, OSError) else UserError
+    return (Unavailable if isinstance(error, sql.exc.OperationalError) else kind)(
         "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
         f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
     )
@@ -140,13 +148,16 @@ def _unanswered(storage: str, error: Exception) -> UserError:
 def connected(storage: str) -> Iterator[Any]:
     """An SQLAlchemy engine of the schedule's database, with the table of ticks.
 
-    UserError where there is no database that answers; what fails later is raised as it is.
+    Unavailable where no database answers, UserError where none can; what fails later is raised as
+    it is.
     """
     try:
         engine = _engine(storage)
         with live.locked(store.home() / "live", "schedule"):  # two would make the tables
             METADATA.create_all(engine)
-    except (sql.exc.SQLAlchemyError, ImportError, OSError) as error:
+    except ImportError as error:
+        raise missing_driver(storage, error) from error
+    except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _unanswered(storage, error) from error
     try:
         yield engine

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipelines import history, provenance, store
@@ -89,8 +89,7 @@ def explained(run: Run) -> Iterator[None]:
         run.tag(type(error).__name__.lower(), str(error.step))
         raise
     except (KeyboardInterrupt, SystemExit):
-        print(
-            f"{run.name}: saved after step {stopped_at(run.id)}; the same command goes on.",
-            file=sys.stderr,
-        )
+        said = f"{run.name}: saved after step {stopped_at(run.id)}; the same command goes on."
+        with suppress(BrokenPipeError):  # who read what a worker says has ended too
+            print(said, file=sys.stderr)
         raise

@@ -30,6 +30,17 @@ SCRIPTS = {
             run.log({{"{METRIC}": 0.5}})
         print("measured")
         """,
+    "away": """
+        import os, sys
+        os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"  # nobody answers there
+        from pipelines import __main__, shell
+        sys.exit(shell.guarded(__main__.dispatch, ["compare", "a", "b"]))
+        """,
+    "mistake": """
+        import sys
+        from pipelines import __main__, shell
+        sys.exit(shell.guarded(__main__.dispatch, ["run", "gradient-formul"]))
+        """,
     "opens": """
         import subprocess, sys, time
         from pipelines import tracking
@@ -267,4 +278,4 @@ def test_a_command_is_supervised_without_a_store(
     assert (tick.state, tick.why, tick.run_id) == ("failed", "by hand; The grid is empty.", None)
     assert linked.given(begun.folder / PARENT) is None
     log = (begun.folder / LOG).read_text()
-    assert "This attempt is not recorded: UserError: The tracking store must be reachable." in log
+    assert "This attempt is not all in its store: The tracking store must be reachable." in log

@@ -78,9 +78,9 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
 
 INTERRUPTED = 160
 LEAVING = [  # who leaves, how, and the exit codes of worker 0 and 1
-    ("worker1", signal.SIGKILL, (2, -9)),
+    ("worker1", signal.SIGKILL, (1, -9)),
     ("worker1", signal.SIGTERM, (143, 143)),
-    ("worker0", signal.SIGSTOP, (-9, 2)),
+    ("worker0", signal.SIGSTOP, (-9, 1)),
 ]
 
 
@@ -136,7 +136,7 @@ def test_asynchronous_machines_that_leave(cluster: Start, home: Path) -> None:
     machines = cluster(*options, **SERVERS)
     machines.reach(100)
     machines.send("ps0", signal.SIGKILL)
-    assert machines.codes(NOTICED_S) == {"chief0": 2, "worker0": 0, "worker1": 0, "ps0": -9}
+    assert machines.codes(NOTICED_S) == {"chief0": 1, "worker0": 0, "worker1": 0, "ps0": -9}
     *_, last = machines.said("chief0").splitlines()
     assert re.match("error: .* no answer from ps 0. Start the same", last), machines.said("chief0")
     assert "Traceback" not in machines.everything()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from pipelines import machines
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.machines import MachineLost, Role
 from pipelines.run_command import run_command
 from tests.loopback import free_addresses, tf_config
@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
     role = Role("worker", 0, {"worker": (here, "10.0.0.2:2222")})
     with machines.bound(role) as taken:
         taken.listen()
-        with pytest.raises(UserError, match=f"a port that is free.*{here}"):
+        with pytest.raises(Unavailable, match=f"a port that is free.*{here}"):
             machines.meet(role, 0.2)
 
 

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from pipelines import claim, dask_cluster, remote, sweep
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.grid import Cell, Cells
 from pipelines.order import Order
 from tests.conftest import ROOT, Go, command, free_port
@@ -48,7 +48,7 @@ def test_options_that_do_not_fit_are_one_sentence(name, options, expected) -> No
 def test_without_a_scheduler_there_is_a_sentence_in_time(address: str, monkeypatch) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.5)
     with (
-        pytest.raises(UserError, match="A Dask scheduler must answer"),
+        pytest.raises(Unavailable, match="A Dask scheduler must answer"),
         dask_cluster.connected(address.format(port=free_port()), 1),
     ):
         pass
@@ -99,7 +99,8 @@ def test_every_batch_comes_back_once_from_workers_that_differ() -> None:
             engine="dask",
             scheduler=cluster.scheduler_address,
         )
-        some = list(remote.results(order, seeds_of, batches))
+        with remote.engine(order, seeds_of, len(batches)) as results:
+            some = list(results(batches))
         assert not cluster.scheduler.tasks  # nothing is kept there
     assert sorted(seed for found in some for (seed,) in found) == list(range(300))
     assert 1 < len(some) < 300

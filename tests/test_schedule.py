@@ -12,7 +12,7 @@ import sqlalchemy as sql
 
 from pipelines import alive, server_lock, ticks, timetable
 from pipelines import schedule as scheduling
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.jobs import Job, seconds, words
 from pipelines.schedule import Schedule
 from pipelines.ticks import GRACE_S
@@ -302,7 +302,7 @@ def _refused(storage: str) -> None:
         said = f"process {os.getpid()} on {socket.gethostname()}"
         with server_lock.sole(one, storage) as check:
             check()
-            with pytest.raises(UserError, match=said), server_lock.sole(two, storage):
+            with pytest.raises(Unavailable, match=said), server_lock.sole(two, storage):
                 pass
         with server_lock.sole(two, storage):
             pass  # the first is gone

@@ -1,0 +1,93 @@
+"""Code 2 is kept for mistakes, which come again; what a repetition may mend ends with code 1.
+
+Schedules try again after 1, and not after 2.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines import server_lock, shell, timetable
+from pipelines.__main__ import dispatch
+from pipelines.errors import Unavailable, UserError, disk_error
+from tests.conftest import free_port
+from tests.test_attempt import Start, start
+from tuning.__main__ import dispatch as tune
+
+__all__ = ["start"]  # a fixture
+SWEEP = "sweep small-norm-factorization --scale smoke --grid d=2 --seeds 1"
+ENDS = [
+    (dispatch, "run gradient-formul", 2, "Did you mean gradient-formula"),
+    (dispatch, f"{SWEEP} --engine spark", 2, "spark"),
+    pytest.param(
+        *(dispatch, f"{SWEEP} --engine dask --scheduler tcp://127.0.0.1:PORT"),
+        *(1, "scheduler must ans"),
+        marks=pytest.mark.slow,  # for ten seconds it is given time to answer
+    ),
+    (dispatch, "schedule list --storage nonsense", 2, "needs a database"),
+    (dispatch, "schedule list --storage sqlite:////proc/none/x.db", 2, "needs a database"),
+    (tune, "list --storage sqlite://", 2, "A storage must be"),
+    (tune, "list --storage grpc://127.0.0.1:PORT", 1, "must be reachable"),
+]
+
+
+@pytest.mark.parametrize(("command", "words", "code", "said"), ENDS)
+def test_what_a_repetition_may_mend_is_no_mistake(
+    command: Callable[[list[str]], None], words: str, code: int, said: str, *, home: Path, capsys
+) -> None:
+    assert shell.guarded(command, words.replace("PORT", str(free_port())).split()) == code
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert "Traceback" not in printed
+
+
+def test_a_store_that_does_not_answer_may_answer_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
+    assert shell.guarded(dispatch, ["compare", "a", "b"]) == 1
+    assert "error: The tracking store must be reachable." in capsys.readouterr().err
+
+
+def test_a_store_of_a_wrong_address_is_a_mistake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    (tmp_path / "text").write_text("no database " * 100)
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
+    for address in ("nonsense://x", f"sqlite:///{tmp_path}/text"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        assert shell.guarded(dispatch, ["compare", "a", "b"]) == 2
+        assert "error: The tracking store must be reachable." in capsys.readouterr().err
+
+
+def test_a_schedule_that_another_serves_may_be_free_later(home: Path, capsys) -> None:
+    storage = timetable.place()
+    with timetable.connected(storage) as engine, server_lock.sole(engine, storage):
+        assert shell.guarded(dispatch, ["schedule", "serve"]) == 1
+    assert "A schedule is served by one process" in capsys.readouterr().err
+
+
+def test_a_full_disk_may_have_room_later_and_a_wrong_folder_stays_wrong() -> None:
+    for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+        assert disk_error(OSError(number, os.strerror(number))) is Unavailable
+    for number in (errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.EROFS):
+        assert disk_error(OSError(number, os.strerror(number))) is UserError
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "code", "attempts"), [("away", 1, ["failed", "queued"]), ("mistake", 2, ["failed"])]
+)
+def test_a_job_is_tried_again_after_what_may_pass_and_not_after_a_mistake(
+    script: str, code: int, attempts: list[str], start: Start
+) -> None:
+    begun = start(script, retries=1)
+    tick = begun.end()
+    assert (tick.state, tick.code) == ("failed", code)
+    with timetable.connected(begun.storage) as engine:
+        rows = timetable.select(engine, timetable.TICKS.c.job == tick.job.name)
+    assert sorted(row.state for row in rows) == attempts

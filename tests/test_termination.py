@@ -1,0 +1,86 @@
+"""A command that is told to end while libraries are imported ends, and says nothing."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+
+STUDY = ("tuning", "run", "mine", "--recipe", "mlp-digits", "--scale", "smoke", "--trials", "2")
+TRAINING = ("pipelines", "run", "mlp-digits", "--scale", "smoke")
+# Of pandas, which MLflow imports, a module in C imports pandas while it is being imported, and
+# makes an ImportError of whatever is raised there.
+IN_C = """
+import os, sys, traceback
+from pipelines.shell import guarded
+
+def kill(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "_lock_unlock_module":
+        specs = [each.f_locals.get("spec") for each, _ in traceback.walk_stack(frame)]
+        if "pandas._libs.pandas_parser" in [getattr(spec, "name", "") for spec in specs]:
+            sys.setprofile(None)
+            os.kill(os.getpid(), int(sys.argv[1]))
+
+def command(_):
+    sys.setprofile(kill)
+    import pandas
+    print("imported", flush=True)
+    while True:
+        pass
+
+sys.exit(guarded(command, [], settles=False))
+"""
+
+
+def ended(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]:
+    """The exit code of Python with these words and its errors; SIGTERM comes after so long."""
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if after_s is not None:
+        time.sleep(after_s)
+        process.terminate()
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")],
+)
+def test_a_signal_during_an_import_is_neither_lost_nor_another_error(
+    number: signal.Signals, code: int, said: str
+) -> None:
+    found, errors = ended(["-c", IN_C, str(int(number))])
+    assert found == code, errors
+    assert len(errors.splitlines()) == bool(said)
+    assert errors.startswith(said)
+
+
+def check(words: Sequence[str], after_s: float) -> None:
+    code, errors = ended(["-m", *words], after_s)
+    assert code in (143, -signal.SIGTERM), errors  # before our handler is there, Python's own ends
+    assert errors == ""
+
+
+@pytest.mark.parametrize("after_s", [1.0])
+def test_a_command_is_silent_that_is_told_to_end_while_it_starts(
+    home: Path, after_s: float
+) -> None:
+    check(STUDY, after_s)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [STUDY, TRAINING])
+def test_a_command_is_silent_at_every_moment_of_its_start(home: Path, words: Sequence[str]) -> None:
+    for tenth in range(0, 31, 3):
+        check(words, tenth / 10)
