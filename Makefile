@@ -36,8 +36,9 @@ ui: setup  ## Serve the MLflow UI on the recorded runs
 
 pins: .venv/requirements-dev.installed  ## Compile the requirement files anew from pyproject.toml
 	$(BIN)/uv pip compile $(PIN) --extra tensorflow pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra postgresql --extra dev pyproject.toml -o requirements-dev.txt
 	$(BIN)/uv pip compile $(PIN) -c requirements-dev.txt --extra jax pyproject.toml -o requirements-jax.txt
+	grep '^psycopg' requirements-dev.txt > requirements-postgresql.txt
 PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11
 
 # uv installs in a tenth of pip's time; where it cannot be had, pip does the same.

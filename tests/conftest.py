@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -19,10 +18,10 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.postgres import ROOT, new_database, postgres_url
+
 PREPARED = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
 Go = Callable[[str], None]
-POSTGRESQL = "postgresql+psycopg2://postgres@127.0.0.1:5432"
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 
@@ -73,51 +72,40 @@ def go(home: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     return to
 
 
-@contextmanager
-def database() -> Iterator[str]:
-    """The address of a database of its own, on a server that is there; dropped afterwards."""
-    pytest.importorskip("psycopg2", reason="psycopg2 is not installed: no test on PostgreSQL")
-    import sqlalchemy
-
-    name = f"near_identity_{secrets.token_hex(4)}"
-    engine = sqlalchemy.create_engine(f"{POSTGRESQL}/test", isolation_level="AUTOCOMMIT")
-    try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name}")
-    except sqlalchemy.exc.OperationalError as error:
-        pytest.skip(f"no PostgreSQL: {str(error).splitlines()[0]}")
-    yield f"{POSTGRESQL}/{name}"
-    with engine.connect() as connection:
-        connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-    engine.dispose()
-
-
 @pytest.fixture(scope="session")
-def postgresql_database() -> Iterator[str]:
-    """A database on PostgreSQL for runs."""
-    with database() as address:
-        yield address
-
-
-@pytest.fixture(scope="session")
-def postgresql_studies() -> Iterator[str]:
-    """A database on PostgreSQL for studies alone."""
-    with database() as address:
-        yield address
+def postgresql_server() -> Iterator[str]:
+    """The URL of an empty database on a PostgreSQL server of this process's own."""
+    with postgres_url() as url:
+        yield url
 
 
 @pytest.fixture
-def postgresql(postgresql_database: str) -> str:
-    """The address of a database on PostgreSQL that holds no run."""
-    import sqlalchemy
+def postgresql_database(postgresql_server: str) -> Iterator[str]:
+    """The URL of an empty database on PostgreSQL, for studies or a schedule."""
+    with new_database(postgresql_server) as url:
+        yield url
 
-    engine = sqlalchemy.create_engine(postgresql_database)
-    with engine.begin() as connection, contextlib.suppress(sqlalchemy.exc.ProgrammingError):
-        connection.exec_driver_sql(
-            "TRUNCATE runs, logged_models CASCADE"
-        )  # no such table before its first use
-    engine.dispose()
-    return postgresql_database
+
+@pytest.fixture(scope="session")
+def postgresql_migrated(
+    postgresql_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The name of a migrated database without runs: a copy of it is made in a moment."""
+    from pipelines import schema, store
+
+    with new_database(postgresql_server) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLFLOW_TRACKING_URI", url)
+        patch.setenv("MLRUNS_HOME", str(tmp_path_factory.mktemp("template")))
+        store.client()
+        schema.sql_store().engine.dispose()  # a database in use cannot be copied
+        yield url.rpartition("/")[2]
+
+
+@pytest.fixture
+def postgresql(postgresql_server: str, postgresql_migrated: str) -> Iterator[str]:
+    """The URL of a database on PostgreSQL for runs, which holds none."""
+    with new_database(postgresql_server, postgresql_migrated) as url:
+        yield url
 
 
 @contextmanager

@@ -1,18 +1,19 @@
 """Studies: every trial a child run, interrupted and continued, carried along, one plan a study."""
 
+import contextlib
 import itertools
 import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipelines import alive, history, store, tracking
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from pipelines.published import named
 from tuning import (
     catalogue,
@@ -82,6 +83,31 @@ def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
     params = history.row(best["run_id"]).params
     repeated = PLAN.base.override(**document["best_changes"])
     assert repeated.flat() == params
+
+
+def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracked = tracking.tracked
+
+    @contextlib.contextmanager
+    def killed(*arguments: Any, **options: Any) -> Iterator[None]:
+        with tracked(*arguments, **options):
+            raise SystemExit(143)
+        yield
+
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        patch.setattr(tracking, "tracked", killed)
+        search(2)
+    assert "run_id" not in held().user_attrs
+    (row,) = history.rows(None, kind="study")
+    assert catalogue.own_run(held()) == row
+    with pytest.raises(SystemExit), monkeypatch.context() as patch:
+        patch.setattr(tracking, "tracked", killed)
+        search(2, force=True)  # another study of that name has another run
+    own = catalogue.own_run(held())
+    assert own is not None
+    assert own.id != row.id
 
 
 @pytest.mark.slow
@@ -362,6 +388,27 @@ def test_a_dead_worker_s_trial_is_queued_again_once(home: Path) -> None:
         assert waiting.user_attrs[tickets.AFTER] == asked.number
 
 
+def test_a_trial_whose_run_had_ended_when_its_worker_was_killed_counts(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    asked = there.ask()
+    asked.set_user_attr(tickets.WORKER, dead())
+    asked.set_user_attr("steps", 40)
+    with tracking.tracked("s", experiment="tuning", kind="study") as parent:
+        there.set_user_attr("run_id", parent.id)
+        tags = {trial.NUMBER: str(asked.number), "device": "1 CPU"}
+        with tracking.tracked(
+            "trial", experiment="tuning", kind=trial.KIND, tags=tags, parent=parent
+        ) as own:
+            own.log({"val_error_pct": 7.5, "wall_s": 2.0})
+    tickets.Watchman(there).settle()
+    (ended,) = there.trials  # it is not tried again
+    assert (ended.state.name, ended.value) == ("COMPLETE", 7.5)
+    assert ended.user_attrs["run_id"] == own.id
+    assert ended.user_attrs["device_s"] == 2.0
+
+
 def test_a_trial_that_its_worker_signs_is_left_alone(home: Path) -> None:
     import optuna
 
@@ -444,7 +491,7 @@ def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     after_the_first(monkeypatch, lambda: held().set_user_attr(leader.LEADER, None))
-    with pytest.raises(UserError, match=r"One process leads a study\. Received: s"):
+    with pytest.raises(Unavailable, match=r"One process leads a study\. Received: s"):
         search(3)
     assert not history.rows("FINISHED", kind="study")
     assert len(search(3)["trials"]) == 3
@@ -459,7 +506,15 @@ def test_a_trial_that_was_taken_for_dead_is_left_to_its_next_try(
         (running,) = tickets.in_state(held(), "RUNNING")
         tickets.fail(held(), running, "no sign of life for 700 s")
 
-    after_the_first(monkeypatch, taken_for_dead)
+    real, calls = trial.run, []
+
+    def run(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 1:
+            taken_for_dead()  # before its run has ended, which would count
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(trial, "run", run)
     document = search(2)
     assert "Trial 0 was taken for dead" in capsys.readouterr().err
     ended = [each for each in document["trials"] if each["state"] == "COMPLETE"]
@@ -482,13 +537,14 @@ def test_a_failing_trial_is_queued_once_though_its_study_is_resumed_meanwhile(ho
     assert [each.user_attrs.get(spaces.PUBLISHED) for each in live].count("paper") == 1
 
 
+@pytest.mark.slow
 def test_an_sqlite_study_at_work_on_another_machine_is_refused(home: Path, digits: Path) -> None:
     search(1)
     held().set_user_attr(leader.LEADER, alive.tags() | {alive.MACHINE: "elsewhere 1 2"})
     for ask in (lambda: search(2), lambda: study.join("s", storage.place())):
         with pytest.raises(UserError, match=r"one machine\. Received: .* at work on elsewhere"):
             ask()
-    with pytest.raises(UserError, match="cannot be started over"):
+    with pytest.raises(Unavailable, match="cannot be started over"):
         search(2, force=True)
 
 

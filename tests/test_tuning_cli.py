@@ -35,8 +35,6 @@ MISTAKES = [
     ("run", "s", *SMOKE, "--minimize-cost", "--pruner", "median"),
     ("run", "s", *SMOKE, "--minimize-cost", "--sampler", "cmaes"),
     ("run", "s", *SMOKE, "--sampler", "grid", "--trials", "3"),
-    ("run", "s", *SMOKE, "--storage", "postgresql://127.0.0.1:{port}/x"),
-    ("run", "s", *SMOKE, "--storage", "grpc://127.0.0.1:{port}"),
     ("run", "s", *SMOKE, "--storage", "redis://127.0.0.1:{port}"),
     ("run", "s", *SMOKE, "--storage", "sqlite:////proc/no/folder.db"),
     ("run", "s s", *SMOKE),
@@ -53,9 +51,13 @@ MISTAKES = [
     ("dashboard", "--port", "{taken}"),
     ("proxy", "--port", "{taken}"),
 ]
+AWAY = [  # what may answer later: no mistake
+    ("run", "s", *SMOKE, "--storage", "postgresql://127.0.0.1:{port}/x"),
+    ("run", "s", *SMOKE, "--storage", "grpc://127.0.0.1:{port}"),
+]
 
 
-@pytest.mark.parametrize("words", MISTAKES, ids=lambda words: " ".join(words)[-40:])
+@pytest.mark.parametrize("words", [*MISTAKES, *AWAY], ids=lambda words: " ".join(words)[-40:])
 def test_a_mistake_is_one_sentence(
     words: tuple[str, ...], home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +67,7 @@ def test_a_mistake_is_one_sentence(
         ports = {"port": free_port(), "taken": taken.getsockname()[1]}
         code = guarded(dispatch, [word.format(**ports) for word in words])
     said = capsys.readouterr()
-    assert code == 2, said
+    assert code == (1 if words in AWAY else 2), said
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1, said.err
     assert "Received" in said.err or "--trial" in said.err

@@ -89,13 +89,8 @@ def check(where: str, process: subprocess.Popen[str], most_again: int) -> None:
 @pytest.fixture
 def where(request: pytest.FixtureRequest, home: Path) -> str:
     """The storage of the study, empty: SQLite, unless a test asks for PostgreSQL."""
-    import optuna
-
     if getattr(request, "param", "sqlite") == "postgresql":
-        url = storage.place(str(request.getfixturevalue("postgresql_studies")))
-        if trials(url):  # of another test: the server is shared
-            optuna.delete_study(study_name="s", storage=storage.connect(url))
-        return url
+        return str(request.getfixturevalue("postgresql_database"))
     return f"sqlite:///{home / 'optuna.db'}"
 
 

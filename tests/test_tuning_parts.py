@@ -16,7 +16,7 @@ from matplotlib.text import Text
 
 from pipelines import history, lr, provenance, store, studied, tracking, unfinished
 from pipelines.claims import better_schedule_exists, tuning_without_batchnorm
-from pipelines.errors import Ended, Pruned, UserError
+from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -92,6 +92,7 @@ def test_what_a_trial_costs_is_counted_by_its_own_epochs(home: Path, digits: Pat
     assert len(drawn.rates) == trained
 
 
+@pytest.mark.slow
 def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> None:
     def prune(metrics: Any, step: int) -> None:
         if OBJECTIVE in metrics:
@@ -426,7 +427,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
         (1, "error: first\nerror: The loss diverged.\nmore\n", Ended, "The loss diverged."),
         (1, "Traceback:\nOSError: no device\n", Ended, "OSError: no device"),
         (2, "", Ended, "exit code 2"),
-        (-9, "half a li", UserError, "killed by signal 9"),
+        (-9, "half a li", Unavailable, "killed by signal 9"),
         (143, "", SystemExit, "143"),
     ],
 )
@@ -478,7 +479,7 @@ def test_a_proxy_that_goes_away_is_one_sentence() -> None:
     url = f"grpc://127.0.0.1:{port}"
     study = optuna.create_study(storage=storage.connect(url))
     proxy.stop(0).wait()
-    with pytest.raises(UserError) as caught, storage.answering(url):
+    with pytest.raises(Unavailable) as caught, storage.answering(url):
         study.ask()
     said = str(caught.value)
     assert f"Received: {url}: UNAVAILABLE: " in said
@@ -492,7 +493,7 @@ def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
     other, port = grpc.server(ThreadPoolExecutor(1)), free_port()
     other.add_insecure_port(f"127.0.0.1:{port}")
     other.start()
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(Unavailable) as caught:
         storage.connect(f"grpc://127.0.0.1:{port}")
     other.stop(0).wait()
     said = f"grpc://127.0.0.1:{port}: no proxy of Optuna's: UNIMPLEMENTED: Method not found. "
@@ -503,7 +504,7 @@ def test_claims_read_finished_studies_and_invent_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(studied, "answer", lambda *_: {"status": "KILLED"})
-    with pytest.raises(UserError, match="s, which is KILLED"):
+    with pytest.raises(Unavailable, match="s, which is KILLED"):
         studied.study("s")
     metrics = {"diverged_share": 0.5, f"best_{OBJECTIVE}": 60.0}
     both = {

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import history, live, store
-from pipelines.errors import UserError, unknown
+from pipelines.errors import UserError, disk_error, unknown
 from tuning import leader, outcomes, storage, summary, travel
 from tuning.plan import Plan
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")
+KEY = "study_key"  # attribute of a study and tag of its run: no other study of the name has it
 READY_S = 30.0  # for another machine that is making the study
 
 
@@ -59,8 +60,11 @@ def load(name: str, where: str) -> Any:
 def own_run(study: Any) -> history.Row | None:
     """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
     run_id = study.user_attrs.get("run_id")
-    row = history.find(run_id) if run_id else None
-    if run_id and row is None:
+    if run_id is None:  # a kill may have come before the study knew it
+        rows = history.rows(None, kind="study", **{KEY: study.user_attrs.get(KEY, "none")})
+        return rows[0] if rows else None
+    row = history.find(run_id)
+    if row is None:
         raise UserError(
             f"A study's run must be in the tracking store. Received: study {study.study_name}, "
             f"whose run {run_id} is not in {store.shown()}. Set MLFLOW_TRACKING_URI to the store "
@@ -140,7 +144,7 @@ def export(name: str, file: Path, where: str | None = None) -> int:
     try:
         file.write_text(text)
     except OSError as error:
-        raise UserError(
+        raise disk_error(error)(
             f"The file must be writable. Received: {file}: {error.strerror}. Name another."
         ) from error
     return len(found["trials"])

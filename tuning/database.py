@@ -1,5 +1,6 @@
 """Optuna's tables in a database: made once, and on SQLite written by one process at a time."""
 
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import live, store
-from pipelines.errors import UserError, without_password
+from pipelines.errors import UserError, disk_error, without_password
 
 ANSWER_S = 5.0
 BUSY_S = 60.0  # that a process waits for the others' turns at an SQLite database
@@ -33,18 +34,23 @@ def opened(url: str) -> Any:
     if not url.startswith(store.SQLITE):
         return _made(url, {"pool_pre_ping": True, "connect_args": _limit(url)})
     path = Path(url.removeprefix(store.SQLITE))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (path.parent / f"{path.name}.lock").touch()
-    except OSError as error:
-        raise UserError(
-            f"The folder of a storage must be writable. Received: {path.parent}: {error.strerror}. "
-            "Change its permissions, or choose another with --storage or OPTUNA_STORAGE."
-        ) from error
+    make_folder(path.parent)
     with live.locked(path.parent, path.name):
         found = _made(url, {"connect_args": {"timeout": BUSY_S}})
         _take_turns(found.engine)
     return found
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a storage. UserError or Unavailable where no file can be made there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise disk_error(error)(
+            f"The folder of a storage must be writable. Received: {folder}: {error.strerror}. "
+            "Change its permissions, or choose another with --storage or OPTUNA_STORAGE."
+        ) from error
 
 
 def _limit(url: str) -> dict[str, float]:

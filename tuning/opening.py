@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines import alive, store
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable, UserError
 from tuning import catalogue, leader, samplers, storage, tickets, travel, workers
 from tuning.plan import GOAL, Goal, Plan
 
@@ -37,7 +37,7 @@ def opened(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -
 
 def _check(plan: Plan, goal: Goal) -> None:
     """UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
-    plan.base.steps_over(plan.examples)
+    plan.base.check_here()
     tickets.first(plan, goal)
     samplers.installed(plan.sampler)
 
@@ -61,7 +61,7 @@ def _made(name: str, plan: Plan, where: str) -> Any:
 
 
 def _delete(name: str, where: str) -> None:
-    """Delete the study, if it is there. UserError while a process is at work on it."""
+    """Delete the study, if it is there. Unavailable while a process is at work on it."""
     import optuna
 
     there = storage.connect(where)
@@ -70,7 +70,7 @@ def _delete(name: str, where: str) -> None:
     held = next(_at_work(optuna.load_study(study_name=name, storage=there)), None)
     if held:
         pid, host = (held[key].split()[0] for key in (alive.PROCESS, alive.MACHINE))
-        raise UserError(
+        raise Unavailable(
             f"A study that is at work cannot be started over. Received: {name}, on which process "
             f"{pid} on {host} is at work. End that first, or take another study name."
         )
@@ -97,7 +97,7 @@ def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
 
 
 def check_machine(study: Any, where: str) -> None:
-    """UserError where an SQLite study is at work on another machine."""
+    """UserError where a study in a file is at work on another machine."""
     if not storage.one_machine(where):
         return
     here = alive.machine().partition(" ")[0]
@@ -105,7 +105,7 @@ def check_machine(study: Any, where: str) -> None:
         host = tags[alive.MACHINE].partition(" ")[0]
         if host != here:
             raise UserError(
-                f"An SQLite storage is for one machine. Received: study {study.study_name} in "
+                f"A storage in a file is for one machine. Received: study {study.study_name} in "
                 f"{storage.shown(where)}, at work on {host}. Give every machine the same --storage "
                 "postgresql://... or grpc://..., which python -m tuning proxy serves; what "
                 f"was killed there counts as dead after {leader.LOST_S / 60:.0f} minutes."

@@ -5,12 +5,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
-from pipelines import data, lr, stored
-from pipelines.errors import UserError, check_counts, unknown
+from pipelines import data, stored
+from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from tuning import samplers, spaces
@@ -48,9 +47,9 @@ class Plan:
         if self.space not in spaces.SPACES:
             raise unknown("A search space", self.space, spaces.SPACES)
         samplers.check(self.sampler, self.pruner, self.objectives)
-        if self.seeds < 1:
+        if not 1 <= self.seeds <= MOST:
             raise UserError(
-                f"seeds must be >= 1. Received: seeds={self.seeds}. "
+                f"seeds must be >= 1, at most {MOST:,}. Received: seeds={self.seeds}. "
                 "Set --seeds-per-trial 1 or more."
             )
         if not (0 < self.budget <= 1):
@@ -61,9 +60,8 @@ class Plan:
         if self.proxy and self.proxy not in PROXIES.get(self.recipe, ()):
             declared = PROXIES.get(self.recipe, ("none",))
             raise unknown(f"A proxy of {self.recipe}", self.proxy, declared)
-        base = self.base
-        lr.table(base.schedule, base.learning_rate, 1, base.warmup, **base.schedule_args)
-        _ = self.chance_pct  # like the table, it refuses what it must
+        self.base.check()
+        _ = self.chance_pct  # refuses what it must
 
     @property
     def objectives(self) -> int:
@@ -99,11 +97,6 @@ class Plan:
                 f"{self.trained}, a regression on {self.base.data}. Choose another --recipe."
             )
         return 100 * (1 - 1 / row.classes)
-
-    @property
-    def examples(self) -> int:
-        """Training examples of a trial. UserError where the data are not there."""
-        return _examples(self.base)
 
     @cached_property
     def steps(self) -> int:
@@ -147,22 +140,7 @@ class Plan:
 
 def steps_of(recipe: Recipe) -> int:
     """Optimizer steps of a recipe. UserError where they depend on data that are not there."""
-    return recipe.steps or recipe.steps_over(_examples(recipe))
-
-
-def _examples(recipe: Recipe) -> int:
-    there = _stored(recipe.data, data.data_home())
-    return min(there, recipe.train_examples or there)
-
-
-@lru_cache(maxsize=1)
-def _stored(name: str, folder: Path) -> int:
-    """Training examples of a data set in that folder, whose files are read for it, or made."""
-    found = data.check(name, required=True)
-    if not found["prepared"]:
-        data.prepare(name)
-        found = data.check(name, required=True)
-    return int(found["train"])
+    return recipe.steps or recipe.steps_over(recipe.examples())
 
 
 def shortened(recipe: Recipe, share: float) -> Recipe:
@@ -197,7 +175,7 @@ class Goal:
 
     def __post_init__(self) -> None:
         given = {"trials": self.trials, "patience": self.patience}
-        check_counts(**{key: n for key, n in given.items() if n is not None})
+        check_counts(MOST, **{key: n for key, n in given.items() if n is not None})
         if self.hours is not None and not 0 < self.hours < math.inf:
             raise UserError(
                 f"hours must be finite and > 0. Received: hours={self.hours}. Set --hours "

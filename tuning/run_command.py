@@ -6,7 +6,7 @@ from typing import Any
 
 import tyro
 
-from pipelines.errors import check_counts
+from pipelines.errors import WORKERS, check_counts
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -30,15 +30,16 @@ class Length:
     workers: int = 1
     """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""
     storage: str | None = None
-    """Where the study is kept: sqlite:///FILE, postgresql://..., grpc://HOST:PORT (None:
-    OPTUNA_STORAGE, else beside MLflow's database). With the same one, other machines help."""
+    """Where the study is kept: sqlite:///FILE, journal:///FILE, postgresql://..., grpc://HOST:PORT
+    (None: OPTUNA_STORAGE, else beside MLflow's database). With the same one, other machines
+    help."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
 
     def __post_init__(self) -> None:
-        check_counts(workers=self.workers)
+        check_counts(WORKERS, workers=self.workers)
         _ = self.goal  # refuses what it must
 
     @property

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import history, provenance, tracking
+from pipelines import history, provenance, settle, tracking
 from pipelines.errors import UserError, check_counts
 from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe, digest
@@ -44,14 +44,18 @@ def _compared(
     shares = list(dict.fromkeys(share for share, _ in each))
     full = [outcomes.error(trial) for trial in chosen]
     same = {"study": name, "code": provenance.code(), "fingerprint": _fingerprint(each)}
-    with tracking.tracked(
-        f"{name} budgets",
-        experiment=catalogue.EXPERIMENT,
-        kind="budgets",
-        params={"shares": shares, "trials": len(chosen)},
-        tags=same,
-        resume=_broken(same),
-    ) as tracked:
+    waiting = f"Another process trains the same short runs of {name}; waiting for it."
+    with (
+        settle.one_at_a_time(f"budgets-{same['fingerprint']}", waiting),
+        tracking.tracked(
+            f"{name} budgets",
+            experiment=catalogue.EXPERIMENT,
+            kind="budgets",
+            params={"shares": shares, "trials": len(chosen)},
+            tags=same,
+            resume=_broken(same),
+        ) as tracked,
+    ):
         found = _errors(each, tracked)
         errors = {share: [found[share, trial.number] for trial in chosen] for share in shares}
         short = {share: budgets.correlation(errors[share], full) for share in shares}

@@ -1,15 +1,15 @@
-"""Where Optuna's studies are: a database, or Optuna's gRPC proxy in front of one.
+"""Where Optuna's studies are: a database, Optuna's journal file, or its gRPC proxy before these.
 
-SQLite serves the processes of one machine; PostgreSQL, MySQL and the proxy serve many.
+SQLite and a journal serve the processes of one machine; PostgreSQL, MySQL and the proxy many.
 """
 
 import functools
 import os
-import re
 import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -17,22 +17,26 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines import store
-from pipelines.errors import UserError, short
+from pipelines.errors import Unavailable, UserError, missing_driver, short
 from pipelines.recipes import digest
-from tuning.database import ANSWER_S, opened, quiet
+from tuning.database import ANSWER_S, make_folder, opened, quiet
 from tuning.database import shown as shown  # noqa: PLC0414  # for whoever has a storage
 
-SCHEMES = ("sqlite", "postgresql", "mysql", "grpc")
+JOURNAL = "journal:///"
+FILES = (store.SQLITE, JOURNAL)  # what the URLs of files begin with
+SCHEMES = ("sqlite", "journal", "postgresql", "mysql", "grpc")
 PORTS = store.PORTS | {"grpc": 13_000}
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104
+LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def place(url: str | None = None) -> str:
     """The storage's URL: the one given, else OPTUNA_STORAGE, else a database beside MLflow's."""
     found = url or os.environ.get("OPTUNA_STORAGE") or _beside()
-    if found.startswith(store.SQLITE):
-        return f"{store.SQLITE}{Path(found.removeprefix(store.SQLITE)).resolve()}"
-    return re.sub("^postgresql://", "postgresql+psycopg2://", found.rstrip("/"))
+    for start in FILES:
+        if found.startswith(start):
+            return f"{start}{Path(found.removeprefix(start)).resolve()}"
+    return found.rstrip("/")
 
 
 def _beside() -> str:
@@ -43,8 +47,8 @@ def _beside() -> str:
 
 
 def one_machine(url: str) -> bool:
-    """Whether only processes of one machine may work on the storage's studies: SQLite."""
-    return _scheme(url) == "sqlite"
+    """Whether only processes of one machine may work on the storage's studies: it is a file."""
+    return _scheme(url) in ("sqlite", "journal")
 
 
 def _scheme(url: str) -> str:
@@ -64,15 +68,13 @@ def connect(url: str) -> Any:
     try:
         if not one_machine(url):
             _knock(url)
+        openers = {"grpc": _proxy, "journal": _journal}
         with quiet():
-            return _proxy(url) if _scheme(url) == "grpc" else opened(url)
+            return openers.get(_scheme(url), opened)(url)
     except ImportError as error:
-        raise UserError(
-            f"The driver of a storage must be installed. Received: {shown(url)}: {error}. Install "
-            "it: pip install psycopg2-binary (for postgresql://) or pymysql (for mysql+pymysql://)."
-        ) from error
+        raise missing_driver(url, error) from error
     except (OptunaError, SQLAlchemyError, OSError, RuntimeError) as error:
-        raise UserError(
+        raise Unavailable(
             f"The storage of studies must be reachable. Received: {shown(url)}: "
             f"{_said(error)}. Check --storage or OPTUNA_STORAGE."
         ) from error
@@ -95,12 +97,13 @@ def _check(url: str) -> None:
     except ValueError:  # a port that is no number
         fits = False
     if one_machine(url):
-        fits = url.startswith(store.SQLITE) and Path(url).name != ":memory:"
+        fits = url.startswith(FILES) and Path(url).name != ":memory:"
     elif _scheme(url) == "grpc":
         fits = fits and bool(urlsplit(url).hostname)
     if not fits or _scheme(url) not in SCHEMES:
         raise UserError(
-            "A storage must be sqlite:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, "
+            "A storage must be sqlite:///FILE, journal:///FILE (Optuna's own), "
+            "postgresql://USER:PASSWORD@HOST/DATABASE, "
             "mysql+pymysql://USER:PASSWORD@HOST/DATABASE (an @ of the password is %40) or "
             f"grpc://HOST:PORT. Received: {shown(url)}. Set --storage or OPTUNA_STORAGE."
         )
@@ -112,6 +115,16 @@ def _knock(url: str) -> None:
     if parts.hostname:
         address = parts.hostname, parts.port or PORTS[_scheme(url)]
         socket.create_connection(address, ANSWER_S).close()
+
+
+def _journal(url: str) -> Any:
+    """Return Optuna's journal in a file, which every change of a study makes longer."""
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+
+    path = Path(url.removeprefix(JOURNAL))
+    make_folder(path.parent)
+    return JournalStorage(JournalFileBackend(str(path)))
 
 
 def _proxy(url: str) -> Any:
@@ -139,7 +152,7 @@ def answering(url: str) -> Iterator[None]:
     try:
         yield
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError, grpc.RpcError) as error:
-        raise UserError(
+        raise Unavailable(
             f"The study's storage must answer. Received: {shown(url)}: {_said(error)}. What has "
             "been tried is kept: repeat the command when it is back."
         ) from error
@@ -170,7 +183,7 @@ def dashboard(url: str, host: str, port: int) -> None:
     """Serve optuna-dashboard's pages on the storage until Ctrl-C or SIGTERM."""
     from optuna_dashboard import wsgi
 
-    application = wsgi(connect(url))
+    application = _refuse_foreign(wsgi(connect(url)), host)
     with (
         _at(host, port, lambda: make_server(host, port, application, _Threaded, _Terse)) as server,
         _until_stopped("The dashboard"),
@@ -178,6 +191,33 @@ def dashboard(url: str, host: str, port: int) -> None:
         print(f"Studies of {shown(url)}: http://{_name(host)}:{port}", flush=True)
         print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
         server.serve_forever()
+
+
+def _refuse_foreign(application: Any, host: str) -> Any:
+    """Wrap a WSGI application: it answers requests for this machine alone.
+
+    A foreign page can have its own name resolve to our address, and would then read our answers.
+    """
+
+    def answer(environ: dict[str, Any], start_response: Any) -> Any:
+        if _is_ours(environ.get("HTTP_HOST", ""), host):
+            return application(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain")])
+        ours = f"localhost and {_name(host)}"
+        return [f"The dashboard answers at {ours}; --host adds another name.\n".encode()]
+
+    return answer
+
+
+def _is_ours(address: str, host: str) -> bool:
+    """Return whether a Host header names this machine as served at `host`, at any port."""
+    try:
+        name = urlsplit(f"//{address}").hostname or ""
+        if name in (*LOCAL, host.lower(), _name(host).lower()):
+            return True
+        return host in ANYWHERE and bool(ip_address(name))  # an address resolves to itself
+    except ValueError:
+        return False
 
 
 class _Threaded(ThreadingMixIn, WSGIServer):

@@ -6,13 +6,14 @@ machines, try trials beside it. Started again, a study goes on; where its storag
 made anew from what its finished run in MLflow carries.
 """
 
+import secrets
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 from pipelines import settle, tracking
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable
 from pipelines.progress import progress_bar
 from tuning import catalogue, leader, opening, outcomes, storage, summary, tickets, workers
 from tuning.catalogue import EXPERIMENT, show
@@ -59,16 +60,20 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     left = opening.aim(study, goal)
     if row and row.status == "FINISHED" and not left:
         return True
+    plan.base.check_here()
     if row and row.status == "RUNNING":
         settle.close(row.id, "its process has ended")  # the lead is ours
     tickets.Watchman(study).settle()
     tickets.fill(study, plan, workers.goal(study))
+    if catalogue.KEY not in study.user_attrs:
+        study.set_user_attr(catalogue.KEY, secrets.token_hex(8))
+    key = {catalogue.KEY: study.user_attrs[catalogue.KEY]}
     with tracking.tracked(
         study.study_name,
         experiment=EXPERIMENT,
         kind="study",
         params=_params(plan),
-        tags=_tags(study.study_name, plan, where),
+        tags=_tags(study.study_name, plan, where) | key,
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr("run_id", tracked.id)
@@ -81,9 +86,9 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
 
 
 def _check_lead(study: Any) -> None:
-    """UserError where another process has taken the lead: that one sums the study up."""
+    """Unavailable where another process has taken the lead: that one sums the study up."""
     if not leader.ours(study):
-        raise UserError(
+        raise Unavailable(
             f"One process leads a study. Received: {study.study_name}, whose lead another one took "
             "while this one gave no sign of life. See what has become of it: python -m tuning show "
             f"{study.study_name}"
@@ -103,10 +108,10 @@ def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda:
 
 
 def help_out(name: str, where: str) -> None:
-    """Be one more worker of a study that another process leads. UserError where none does."""
+    """Be one more worker of a study that another process leads. Unavailable where none does."""
     with storage.answering(where):
         if not leader.living(catalogue.load(name, where)):
-            raise UserError(
+            raise Unavailable(
                 f"A worker helps a study that a process leads. Received: {name}, which none does. "
                 f"Lead it: python -m tuning resume {name}"
             )

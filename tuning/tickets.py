@@ -15,13 +15,13 @@ from pipelines.errors import UserError
 from pipelines.recipes import digest
 from tuning import outcomes, samplers, spaces
 from tuning.leader import LOST_S
-from tuning.plan import Goal, Plan
+from tuning.plan import OBJECTIVE, Goal, Plan
+from tuning.trial import KIND, NUMBER, account
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 AFTER = "after"  # of one that is tried again: the number of the trial that ended
 RETRIES = "retries"  # how often a trial with these parameters was killed or failed before
 REASON = "reason"  # why a trial failed; of the next try, why the last one did
-NUMBER = "trial"  # tag of a trial's runs
 NAMELESS_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
 UNQUEUED_S = 10.0  # a trial that failed and was not queued again: its worker was killed in between
 Ticket = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
@@ -109,7 +109,7 @@ class Watchman:
         self.unqueued: dict[int, float] = {}
 
     def settle(self) -> None:
-        """Fail the trials whose workers are dead, and queue them again."""
+        """End the trials whose workers are dead: those without a result are queued again."""
         for trial in in_state(self.study, "RUNNING"):
             why = self._why_dead(trial)
             if why:
@@ -143,24 +143,49 @@ def _unqueued(trials: Sequence[Any]) -> list[Any]:
 def _settle_run(study: Any, trial: Any, why: str) -> None:
     """Close the run of a dead worker's trial, which its next try goes on with."""
     settle.settle_dead()
-    below = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
     worker = trial.user_attrs.get(WORKER, {}).get(alive.PROCESS)
-    for row in history.rows("RUNNING", **below):
+    for row in history.rows("RUNNING", **_below(study, trial)):
         if row.tags.get(alive.PROCESS) == worker:
             settle.close(row.id, why)
+
+
+def _below(study: Any, trial: Any) -> dict[str, str]:
+    """The tags of a trial's runs."""
+    return {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
 
 
 def fail(study: Any, trial: Any, reason: str, stopped: bool = False) -> None:
     """End a running trial and queue it again; one that failed before is replaced by a new one.
 
-    Of several workers that find the same dead trial one alone queues it. `stopped` trials were told
+    One whose run had ended, as its worker was killed before it said so, counts as it came out. Of
+    several workers that find the same dead trial one alone queues it. `stopped` trials were told
     to end, which is no failure.
     """
     import optuna
 
     with contextlib.suppress(ValueError, optuna.exceptions.UpdateFinishedTrialError):
+        if values := _result(study, trial):
+            study.tell(trial.number, values)
+            return
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
         _again(study, study.get_trials(deepcopy=False)[trial.number], reason, stopped)
+
+
+def _result(study: Any, trial: Any) -> list[float] | None:
+    """The objectives of a trial whose run has finished, which is noted in it; None of any other."""
+    import optuna
+
+    rows = history.rows(kind=KIND, **_below(study, trial))
+    if not rows:
+        return None
+    row = rows[0]
+    account(optuna.trial.Trial(study, trial._trial_id), rows)
+    if len(study.directions) == 1:
+        return [row.metrics[OBJECTIVE]]
+    return [
+        row.metrics[OBJECTIVE],
+        float(trial.user_attrs["steps"] * int(row.params["batch_size"])),
+    ]
 
 
 def _again(study: Any, trial: Any, reason: str, stopped: bool = False) -> None:

@@ -44,8 +44,10 @@ def waiting(name: str, where: str) -> history.Row | None:
 def _refuse_elsewhere(name: str, row: history.Row | None, where: str) -> None:
     """UserError where a study is kept in another storage, which would otherwise be forked."""
     kept = row.tags.get("storage") if row and store.ORIGIN not in row.tags else None
-    gone = bool(kept) and not Path(str(kept).removeprefix(store.SQLITE)).exists()
-    lost = gone and str(kept).startswith(store.SQLITE)
+    lost = any(
+        str(kept).startswith(start) and not Path(str(kept).removeprefix(start)).exists()
+        for start in storage.FILES
+    )
     if kept and kept != storage.shown(where) and not lost:
         raise UserError(
             f"A study is kept in one storage. Received: {storage.shown(where)} for study {name}, "

@@ -126,12 +126,13 @@ def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):  # another ended it
-            _account(
+            account(
                 trial, history.rows(None, **{store.PARENT: parent.id, NUMBER: str(trial.number)})
             )
 
 
-def _account(trial: Any, rows: list[history.Row]) -> None:
+def account(trial: Any, rows: list[history.Row]) -> None:
+    """Write into a trial what its runs say: which it is, what it cost, whether it diverged."""
     if not rows:
         return
     trial.set_user_attr("run_id", rows[0].id)

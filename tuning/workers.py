@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines import alive, tracking
-from pipelines.errors import Pruned, UserError
+from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.provenance import ROOT
 from tuning import leader, outcomes, samplers, tickets
 from tuning.plan import GOAL, REPORTS, Goal, Plan
@@ -170,7 +170,7 @@ class Crew:
                 continue
             del self.members[number]
             if code in (1, 2):
-                raise UserError(self._error())
+                raise (Unavailable if code == 1 else UserError)(self._error())
             if code:
                 self._replace(number, code)
         return bool(self.members)
@@ -180,7 +180,7 @@ class Crew:
         self.deaths = 1 if done > self.done else self.deaths + 1
         self.done = done
         if self.deaths > IN_A_ROW * self.size:
-            raise UserError(
+            raise Unavailable(
                 "Workers must live to the end. Received: they were killed again and again, often "
                 "for want of memory. Lower --workers; python -m tuning resume "
                 f"{self.study.study_name} then goes on."
