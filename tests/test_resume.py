@@ -240,6 +240,15 @@ def test_slices_of_a_run_end_as_one_does(
     assert done.metrics["test_loss"] == whole.metrics["test_loss"]
 
 
+def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: Path) -> None:
+    recipe = small(steps=2, model="mlp", train_examples=64)
+    done = run(recipe)
+    saving = Saving(unfinished.folder(done.run_id))  # a kill came before it was discarded
+    saving.write(Checkpoint(2, {}, {"network": [np.zeros(3)]}))
+    assert run(recipe).reused
+    assert not saving.folder.exists()
+
+
 def stored_weights(run_id: str) -> Any:
     return store.keras_model(store.logged_model(run_id)).get_weights()
 

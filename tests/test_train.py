@@ -91,6 +91,7 @@ def test_the_test_set_is_not_read_where_it_must_not_be(digits: Path) -> None:
     assert "test_error_pct" not in trained(small(), test=False).metrics
 
 
+@pytest.mark.slow
 def test_a_training_leaves_its_data_to_be_collected(digits: Path) -> None:
     def held() -> int:
         gc.collect()
@@ -265,6 +266,7 @@ def start(recipe: Recipe) -> np.ndarray:
     return layers_of(keras_models.build(recipe.model, (d,), d, **recipe.model_args))
 
 
+@pytest.mark.slow
 def test_any_network_learns_from_samples_and_only_pictures_are_augmented() -> None:
     result = trained(linear(model="mlp", model_args={"width": 32, "depth": 1}, steps=40))
     assert result.model.output_shape == (None, 8)
@@ -273,6 +275,7 @@ def test_any_network_learns_from_samples_and_only_pictures_are_augmented() -> No
         trained(linear(augment=True))
 
 
+@pytest.mark.slow
 def test_averages_are_validated_and_kept_while_training_goes_on_without_them(digits: Path) -> None:
     plain, averaged = Log(), Log()
     last = trained(small(), plain).model
@@ -285,6 +288,7 @@ def test_averages_are_validated_and_kept_while_training_goes_on_without_them(dig
     assert averaged.curve("val_error_pct")[STEPS] == pytest.approx(wrong)
 
 
+@pytest.mark.slow
 def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
     plain, smoothed = Log(), Log()
     trained(small(), plain)
