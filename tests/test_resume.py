@@ -1,9 +1,11 @@
 """Exact resume: a training interrupted at any step ends as if it had not been."""
 
 import errno
+import io
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, data, history, interrupts, store, sweep, unfinished
+from pipelines import claim, data, history, interrupts, store, sweep, tracking, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.habits import Habits
@@ -200,6 +202,22 @@ def test_an_interrupted_run_goes_on_as_the_same_run(
     assert not unfinished.folder(done.run_id).exists()
     assert history.row(done.run_id).status == "FINISHED"
     assert run(recipe).reused
+
+
+def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with io.TextIOWrapper(os.fdopen(writer, "wb", buffering=0), write_through=True) as unread:
+        monkeypatch.setattr(sys, "stderr", unread)
+        with (
+            pytest.raises(SystemExit, match="143"),
+            tracking.tracked("r", experiment="training", kind="training") as run,
+            unfinished.explained(run),
+        ):
+            raise SystemExit(143)
+    assert history.row(run.id).status == "KILLED"
 
 
 @pytest.mark.slow
