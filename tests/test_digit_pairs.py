@@ -128,10 +128,18 @@ def test_settings_that_cannot_be_are_rejected(wrong, message):
         Setting(**wrong)
 
 
-def test_a_batch_is_not_larger_than_the_pair():
-    cell = Cell({**SETTING, "pair": "0-1", "steps": 1, "clip_every": 1}, seed=0)
-    with pytest.raises(UserError, match=r"at most the 40 images of 0-1\. Received: batch_size=64"):
-        list(descent(random_pair(40, 3), cell))
+def test_a_pair_with_fewer_images_than_a_batch_is_one_batch():
+    pair = random_pair(40, 3)
+    ends = [
+        [
+            W
+            for _, W in descent(
+                pair, Cell({**SETTING, "steps": 3, "clip_every": 1, "batch_size": size}, seed=0)
+            )
+        ]
+        for size in (40, 64)
+    ]
+    np.testing.assert_array_equal(*ends)
 
 
 def test_there_are_45_pairs():

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from pipelines.batches import batch_index
 from pipelines.claim import Theorem
-from pipelines.errors import UserError, check_counts, check_sizes, unknown
+from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.grid import Cell, Cells, Curves, Measured, parts, select
 from pipelines.verdict import Bound
 
@@ -57,7 +57,7 @@ class Setting:
     rate: float = 2e-3
     """Learning rate; the momentum is 0.9."""
     batch_size: int = 64
-    """Images a step."""
+    """Images a step; of a pair that has fewer, all of them."""
     steps: int = 240
     """Steps in all."""
     clip_every: int = 40
@@ -140,16 +140,12 @@ def output(x: Array, W: Array) -> Array:
 def descent(pair: Pair, cell: Cell) -> Iterator[tuple[int, Array]]:
     """(0, W = 0), and W after every `clip_every` steps and at the end, its norm cut."""
     at = cell.point
-    if len(pair.x) < at["batch_size"]:
-        raise UserError(
-            f"A batch must be at most the {len(pair.x)} images of {at['pair']}. Received: "
-            f"batch_size={at['batch_size']}. Set --batch-size lower."
-        )
     W = np.zeros((pair.x.shape[1],) * 2, np.float32)
     velocity = np.zeros_like(W)
+    batch_size = min(at["batch_size"], len(pair.x))
     yield 0, W
     for step in range(at["steps"]):
-        index = batch_index(len(pair.x), step, at["batch_size"], cell.seed)
+        index = batch_index(len(pair.x), step, batch_size, cell.seed)
         velocity = MOMENTUM * velocity - np.float32(at["rate"]) * gradient(pair, index, W)
         W = W + velocity
         if (step + 1) % at["clip_every"] == 0 or step + 1 == at["steps"]:
