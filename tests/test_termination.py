@@ -16,8 +16,10 @@ TRAINING = ("pipelines", "run", "mlp-digits", "--scale", "smoke")
 # Of pandas, which MLflow imports, a module in C imports pandas while it is being imported, and
 # makes an ImportError of whatever is raised there.
 IN_C = """
-import os, sys, traceback
+import os, signal, sys, traceback
 from pipelines.shell import guarded
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, which may have started the tests, ignores it
 
 def kill(frame, event, _):
     if event == "call" and frame.f_code.co_name == "_lock_unlock_module":
@@ -39,17 +41,16 @@ sys.exit(guarded(command, [], settles=False))
 
 def ended(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]:
     """The exit code of Python with these words and its errors; SIGTERM comes after so long."""
-    process = subprocess.Popen(
-        [sys.executable, *words],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    if after_s is not None:
-        time.sleep(after_s)
-        process.terminate()
-    _, errors = process.communicate(timeout=60)
+    command = [sys.executable, *words]
+    kept = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **kept) as process:
+        try:
+            if after_s is not None:
+                time.sleep(after_s)
+                process.terminate()
+            _, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     return process.returncode, errors
 
 
