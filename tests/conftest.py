@@ -23,6 +23,7 @@ from tests.postgres import ROOT, new_database, postgres_url
 PREPARED = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
 Go = Callable[[str], None]
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a script began with `&`
 
 
 def needs(name: str) -> pytest.MarkDecorator:
