@@ -154,6 +154,7 @@ def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
     assert f"run {name} --scale smoke --seeds 2 --d 3 4 --force" in note
 
 
+@pytest.mark.slow
 def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     name = "identity-beats-plain"
     setting = dataclasses.replace(claim.load(name).scales["smoke"], plain_rate=1e9)

@@ -205,6 +205,7 @@ def test_data_check_is_one_json_document(
     assert document["train"] + document["val"] + document["test"] == 1797
 
 
+@pytest.mark.slow
 def test_a_slice_ends_with_success_and_says_that_it_is_unfinished(home: Path, digits: Path) -> None:
     words = ("run", "mlp-digits", "--scale", "smoke", "--max-minutes", "1e-6", "--json")
     done = command("pipelines", *words)

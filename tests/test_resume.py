@@ -271,6 +271,7 @@ def stored_weights(run_id: str) -> Any:
     return store.keras_model(store.logged_model(run_id)).get_weights()
 
 
+@pytest.mark.slow
 def test_between_trainings_a_pause_is_taken_too(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,6 +313,7 @@ def test_nothing_pauses_that_cannot_be_saved(
         trained(small(steps=3, model="mlp"), Recorder(), Saving(tmp_path, until=time.monotonic()))
 
 
+@pytest.mark.slow
 def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(
     home: Path, digits: Path
 ) -> None:

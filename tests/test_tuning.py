@@ -213,6 +213,7 @@ def test_a_study_whose_trials_all_crash_ends_with_their_error(
     assert len([each for each in held().trials if each.state.name == "FAIL"]) == 3
 
 
+@pytest.mark.slow
 def test_divergence_is_a_result(home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def wild(asked: Any, base: Any) -> Any:
         return spaces.lr_only(asked, base).override(learning_rate=1e9)
