@@ -23,7 +23,11 @@ from tests.postgres import ROOT, new_database, postgres_url
 PREPARED = Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser()
 Go = Callable[[str], None]
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a script began with `&`
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C, which is ignored in what a script has started with `&`."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def needs(name: str) -> pytest.MarkDecorator:
