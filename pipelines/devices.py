@@ -108,29 +108,20 @@ def _machines(recipe: Recipe, role: Role) -> Place:
         )
     strategy = (asynchronous if role.asynchronous else synchronous).strategy(role)
     replicas = strategy.num_replicas_in_sync
-    _check_even(recipe, replicas)
+    recipe.check_even(replicas)
     return Place(replicas, _gpu_kind(), strategy, role)
 
 
 def _count(recipe: Recipe, gpus: int) -> int:
     """How many devices the recipe asks for. UserError where they are not there."""
     count = recipe.devices or max(1, gpus)
-    _check_even(recipe, count)
+    recipe.check_even(count)
     if gpus and count > gpus:
         raise UserError(
             f"devices must be at most the number of GPUs. Received: devices={count} with "
             f"{gpus} GPUs visible. Set --devices {gpus} or leave it out."
         )
     return count
-
-
-def _check_even(recipe: Recipe, count: int) -> None:
-    if recipe.batch_size % (count * recipe.accumulate):
-        raise UserError(
-            "batch_size must be a multiple of the number of devices times --accumulate. Received: "
-            f"batch_size={recipe.batch_size} for {count} devices and accumulate="
-            f"{recipe.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
-        )
 
 
 def _tensorflow(recipe: Recipe) -> Place:

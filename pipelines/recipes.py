@@ -148,12 +148,7 @@ class Recipe:
 
     def _check_data(self) -> None:
         """Raise UserError where something is to be done with the data that cannot be done."""
-        if self.batch_size % ((self.devices or 1) * self.accumulate):
-            raise UserError(
-                "batch_size must be a multiple of the number of devices times --accumulate. "
-                f"Received: batch_size={self.batch_size} for {self.devices} devices and accumulate="
-                f"{self.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
-            )
+        self.check_even(self.devices or 1)
         for name, option in data.unsuitable_settings(self.data).items():
             value = getattr(self, name)
             if value and value not in ("auto", "host"):
@@ -161,6 +156,15 @@ class Recipe:
                     f"{name} must suit the data. Received: {name}={value} for {self.data}, where "
                     f"it means nothing. Set {option}."
                 )
+
+    def check_even(self, devices: int) -> None:
+        """Raise UserError unless that many devices can share a batch and its parts evenly."""
+        if self.batch_size % (devices * self.accumulate):
+            raise UserError(
+                "batch_size must be a multiple of the number of devices times --accumulate. "
+                f"Received: batch_size={self.batch_size} for {devices} devices and accumulate="
+                f"{self.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
+            )
 
     def check_here(self) -> None:
         """Raise UserError where this machine cannot train it, as far as is known without Keras.
