@@ -21,7 +21,7 @@ from pipelines import (
     store,
     ui,
 )
-from pipelines.bundle_shape import ENDED, IMPORTING, READY, row
+from pipelines.bundle_shape import ENDED, IMPORTING, row
 from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.progress import progress_bar
 from pipelines.store import NOTE, ORIGIN, PARENT
@@ -116,10 +116,8 @@ def _write(
     models, rows, experiments = bundle_out.models(), [], {}
     with progress_bar("export", len(run_ids), "") as advance:
         for run in bundle_out.by_id(run_ids):
-            made = models.get(run.info.run_id, [])
-            if without_artifacts:
-                made = []
-            elif gone := bundle_out.missing(run, made):
+            made = [] if without_artifacts else models.get(run.info.run_id, [])
+            if not without_artifacts and (gone := bundle_out.missing(run, made)):
                 raise UserError(
                     f"An export must have the files of its runs. Received: {run.info.run_name} "
                     f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
@@ -129,8 +127,7 @@ def _write(
             document = bundle_out.document(run, names[run.info.experiment_id], made)
             archive.json(f"runs/{run.info.run_id}.json", document)
             if not without_artifacts:
-                whole = [model for model in made if str(model.status) == READY]
-                with bundle_out.files(run, whole) as files:
+                with bundle_out.files(run, made) as files:
                     for name, path in files:
                         archive.file(name, path)
             rows.append(row(document))

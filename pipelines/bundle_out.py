@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import alive, history, schema, store
-from pipelines.bundle_shape import IMPORTING
+from pipelines.bundle_shape import IMPORTING, READY
 from pipelines.history import LARGEST
 from pipelines.store import ORIGIN, PARENT
 
@@ -179,45 +179,35 @@ def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
     }
 
 
+def whole(models: Sequence[Any]) -> list[Any]:
+    """The models that are stored to the end, and have files."""
+    return [model for model in models if model.status == READY]
+
+
 def missing(run: Any, models: Sequence[Any]) -> list[str]:
     """Places where a run must have files and has none.
 
     A model that is stored has its own; a finished run of ours that is below no other has at least
     a list of packages.
     """
-    tags, places = run.data.tags, [m.artifact_location for m in models if m.status == "READY"]
+    tags, places = run.data.tags, [each.artifact_location for each in whole(models)]
     if run.info.status == "FINISHED" and alive.PROCESS in tags and PARENT not in tags:
         places.append(run.info.artifact_uri)
-    return [place for place in places if not _top_files(place)]
+    return [place for place in places if not store.top_files(place)]
 
 
 @contextmanager
 def files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
     """Copies of all files of a run for as long as the block lasts, by their names in an archive."""
     places = {"artifacts": run.info.artifact_uri}
-    places |= {f"models/{model.model_id}": model.artifact_location for model in models}
+    places |= {f"models/{each.model_id}": each.artifact_location for each in whole(models)}
     with tempfile.TemporaryDirectory() as folder:
         found = []
         for below, location in places.items():
-            copy = _download(location, Path(folder) / below)
+            copy = Path(folder) / below
+            if store.top_files(location):
+                copy = store.download(location, copy)
             prefix = f"runs/{run.info.run_id}/{below}"
             for path in filter(Path.is_file, copy.rglob("*")):
                 found.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
         yield sorted(found)
-
-
-def _download(location: str, folder: Path) -> Path:
-    """Copy what is at a location into a new folder; where that is."""
-    from mlflow.artifacts import download_artifacts
-
-    if not _top_files(location):
-        return folder
-    where = {"artifact_uri": location, "tracking_uri": store.uri()}
-    return Path(download_artifacts(**where, dst_path=str(folder)))
-
-
-def _top_files(location: str) -> Any:
-    """What MLflow finds directly below a location."""
-    from mlflow.artifacts import list_artifacts
-
-    return list_artifacts(artifact_uri=location, tracking_uri=store.uri())

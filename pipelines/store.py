@@ -226,20 +226,32 @@ def check_model(model_id: str) -> None:
         pass
 
 
+def top_files(location: str) -> Any:
+    """What MLflow finds directly below a place of artifacts; empty where nothing is."""
+    from mlflow.artifacts import list_artifacts
+
+    return list_artifacts(artifact_uri=location, tracking_uri=uri())
+
+
+def download(location: str, folder: Path) -> Path:
+    """Copy what is at a place of artifacts into a folder; where that is."""
+    from mlflow.artifacts import download_artifacts
+
+    copy = download_artifacts(artifact_uri=location, tracking_uri=uri(), dst_path=str(folder))
+    return Path(copy)
+
+
 @contextlib.contextmanager
 def _model_folder(model_id: str) -> Iterator[Path]:
     """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
     location = client().get_logged_model(model_id).artifact_location
-    from mlflow.artifacts import download_artifacts, list_artifacts
-
-    where = {"artifact_uri": location, "tracking_uri": uri()}
-    if not list_artifacts(**where):
+    if not top_files(location):
         raise UserError(
             f"A stored model must have its files. Received: model {model_id}, which has none at "
             f"{location}. Put them back there, or train it again with --force."
         )
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(download_artifacts(**where, dst_path=place))
+        folder = download(location, Path(place))
         try:
             model_files.check(folder)
         except ValueError as error:
