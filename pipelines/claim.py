@@ -56,11 +56,6 @@ class Bench:
         bulk.record(self.run.experiment, [added], self.run.id)
 
 
-def no_recipes(setting: Any, seed: int) -> Mapping[str, Recipe]:
-    """Return nothing: no recipe is trained."""
-    return {}
-
-
 def nothing(measured: Sequence[Measured]) -> dict[str, float]:
     """No numbers beside those that decide."""
     return {}
@@ -88,7 +83,7 @@ class Claim:
     seeds: int = 5
     charts: tuple[tuple[str, ...], ...] = ()
     """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
-    recipes: Callable[[Any, int], Mapping[str, Recipe]] = no_recipes
+    recipes: Callable[[Any, int], Mapping[str, Recipe]] | None = None
     """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
     reads: str | None = None
     """The setting that names a data set which is read without a recipe."""

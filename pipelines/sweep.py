@@ -142,7 +142,7 @@ def _check_here(order: Order) -> None:
 
 def _recipes(order: Order, cells: Sequence[Cell]) -> Iterator[Recipe]:
     """Yield what is trained for these cells."""
-    if order.claim.recipes is not claim.no_recipes:
+    if order.claim.recipes:
         for cell in cells:
             yield from order.claim.recipes(order.setting(cell), cell.seed).values()
 
