@@ -362,6 +362,15 @@ def small_disk(home: Path, empty_database: Path) -> Iterator[Path]:
         yield filler
 
 
+@contextlib.contextmanager
+def run_on_a_full_disk(filler: Path) -> Iterator[tracking.Run]:
+    """A run whose disk is full from when it has begun."""
+    with tracking.tracked("r", experiment="test", kind="training") as run:
+        run.flush()
+        fill(filler)
+        yield run
+
+
 def test_a_full_disk_loses_nothing_and_nobody_waits(
     fresh: Path,
     empty_database: Path,
@@ -393,12 +402,7 @@ def test_a_failed_run_does_not_wait_for_room_for_its_traceback(
 ) -> None:
     monkeypatch.setattr("pipelines.outbox.PATIENCE_S", -1)
     with small_disk(fresh, empty_database) as filler:
-        with (
-            pytest.raises(ZeroDivisionError),
-            tracking.tracked("r", experiment="test", kind="training") as run,
-        ):
-            run.flush()
-            fill(filler)
+        with pytest.raises(ZeroDivisionError), run_on_a_full_disk(filler) as run:
             run.log({"loss": 1 / 0}, 1)
         filler.unlink()
         assert settle.settle_dead() == [run.id]
@@ -420,12 +424,7 @@ def test_a_signal_ends_the_wait_for_room(
     earlier = signal.signal(signal.SIGTERM, shell._terminate)
     try:
         with small_disk(fresh, empty_database) as filler:
-            with (
-                pytest.raises(SystemExit),
-                tracking.tracked("r", experiment="test", kind="training") as run,
-            ):
-                run.flush()
-                fill(filler)
+            with pytest.raises(SystemExit), run_on_a_full_disk(filler) as run:
                 run.log({"loss": 1.0}, 1)
                 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGTERM)).start()
                 run.text("much" * 10_000, "text.txt")
