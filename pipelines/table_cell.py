@@ -32,7 +32,7 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
         scales=scales,
         decided_by=(Bound("test_error_pct", at_most=NEAR * error_pct),),
         measure=measure,
-        recipes=lambda recipe, seed: {"trained": seeded(recipe, seed)},
+        recipes=lambda recipe, seed: {"trained": with_seed(recipe, seed)},
         also=also,
         figure=lambda measured: figure(measured, error_pct),
         reported=paper.reported,
@@ -40,7 +40,7 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
     )
 
 
-def seeded(recipe: Recipe, seed: int) -> Recipe:
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
     """The recipe with a seed after its own."""
     return recipe.override(seed=recipe.seed + seed)
 
@@ -51,7 +51,7 @@ def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
     A network whose loss diverges answers nothing: it errs everywhere.
     """
     try:
-        found = bench.train(seeded(recipe, seed)).metrics
+        found = bench.train(with_seed(recipe, seed)).metrics
     except Diverged:
         found = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
     return numbers({key: found[key] for key in NUMBERS if key in found})

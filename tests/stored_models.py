@@ -26,7 +26,7 @@ def network(*shape: int) -> Any:
     return keras_models.build("mlp", shape or (8, 8, 1), 10, depth=1, width=8)
 
 
-def trained(*shape: int) -> str:
+def record_training(*shape: int) -> str:
     """The id of a finished training of RECIPE with such a network."""
     recipe = named(RECIPE, SCALE).override(train_examples=64)
     tags = {"recipe": RECIPE, "source": recipe.source, "run_as": f"{RECIPE} {SCALE}"}
@@ -86,7 +86,7 @@ class Program:
         return (Path.write_text, (self.marker, "program"))
 
 
-def pickled(folder: Path, marker: Path) -> None:
+def write_pickle(folder: Path, marker: Path) -> None:
     """Let MLflow load a pickle in place of the network."""
     (folder / "model.pkl").write_bytes(pickle.dumps(Program(marker)))
 
@@ -102,4 +102,4 @@ def pickled(folder: Path, marker: Path) -> None:
     change(folder / "MLmodel", edit)
 
 
-HOSTILE = {"saved model": saved_model, "pickle": pickled}
+HOSTILE = {"saved model": saved_model, "pickle": write_pickle}

@@ -147,7 +147,7 @@ EMPTY = [
 ]
 
 
-def tried(options: Any, *words: str) -> list[list[str]]:
+def commands(options: Any, *words: str) -> list[list[str]]:
     """The command with each of these values of each option; None: the option alone."""
     return [
         [*words, option, *([] if value is None else [value])]
@@ -157,17 +157,17 @@ def tried(options: Any, *words: str) -> list[list[str]]:
 
 
 GROUPS = {
-    "recipe": ("pipelines", tried(RECIPE, "run", "allconv-digits", "--scale", "smoke")),
+    "recipe": ("pipelines", commands(RECIPE, "run", "allconv-digits", "--scale", "smoke")),
     "drawn": (
         "pipelines",
         [
-            *tried(DRAWN, "run", "linear-teacher", "--scale", "smoke"),
-            *tried({"--gamma": (*NO_SIZE, HUGE)}, "run", "linear-teacher", "--scale", "smoke"),
-            *tried(
+            *commands(DRAWN, "run", "linear-teacher", "--scale", "smoke"),
+            *commands({"--gamma": (*NO_SIZE, HUGE)}, "run", "linear-teacher", "--scale", "smoke"),
+            *commands(
                 {"--teacher-norm": (*NO_SIZE, "0", "1e300"), "--ema": ("0.5",)},
                 *("run", "relu-teacher", "--scale", "smoke"),
             ),
-            *tried(
+            *commands(
                 {"--start-norm": (*NO_SIZE, "0", "1e300"), "--variant": NO_WORD},
                 *("run", "relu-teacher", "--scale", "smoke"),
             ),
@@ -178,14 +178,14 @@ GROUPS = {
         [
             line
             for name, options in CLAIMS.items()
-            for line in tried(options, "run", name, "--scale", "smoke")
+            for line in commands(options, "run", name, "--scale", "smoke")
         ],
     ),
-    "sweeps": ("pipelines", tried(SWEEPS, "sweep", "gradient-formula", "--scale", "smoke")),
+    "sweeps": ("pipelines", commands(SWEEPS, "sweep", "gradient-formula", "--scale", "smoke")),
     "studies": (
         "tuning",
         [
-            *tried(STUDY, "run", "s", "--recipe", "allconv-digits", "--scale", "smoke"),
+            *commands(STUDY, "run", "s", "--recipe", "allconv-digits", "--scale", "smoke"),
             ["run", "a b"],
             ["run", ""],
             ["compare", "s", "--out", ""],

@@ -20,7 +20,7 @@ from pipelines.errors import UserError
 from pipelines.model_files import LAYERS_BYTES, NETWORK
 from tests.bundles import all_runs, exported, tracked
 from tests.conftest import Go
-from tests.stored_models import HOSTILE, RECIPE, SCALE, change, folder_of, network, trained
+from tests.stored_models import HOSTILE, RECIPE, SCALE, change, folder_of, network, record_training
 from tests.test_bundle_refused import Members, listed, repacked
 
 
@@ -40,7 +40,7 @@ def is_a_program(folder: Path, marker: Path) -> bool:
 def test_no_program_of_a_stored_model_is_run(
     kind: str, home: Path, digits: Path, tmp_path: Path
 ) -> None:
-    run_id, marker = trained(), tmp_path / "marker"
+    run_id, marker = record_training(), tmp_path / "marker"
     HOSTILE[kind](folder_of(run_id), marker)
     assert is_a_program(folder_of(run_id), marker)
     for read in (
@@ -69,7 +69,7 @@ def with_model(file: Path, folder: Path, prefix: str) -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_no_program_is_imported(kind: str, home: Path, go: Go, tmp_path: Path) -> None:
-    run_id, marker, file = trained(), tmp_path / "marker", tmp_path / "runs.zip"
+    run_id, marker, file = record_training(), tmp_path / "marker", tmp_path / "runs.zip"
     exported(file)
     HOSTILE[kind](shutil.copytree(folder_of(run_id), tmp_path / "hostile"), marker)
     model = f"runs/{run_id}/models/{store.logged_model(run_id)}/"
@@ -123,7 +123,7 @@ def repack(
             zipped.writestr(name, content)
 
 
-def added(name: str) -> Callable[[Path], None]:
+def add(name: str) -> Callable[[Path], None]:
     def harm(folder: Path) -> None:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
@@ -162,12 +162,12 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "channel": (in_text("conda.yaml", "conda-forge", "evil"), "'- evil', where conda-forge"),
     "more of conda": (in_text("conda.yaml", "- pip:", "- gcc\n- pip:"), "a list of 3"),
     "builder": (in_text("python_env.yaml", "- pip==", "- evil=="), "'- evil=="),
-    "pickle": (added("data/custom_objects.cloudpickle"), "custom_objects.cloudpickle', where only"),
-    "program": (added("code/keras_models.py"), "a file 'code/keras_models.py', where only"),
-    "example": (added("input_example.json"), "a file 'input_example.json'"),
+    "pickle": (add("data/custom_objects.cloudpickle"), "custom_objects.cloudpickle', where only"),
+    "program": (add("code/keras_models.py"), "a file 'code/keras_models.py', where only"),
+    "example": (add("input_example.json"), "a file 'input_example.json'"),
     "no network": (lambda folder: (folder / NETWORK).unlink(), "no file data/model.keras"),
     "no MLmodel": (lambda folder: (folder / "MLmodel").unlink(), "no file MLmodel"),
-    "no archive": (added("data/model.keras"), "no network of Keras's"),
+    "no archive": (add("data/model.keras"), "no network of Keras's"),
     "assets": (lambda folder: repack(folder, lambda p: p.update({"assets/x": b""})), "other parts"),
     "packed": (lambda folder: repack(folder, len, zipfile.ZIP_DEFLATED), "parts that are compr"),
     "no json": (lambda f: repack(f, lambda p: p.update({"config.json": b"{"})), "no network of"),
@@ -193,20 +193,20 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
+def model_folder(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
     """The files of a model that a run has stored."""
     folder = tmp_path_factory.mktemp("stored")
     with pytest.MonkeyPatch.context() as patch:
         shutil.copy(empty_database, folder / "mlflow.db")
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-        return folder_of(trained())
+        return folder_of(record_training())
 
 
 @pytest.mark.parametrize("harm", HARMS)
 def test_any_other_model_is_refused_by_name_and_line(
-    harm: str, stored: Path, tmp_path: Path
+    harm: str, model_folder: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(stored, tmp_path / "model")
+    folder = shutil.copytree(model_folder, tmp_path / "model")
     model_files.check(folder)
     work, says = HARMS[harm]
     work(folder)
@@ -221,9 +221,9 @@ IDENTITY += ("mlflow_version", "model_size_bytes", "prompts", "is_signature_from
 
 @pytest.mark.parametrize("key", [*IDENTITY, "type_hint_from_example"])
 def test_a_model_needs_no_lines_that_say_whose_it_is(
-    key: str, stored: Path, tmp_path: Path
+    key: str, model_folder: Path, tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(stored, tmp_path / "model")
+    folder = shutil.copytree(model_folder, tmp_path / "model")
     change(folder / "MLmodel", lambda document: document.pop(key))
     model_files.check(folder)
     change(folder / "MLmodel", lambda document: document.update({key: ["odd"]}))
@@ -274,7 +274,7 @@ def test_every_architecture_is_accepted(name: str, tmp_path: Path) -> None:
 def test_weights_that_are_in_another_file_are_not_read(
     kind: str, home: Path, digits: Path, tmp_path: Path
 ) -> None:
-    run_id = trained()
+    run_id = record_training()
 
     def edit(parts: dict[str, bytes]) -> None:
         (tmp_path / "weights.h5").write_bytes(parts["model.weights.h5"])
@@ -298,7 +298,7 @@ def test_weights_that_are_in_another_file_are_not_read(
 
 
 def test_a_network_of_another_shape_is_said(home: Path, digits: Path) -> None:
-    run_id = trained(4, 4, 1)
+    run_id = record_training(4, 4, 1)
     says = r"of the shape of its data.*\(None, 4, 4, 1\) to \(None, 10\), where digits needs"
     with pytest.raises(UserError, match=says):
         evaluation.evaluate(run_id)
@@ -314,7 +314,7 @@ def test_an_artifact_that_mlflow_would_load_is_not_taken_in(
 
 
 def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) -> None:
-    run_id = trained()
+    run_id = record_training()
     folder, model_id = folder_of(run_id), store.logged_model(run_id)
     with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database, database:
         database.execute("UPDATE logged_models SET status = 1")

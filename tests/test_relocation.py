@@ -8,7 +8,7 @@ import pytest
 from pipelines import bundle, checkups, evaluation, live, registry, settle, store, tracking
 from pipelines.__main__ import dispatch
 from pipelines.errors import UserError
-from tests.stored_models import RECIPE, SCALE, network, trained
+from tests.stored_models import RECIPE, SCALE, network, record_training
 
 
 def write_run(name: str, text: str) -> str:
@@ -101,7 +101,7 @@ def test_missing_artifacts_are_said_with_their_place(
 
 
 def test_a_champion_without_files_is_refused_with_their_place(home: Path, tmp_path: Path) -> None:
-    run_id = trained()
+    run_id = record_training()
     (home / "artifacts").rename(tmp_path / "away")
     for read in (
         lambda: registry.register(RECIPE, SCALE),

@@ -39,7 +39,7 @@ sys.exit(guarded(command, [], settles=False))
 """
 
 
-def ended(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]:
+def exit_of(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]:
     """The exit code of Python with these words and its errors; SIGTERM comes after so long."""
     command = [sys.executable, *words]
     kept = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -61,14 +61,14 @@ def ended(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]
 def test_a_signal_during_an_import_is_neither_lost_nor_another_error(
     number: signal.Signals, code: int, said: str
 ) -> None:
-    found, errors = ended(["-c", IN_C, str(int(number))])
+    found, errors = exit_of(["-c", IN_C, str(int(number))])
     assert found == code, errors
     assert len(errors.splitlines()) == bool(said)
     assert errors.startswith(said)
 
 
 def check(words: Sequence[str], after_s: float) -> None:
-    code, errors = ended(["-m", *words], after_s)
+    code, errors = exit_of(["-m", *words], after_s)
     assert code in (143, -signal.SIGTERM), errors  # before our handler is there, Python's own ends
     assert errors == ""
 

@@ -91,19 +91,19 @@ def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
     tracked = tracking.tracked
 
     @contextlib.contextmanager
-    def killed(*arguments: Any, **options: Any) -> Iterator[None]:
+    def end_at_once(*arguments: Any, **options: Any) -> Iterator[None]:
         with tracked(*arguments, **options):
             raise SystemExit(143)
         yield
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(tracking, "tracked", killed)
+        patch.setattr(tracking, "tracked", end_at_once)
         search(2)
     assert "run_id" not in held().user_attrs
     (row,) = history.rows(None, kind="study")
     assert catalogue.own_run(held()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
-        patch.setattr(tracking, "tracked", killed)
+        patch.setattr(tracking, "tracked", end_at_once)
         search(2, force=True)  # another study of that name has another run
     own = catalogue.own_run(held())
     assert own is not None
