@@ -1,7 +1,7 @@
 """Arms: networks trained alike, seed by seed, but for the one thing that a claim is about."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,11 @@ def at_width(recipe: Recipe, width: int) -> Recipe:
     if "stem_width" in recipe.model_args:  # zero padding can only add channels
         changed["stem_width"] = min(width, recipe.model_args["stem_width"])
     return recipe.override(model_args=changed)
+
+
+def error_names(labels: Iterable[str], splits: Sequence[str] = ("test",)) -> tuple[str, ...]:
+    """Return the metrics of `errors`, arm by arm."""
+    return tuple(f"{arm}_{split}_error_pct" for arm in labels for split in splits)
 
 
 def errors(

@@ -13,7 +13,7 @@ import keras
 
 from pipelines import asynchronous, devices, feed, machines, synchronous
 from pipelines.errors import UserError
-from pipelines.shuffled import shuffled
+from pipelines.shuffled import random_batches
 
 if TYPE_CHECKING:
     from pipelines.batches import Split
@@ -115,7 +115,9 @@ def _fit_asynchronously(
     asynchronous.fit(
         model,
         asynchronous.served(job.network, strategy),
-        lambda replicas: shuffled(job.splits.train, recipe.batch_size // replicas, recipe.shifted),
+        lambda replicas: random_batches(
+            job.splits.train, recipe.batch_size // replicas, recipe.largest_shift
+        ),
         strategy,
         task=job.splits.task,
         rates=job.rates,

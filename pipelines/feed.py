@@ -56,7 +56,7 @@ def train(
     def batch(number: int) -> Batch:
         step, piece = divmod(start * pieces + int(number), pieces)
         mine = (i * pieces + piece, pieces * machines)
-        return lent.train_batch(step, recipe.batch_size, recipe.seed, recipe.shifted, mine)
+        return lent.train_batch(step, recipe.batch_size, recipe.seed, recipe.largest_shift, mine)
 
     count = (stop - start) * pieces
     return _mapped(batch, count, split, size) if _tensorflow() else _ahead(batch, count)

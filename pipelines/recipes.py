@@ -135,7 +135,7 @@ class Recipe:
         ]
 
     @property
-    def shifted(self) -> int | None:
+    def largest_shift(self) -> int | None:
         """Return by how many pixels augmentation moves pictures; None without augmentation."""
         return self.shift if self.augment else None
 

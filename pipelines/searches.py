@@ -79,10 +79,10 @@ class Transfer(Search):
         super().__post_init__()
         check_counts(search_steps=self.search_steps, search_width=self.search_width)
 
-    def searched(self) -> Recipe:
+    def search_base(self) -> Recipe:
         """Return the recipe that the study starts from, with a seed that no arm has."""
         return at_width(self.base(0), self.search_width).override(steps=self.search_steps)
 
     def find(self) -> dict[str, Any]:
         """Return the document of the study, which claims of the same search share."""
-        return self.study("schedule", self.searched())
+        return self.study("schedule", self.search_base())

@@ -12,7 +12,9 @@ from pipelines.batches import PAD, Pictures, Split
 from pipelines.photographs import Photographs, shuffled_dataset
 
 
-def shuffled(split: Split | Photographs, batch_size: int, shift: int | None) -> tf.data.Dataset:
+def random_batches(
+    split: Split | Photographs, batch_size: int, shift: int | None
+) -> tf.data.Dataset:
     """Endless random batches; arrays in memory travel with the graph, photographs' paths do.
 
     Every pass over the data has a new order, and every machine orders of its own.

@@ -17,7 +17,7 @@ def scoreboard(found: list[Entry]) -> None:
 
     table = Table("claim", "verdict", "measured: mean ± sd (n), and its bound", "cost")
     for entry in found:
-        table.add_row(entry.name, _judgement(entry), *_measured(entry))
+        table.add_row(entry.name, _judgement(entry), *_measurement(entry))
     Console().print(table)
 
 
@@ -31,7 +31,7 @@ def _judgement(entry: Entry) -> str:
     return f"{verdict}\n{scale}" + "; as printed: fails" * printed.startswith("fails")
 
 
-def _measured(entry: Entry) -> tuple[str, str]:
+def _measurement(entry: Entry) -> tuple[str, str]:
     """Return the first metric that decides the claim with its bound, and what measuring cost."""
     if entry.run is None:
         return "", ""

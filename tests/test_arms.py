@@ -374,7 +374,7 @@ def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
         Measured(Cell({}, seed), np.array([0]), {k: np.array([v]) for k, v in errors.items()}, "")
         for seed in (0, 1)
     ]
-    picture = fixed_projection_helps.figure(measured)
+    picture = fixed_projection_helps.CLAIM.figure(measured)
     (axes,) = picture.axes
     assert {text.get_text() for text in axes.texts} == {"test 20.0 %", "2 diverged"}
     picture.savefig(tmp_path / "figure.png")

@@ -103,13 +103,13 @@ def test_what_only_longer_training_gains_is_not_reproduced(monkeypatch: pytest.M
 def test_habits_are_judged_by_half_a_point_and_of_networks_that_have_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def smoothed(gain: float, base: float = 20.0) -> Callable[[Recipe], float]:
+    def smoothing_gains(gain: float, base: float = 20.0) -> Callable[[Recipe], float]:
         return lambda recipe: base - gain * (recipe.label_smoothing > 0) + 0.01 * recipe.seed
 
-    assert verdict(monkeypatch, smoothed(0.6)) == "reproduced"
-    assert verdict(monkeypatch, smoothed(0.4)) == "refuted"
-    assert verdict(monkeypatch, smoothed(12.0, base=69.0)) == "smaller scale"
-    assert verdict(monkeypatch, smoothed(12.0, base=69.0), "paper") == "inconclusive"
+    assert verdict(monkeypatch, smoothing_gains(0.6)) == "reproduced"
+    assert verdict(monkeypatch, smoothing_gains(0.4)) == "refuted"
+    assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0)) == "smaller scale"
+    assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0), "paper") == "inconclusive"
 
 
 def test_the_figure_leads_from_the_published_error_to_that_of_all(tmp_path: Path) -> None:

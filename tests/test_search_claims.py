@@ -167,13 +167,13 @@ def test_only_imagenet_decides_whether_a_better_schedule_exists() -> None:
     assert verdict(9.0, 70.0, "paper") == "inconclusive"
     first = found.scales["paper"].base(0)
     assert first.fingerprint == named("allconv-imagenet", "paper").fingerprint
-    assert first.fingerprint == found.scales["paper"].searched().fingerprint
+    assert first.fingerprint == found.scales["paper"].search_base().fingerprint
 
 
 @pytest.mark.parametrize("module", [better_schedule_exists, later_habits])
 def test_the_search_has_a_seed_that_no_arm_has(module: Any) -> None:
     for setting in module.CLAIM.scales.values():
-        searched = setting.searched()
+        searched = setting.search_base()
         assert searched.steps == setting.search_steps
         assert searched.model_args["widths"][0] == setting.search_width
         seeds = {r.seed for r in module.recipes(setting, 0, {"best_changes": {}}).values()}

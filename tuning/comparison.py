@@ -36,7 +36,7 @@ def compare(
         )
     there = storage.place(where)
     documents = [catalogue.show(name, there) for name in names]
-    measured = {name: _measured(name, there, good_pct) for name in names}
+    measured = {name: _tunability_of(name, there, good_pct) for name in names}
     if out:
         _draw({name: found.curve for name, found in measured.items()}, out)
     return {
@@ -57,7 +57,7 @@ def compare(
     }
 
 
-def _measured(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
+def _tunability_of(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
     study = catalogue.load(name, where)
     plan = catalogue.plan_of(study)
     trials = study.get_trials(deepcopy=False)

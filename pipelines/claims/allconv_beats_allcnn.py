@@ -17,14 +17,13 @@ schedules are drawn in proportion.
 Run: python -m pipelines run allconv-beats-allcnn
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
@@ -68,11 +67,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | {"advantage_pct": advantage})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the test error of both networks, one line a seed."""
-    return arms.figure(measured, LABELS)
-
-
 CLAIM = Experiment(
     source="HM abstract, Table 2",
     says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
@@ -103,9 +97,9 @@ CLAIM = Experiment(
     },
     decided_by=ERRS_LESS,
     as_printed=ERRS_LESS,
-    floor=Floor(tuple(f"{arm}_test_error_pct" for arm in LABELS), arms.LEARNED_PCT),
+    floor=Floor(arms.error_names(LABELS), arms.LEARNED_PCT),
     measure=measure,
     recipes=recipes,
-    also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
-    figure=figure,
+    also=means(*arms.error_names(LABELS)),
+    figure=partial(arms.figure, labels=LABELS),
 )

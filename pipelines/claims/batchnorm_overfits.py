@@ -24,14 +24,13 @@ Expect at cpu scale, after 30 of the 60 passes and with one seed: 59 % in traini
 with normalization, 62 and 67 % without; not judged.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
 
@@ -78,11 +77,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | gaps | differences)
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw training and test error of both arms, a line a seed."""
-    return arms.figure(measured, LABELS, SPLITS)
-
-
 CLAIM = Experiment(
     source="HM section 4.1",
     says="With batch normalization a network of the same size overfits CIFAR-10: it fits the "
@@ -116,9 +110,9 @@ CLAIM = Experiment(
     measure=measure,
     recipes=recipes,
     also=means(
-        *(f"{arm}_{split}_error_pct" for arm in LABELS for split in SPLITS),
+        *arms.error_names(LABELS, SPLITS),
         *(f"{arm}_gap_pct" for arm in LABELS),
         "normalized_minus_plain_test_pct",
     ),
-    figure=figure,
+    figure=partial(arms.figure, labels=LABELS, splits=SPLITS),
 )

@@ -22,13 +22,13 @@ not judged. Two workers search, so what is found depends on which of them is fas
 """
 
 import dataclasses
-from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pipelines import arms
 from pipelines.arms import Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.searches import HOURS, Transfer, best_changes
 from pipelines.verdict import Floor
@@ -57,11 +57,6 @@ def measure(setting: Transfer, seed: int, bench: Bench) -> Curves:
     errors = arms.errors(bench, recipes(setting, seed, document))
     published, found = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
     return numbers(errors | {"gain_pct": published - found})
-
-
-def figure(measured: Sequence[Measured]) -> Any:
-    """Return the test error under both schedules, a line a seed."""
-    return arms.figure(measured, LABELS)
 
 
 CLAIM = Experiment(
@@ -104,12 +99,12 @@ CLAIM = Experiment(
         ),
     },
     decided_by=(Difference("gain_pct", at_least=LEAST_PCT),),
-    floor=Floor(tuple(f"{arm}_test_error_pct" for arm in LABELS), at_most=IMAGENET_PCT),
+    floor=Floor(arms.error_names(LABELS), at_most=IMAGENET_PCT),
     smaller=("smoke", "cpu", "hours"),
     costs={"cpu": "13 min", "hours": "about 8 h"},
     measure=measure,
     recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
-    also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
-    figure=figure,
+    also=means(*arms.error_names(LABELS)),
+    figure=partial(arms.figure, labels=LABELS),
     seeds=3,
 )

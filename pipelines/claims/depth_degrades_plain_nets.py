@@ -19,9 +19,8 @@ is judged where one of the four errs 27 % or less on the test set.
 Run: python -m pipelines run depth-degrades-plain-nets --scale hours
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import tyro
 
@@ -29,7 +28,7 @@ from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
 
@@ -46,7 +45,7 @@ DEGRADES = (
     Difference("residual_degradation_pct", at_most=MATTERS_PCT),
 )
 BESIDE = tuple(f"{kind}_test_degradation_pct" for kind in ("plain", "residual"))
-TEST_ERRORS = tuple(f"{arm}_test_error_pct" for arm in LABELS)
+TEST_ERRORS = arms.error_names(LABELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +90,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | added)
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw training and test error of the four networks, a line a seed."""
-    return arms.figure(measured, LABELS, SPLITS)
-
-
 CLAIM = Experiment(
     source="B, plain and residual networks, after He et al. 2015 section 4.2",
     says="Deeper plain networks have higher training error than shallower ones, and deeper "
@@ -120,7 +114,7 @@ CLAIM = Experiment(
     floor=Floor(TEST_ERRORS, arms.LEARNED_PCT),
     measure=measure,
     recipes=recipes,
-    also=means(*(f"{arm}_{split}_error_pct" for arm in LABELS for split in SPLITS), *BESIDE),
-    figure=figure,
+    also=means(*arms.error_names(LABELS, SPLITS), *BESIDE),
+    figure=partial(arms.figure, labels=LABELS, splits=SPLITS),
     seeds=3,
 )

@@ -23,13 +23,12 @@ Expect: 66.2 ± 0.5 % fixed, 66.8 ± 0.7 % trained: advantage_pct 0.6 ± 0.8, wh
 before a network errs 27 % or less.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
 
@@ -51,11 +50,6 @@ def measure(setting: Arms, seed: int, bench: Bench) -> Curves:
     return numbers(errors | {"advantage_pct": advantage})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the test error of both arms, one line a seed."""
-    return arms.figure(measured, LABELS)
-
-
 CLAIM = Experiment(
     source="HM section 4.1",
     says="A last layer that is a fixed random projection errs slightly less than a trained one",
@@ -73,9 +67,9 @@ CLAIM = Experiment(
         "hours": "10 hours at 256 images/s, 61 minutes a training",
         "paper": "40 days, 4 a training",
     },
-    floor=Floor(tuple(f"{arm}_test_error_pct" for arm in LABELS), arms.LEARNED_PCT),
+    floor=Floor(arms.error_names(LABELS), arms.LEARNED_PCT),
     measure=measure,
     recipes=recipes,
-    also=means(*(f"{arm}_test_error_pct" for arm in LABELS)),
-    figure=figure,
+    also=means(*arms.error_names(LABELS)),
+    figure=partial(arms.figure, labels=LABELS),
 )

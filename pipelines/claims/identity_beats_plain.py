@@ -17,19 +17,18 @@ Expect: about 5 % against 89 %, advantage_pct about 84.
 """
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"identity": "with identity shortcuts", "plain": "without"}
-ERRORS = tuple(f"{arm}_test_error_pct" for arm in LABELS)
+ERRORS = arms.error_names(LABELS)
 LEAST_PCT = 1.0  # point of test error that matters: 4.5 of the 450 digits
 FLOOR_PCT = 10.0  # where guessing errs 90 %
 
@@ -79,11 +78,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | rate | {"advantage_pct": plain - identity})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the test error of both arms, one line a seed."""
-    return arms.figure(measured, LABELS)
-
-
 DIGITS = Setting(
     recipe="allconv-digits",
     data="digits",
@@ -107,5 +101,5 @@ CLAIM = Experiment(
     measure=measure,
     recipes=trainings,
     also=means(*ERRORS, "plain_rate"),
-    figure=figure,
+    figure=partial(arms.figure, labels=LABELS),
 )

@@ -26,10 +26,10 @@ from functools import partial
 
 from pipelines.arms import LEARNED_PCT, Difference
 from pipelines.claims import identity_beats_plain
-from pipelines.claims.identity_beats_plain import ERRORS, LABELS, Setting, figure, recipes
+from pipelines.claims.identity_beats_plain import ERRORS, LABELS, Setting, recipes
 from pipelines.verdict import Floor
 
-__all__ = ["CLAIM", "LABELS", "figure", "recipes"]
+__all__ = ["CLAIM", "LABELS", "recipes"]
 
 LEAST_PCT = 0.5  # points of test error that matter: what seeds of one network differ by
 HELPED = partial(Setting, plain_rate=0.02, plain_warmup=0.1, rates=4)

@@ -19,9 +19,8 @@ Run: python -m pipelines run imagenet-underfits        (8 minutes on 2 cores)
 Expect at cpu scale: 66 % in test, of the wider network 60 %; not judged.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import tyro
 
@@ -29,7 +28,7 @@ from pipelines import arms
 from pipelines.arms import Difference
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
@@ -93,11 +92,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | gains | {"gap_pct": test - train})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw training and test error of both networks, a line a seed."""
-    return arms.figure(measured, LABELS, SPLITS)
-
-
 CLAIM = Experiment(
     source="HM section 4.2",
     says="On ImageNet the all-convolutional network underfits: its training error is within 5 "
@@ -128,12 +122,12 @@ CLAIM = Experiment(
     decided_by=UNDERFITS,
     as_printed=UNDERFITS,
     costs={"cpu": "8 minutes"},
-    floor=Floor(tuple(f"{arm}_test_error_pct" for arm in LABELS), ALEXNET_PCT),
+    floor=Floor(arms.error_names(LABELS), ALEXNET_PCT),
     smaller=("smoke", "cpu"),
     measure=measure,
     recipes=recipes,
     also=means(
-        *(f"{arm}_{split}_error_pct" for arm in LABELS for split in SPLITS),
+        *arms.error_names(LABELS, SPLITS),
     ),
-    figure=figure,
+    figure=partial(arms.figure, labels=LABELS, splits=SPLITS),
 )

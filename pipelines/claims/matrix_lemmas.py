@@ -67,7 +67,7 @@ def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array
 def measure(cells: Cells) -> Curves:
     """The three statements; those without q are the same at every step; [n, q]."""
     Q, N, factors = cells.draw(instance, "d", "pairs")
-    columns = [turned(Q, q) for q in cells.shared("q")]
+    columns = [rotation_curves(Q, q) for q in cells.shared("q")]
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
     same = {"normal_error": normal_error(N), **products(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
@@ -76,7 +76,7 @@ def measure(cells: Cells) -> Curves:
     }
 
 
-def turned(Q: Array, q: int) -> dict[str, Array]:
+def rotation_curves(Q: Array, q: int) -> dict[str, Array]:
     """Distances of the factors from I, and of their product from the rotation; [n]."""
     from theory.factorization import rotation_layers
 

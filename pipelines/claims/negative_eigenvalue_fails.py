@@ -155,16 +155,16 @@ def penalized(
 
     found, size = {}, cells.shared("penalty")
     for name, penalty in {**ALIKE, "entrywise": entrywise(weights)}.items():
-        pull = partial(scaled, penalty, size)
+        pull = partial(penalty_gradient, penalty, size)
         low = diagonal(PENALIZED_STEPS, penalty=pull)[0]
         if name not in JUMPING:
             low = np.fmin(low, symmetric(SYMMETRIC_STEPS, penalty=pull)[0])
         found[f"{name}_floor_ratio"] = low
-    alone = partial(scaled, first_layer, size)
+    alone = partial(penalty_gradient, first_layer, size)
     return found | {"one_layer_floor_ratio": diagonal(PENALIZED_STEPS, penalty=alone)[0]}
 
 
-def scaled(penalty: Callable[[Array], Array], size: float, Theta: Array) -> Array:
+def penalty_gradient(penalty: Callable[[Array], Array], size: float, Theta: Array) -> Array:
     """The gradient of a penalty of that weight."""
     return size * penalty(Theta)
 

@@ -19,14 +19,13 @@ Run: python -m pipelines run small-init-helps        (8 minutes on 2 cores)
      python -m pipelines run small-init-helps --scale hours        (10 hours)
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from pipelines import arms
 from pipelines.arms import Arms, Difference
 from pipelines.claim import Bench, Experiment, means, numbers
-from pipelines.grid import Curves, Measured
+from pipelines.grid import Curves
 from pipelines.recipes import Recipe
 from pipelines.verdict import Floor
 
@@ -75,11 +74,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | rates | {"advantage_pct": standard - small})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the test error of the arms, one line a seed."""
-    return arms.figure(measured, LABELS)
-
-
 CLAIM = Experiment(
     source="HM section 4.1",
     says="Initial weights of standard deviation 1/(k² c) in the residual convolutions help "
@@ -100,9 +94,9 @@ CLAIM = Experiment(
         "hours": "10 hours at 504 images/s, 31 minutes for each of 20 trainings",
         "paper": "80 days, 4 a training",
     },
-    floor=Floor(tuple(f"{arm}_test_error_pct" for arm in LABELS), FLOOR_PCT),
+    floor=Floor(arms.error_names(LABELS), FLOOR_PCT),
     measure=measure,
     recipes=trainings,
     also=means(*(f"{arm}_{number}" for arm in LABELS for number in ("test_error_pct", "rate"))),
-    figure=figure,
+    figure=partial(arms.figure, labels=LABELS),
 )
