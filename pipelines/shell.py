@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import math
 import os
 import signal
@@ -96,8 +97,10 @@ def _of_a_database(error: Exception) -> bool:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """End the command by an exception; during an import, when that is over.
 
-    What is raised during an import may be lost: libraries in C make an ImportError of it.
+    What is raised during an import may be lost: libraries in C make an ImportError of it. What
+    libraries log from here on is that they were cut short, which the user knows.
     """
+    logging.disable()
     callers = (each.f_globals.get("__name__") for each, _ in traceback.walk_stack(frame))
     if "importlib._bootstrap" in callers:
         _send_again(number)

@@ -38,6 +38,23 @@ def command(_):
 sys.exit(guarded(command, [], settles=False))
 """
 
+CUT_SHORT = """
+import logging, os, signal, sys
+from pipelines.shell import guarded
+
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+def command(_):
+    try:
+        os.kill(os.getpid(), int(sys.argv[1]))
+    except BaseException:
+        logging.getLogger("sqlalchemy.pool").error("Error closing cursor", exc_info=True)
+        raise
+
+sys.exit(guarded(command, [], settles=False))
+"""
+ENDS = [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")]
+
 
 def exit_of(words: Sequence[str], after_s: float | None = None) -> tuple[int, str]:
     """The exit code of Python with these words and its errors; SIGTERM comes after so long."""
@@ -54,17 +71,25 @@ def exit_of(words: Sequence[str], after_s: float | None = None) -> tuple[int, st
     return process.returncode, errors
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")],
-)
+@pytest.mark.parametrize(("number", "code", "message"), ENDS)
 def test_a_signal_during_an_import_is_neither_lost_nor_another_error(
-    number: signal.Signals, code: int, said: str
+    number: signal.Signals, code: int, message: str
 ) -> None:
-    found, errors = exit_of(["-c", IN_C, str(int(number))])
+    check_end(IN_C, number, code, message)
+
+
+@pytest.mark.parametrize(("number", "code", "message"), ENDS)
+def test_what_libraries_log_of_being_cut_short_is_not_shown(
+    number: signal.Signals, code: int, message: str
+) -> None:
+    check_end(CUT_SHORT, number, code, message)
+
+
+def check_end(program: str, number: signal.Signals, code: int, message: str) -> None:
+    found, errors = exit_of(["-c", program, str(int(number))])
     assert found == code, errors
-    assert len(errors.splitlines()) == bool(said)
-    assert errors.startswith(said)
+    assert len(errors.splitlines()) == bool(message)
+    assert errors.startswith(message)
 
 
 def check(words: Sequence[str], after_s: float) -> None:
