@@ -80,9 +80,9 @@ class Claim:
     also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
-    """The statement as it is printed, in the damaged copies that were read; none: not tested."""
-    floor: Floor | None = None
-    """Of a comparison of trained networks: what the best must reach before it is judged."""
+    """What is printed, in the damaged copies that were read, without our margins; none: not tested."""
+    floors: tuple[Floor, ...] = ()
+    """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
     smaller: tuple[str, ...] = ()
     """Scales with other data than the source's, whose numbers are shown and not judged."""
     costs: Mapping[str, str] = field(default_factory=dict)
@@ -110,30 +110,60 @@ class Claim:
         """The bounds that are on curves."""
         return [bound for bound in self.decided_by if bound.metric in measured[0].curves]
 
-    def verdict(self, values: Mapping[str, Sequence[float]], scale: str) -> str:
+    def judge(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> dict[str, str]:
+        """Return the `verdict`, what becomes of the statement `as_printed`, and the `floor`.
+
+        `values` holds one number a seed of each metric. `altered`: other settings than those of the
+        scale. What is not judged says nothing of the printed statement either.
+        """
+        verdict = self.verdict(values, scale, altered)
+        judged = verdict != "smaller scale" and self.learned(values)
+        return {
+            "verdict": verdict,
+            "as_printed": self.printed(values) if judged else "not tested",
+            "floor": "; ".join(floor.state(values) for floor in self.floors),
+        }
+
+    def verdict(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> str:
         """Return the weakest verdict of its bounds; `smaller scale` where it is not judged.
 
-        A reported number is judged at paper scale only. Networks that have not reached the floor
-        decide nothing.
+        A reported number is judged at paper scale only, and trained networks only in the settings
+        of a scale. Networks that have not reached the floors decide nothing.
         """
-        bounds = [b for b in self.decided_by if scale == "paper" or b.metric not in self.reported]
-        if not bounds or scale in self.smaller:
+        published = scale == "paper" and not altered
+        bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
+        if not bounds or scale in self.smaller or (altered and self.recipes):
             return "smaller scale"
-        if self.floor and (scale == "smoke" or not self.floor.reached(values)):
-            return "inconclusive" if scale == "paper" else "smaller scale"
+        if self.floors and (scale == "smoke" or not self.learned(values)):
+            return "inconclusive" if published else "smaller scale"
         return weakest(bounds, values)
 
+    def learned(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Return whether the networks have reached all floors."""
+        return all(floor.reached(values) for floor in self.floors)
+
     def printed(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return whether the statement holds as printed: `fails: NUMBER, where RULE is printed`."""
-        verdict = weakest(self.as_printed, values) if self.as_printed else "inconclusive"
-        if verdict == "inconclusive":
+        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
+        tested = [b for b in self.as_printed if b.metric in values]
+        verdicts = [b.verdict(values[b.metric]) for b in tested]
+        broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
+        if broken:
+            return "fails: " + "; ".join(broken_statement(b, values[b.metric]) for b in broken)
+        if not tested or len(tested) < len(self.as_printed):
             return "not tested"
-        if verdict == "reproduced":
-            return "holds"
-        broken = [b for b in self.as_printed if weakest([b], values) == "refuted"]
-        return "fails: " + "; ".join(
-            f"{b.metric} {mean(values[b.metric]):.4g}, where {b.rule} is printed" for b in broken
-        )
+        return "undecided" if "inconclusive" in verdicts else "holds"
+
+
+def broken_statement(bound: Bound, values: Sequence[float]) -> str:
+    """Return what is printed beside the mean over seeds that contradicts it."""
+    value = f"{bound.metric} {mean(values):.4g}"
+    if bound.wording:
+        return f"{bound.wording} ({value}, not {bound.rule})"
+    return f"{value}, where {bound.rule} is printed"
 
 
 def weakest(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:

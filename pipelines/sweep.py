@@ -185,7 +185,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
             run.tag(BUSY, f"{time.perf_counter() - started:.1f}")
             raise
         values = _log_seeds(order, measured, run)
-        judgement = judge(found, values, order.scale)
+        judgement = found.judge(values, order.scale, bool(order.differing))
         table = tables.rows(order, measured)
         run.tag(store.NOTE, tables.note(order, run.id, judgement, values, table))
         run.text(tables.text(table), tables.CSV)
@@ -199,19 +199,6 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
             | {"wall_s": time.perf_counter() - started}
         )
     return run.id
-
-
-def judge(found: claim.Claim, values: Mapping[str, Sequence[float]], scale: str) -> dict[str, str]:
-    """Return the verdict, what becomes of the printed statement, and whether networks learned.
-
-    What is not judged says nothing of the printed statement either.
-    """
-    verdict = found.verdict(values, scale)
-    return {
-        "verdict": verdict,
-        "as_printed": "not tested" if verdict == "smaller scale" else found.printed(values),
-        "floor": found.floor.state(values) if found.floor else "",
-    }
 
 
 def _busy(resume: str | None) -> float:

@@ -85,7 +85,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     return Experiment(
         family="trained networks",
         decided_by=(Bound("share_lost", at_least=LEAST_SHARE),),
-        floor=Floor((WORST_BEST,), at_most=LEARNED_PCT),
+        floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
         recipes=variants.recipes,
         also=means("share_lost", "decades_lost", WORST_BEST, *own),

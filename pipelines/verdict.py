@@ -26,6 +26,8 @@ class Bound:
     at_most: float = math.inf
     at_least: float = -math.inf
     every: bool = False
+    wording: str = ""
+    """Of a printed statement: what is printed, where the rule alone does not say it."""
 
     def verdict(self, values: Sequence[float]) -> str:
         """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
@@ -63,8 +65,9 @@ class Bound:
 class Floor:
     """The error that networks must reach before a comparison of them is judged.
 
-    The mean over seeds of the best arm counts: how networks compare that have hardly learned says
-    little of networks that have.
+    The mean over seeds of the best of these metrics counts: how networks compare that have hardly
+    learned says little of networks that have. A claim whose arms must all have learned has a floor
+    for each.
     """
 
     metrics: tuple[str, ...]
@@ -83,9 +86,10 @@ class Floor:
         return self.best(values) <= self.at_most
 
     def state(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return `no: 57.3 (floor 27)`, as the scoreboard shows it."""
+        """Return `no: 57.3 (floor 27)`, as the scoreboard shows it; with the name of one metric."""
         answer = "yes" if self.reached(values) else "no"
-        return f"{answer}: {self.best(values):.4g} (floor {self.at_most:g})"
+        name = f"{self.metrics[0]} " if len(self.metrics) == 1 else ""
+        return f"{answer}: {name}{self.best(values):.4g} (floor {self.at_most:g})"
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

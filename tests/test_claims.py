@@ -10,6 +10,7 @@ import pytest
 from pipelines import claim, history, report, store, sweep
 from pipelines.errors import UserError
 from pipelines.habits import Habits
+from pipelines.order import Order
 from pipelines.verdict import Bound, Floor
 from tests.conftest import PREPARED, needs
 
@@ -140,7 +141,7 @@ def comparison() -> claim.Claim:
         scales={},
         decided_by=(Bound("gain_pct", at_least=0.5),),
         figure=lambda measured: None,
-        floor=Floor(("a_pct", "b_pct"), at_most=27.0),
+        floors=(Floor(("a_pct", "b_pct"), at_most=27.0),),
         as_printed=(Bound("gain_pct", at_least=5.0),),
     )
 
@@ -166,20 +167,63 @@ def test_the_printed_statement_is_judged_beside_the_tested_one() -> None:
     assert comparison().printed({"gain_pct": [2.0, 2.1, 1.9]}) == (
         "fails: gain_pct 2, where >= 5 is printed"
     )
-    assert comparison().printed({"gain_pct": [2.0, 8.0]}) == "not tested"
+    assert comparison().printed({"gain_pct": [2.0, 8.0]}) == "undecided"
+    assert comparison().printed({"other": [6.0, 6.1]}) == "not tested"
     assert dataclasses.replace(comparison(), as_printed=()).printed({}) == "not tested"
+    worded = Bound("gain_pct", at_least=5.0, wording="half the error")
+    assert dataclasses.replace(comparison(), as_printed=(worded,)).printed(
+        {"gain_pct": [2.0] * 3}
+    ) == ("fails: half the error (gain_pct 2, not >= 5)")
+
+
+def test_a_failure_is_printed_even_where_another_part_was_not_measured() -> None:
+    both = (Bound("gain_pct", at_least=5.0), Bound("other", at_most=1.0))
+    found = dataclasses.replace(comparison(), as_printed=both)
+    assert found.printed({"gain_pct": [2.0] * 3}).startswith("fails: gain_pct")
+    assert found.printed({"gain_pct": [6.0] * 3}) == "not tested"
+
+
+def test_every_floor_must_be_reached() -> None:
+    floors = (Floor(("a_pct",), at_most=27.0), Floor(("b_pct",), at_most=50.0))
+    found = dataclasses.replace(comparison(), floors=floors)
+    values = {"gain_pct": [2.0] * 3, "a_pct": [90.0] * 3, "b_pct": [18.0] * 3}
+    judged = found.judge(values, "paper")
+    assert judged["verdict"] == "inconclusive"
+    assert judged["as_printed"] == "not tested"
+    assert judged["floor"] == "no: a_pct 90 (floor 27); yes: b_pct 18 (floor 50)"
+    assert found.judge(values | {"a_pct": [26.0] * 3}, "paper")["verdict"] == "reproduced"
+
+
+def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
+    values = {"gain_pct": [2.0] * 3, "a_pct": [20.0] * 3, "b_pct": [18.0] * 3}
+    trained = dataclasses.replace(comparison(), recipes=lambda setting, seed: {})
+    assert trained.verdict(values, "paper") == "reproduced"
+    assert trained.verdict(values, "paper", altered=True) == "smaller scale"
+    reported = dataclasses.replace(comparison(), reported={"gain_pct": 2.0})
+    assert reported.verdict(values, "paper") == "reproduced"
+    assert reported.verdict(values, "paper", altered=True) == "smaller scale"
+
+
+def test_a_comparison_with_more_seeds_than_stated_is_not_the_stated_one() -> None:
+    def stated(name: str, seeds: int) -> bool:
+        found = claim.load(name)
+        setting = claim.setting(found, name, "cpu")
+        return Order(name=name, scale="cpu", settings=setting, seeds=seeds).as_stated
+
+    assert [stated("fixed-projection-helps", seeds) for seeds in (4, 5, 6)] == [False, True, False]
+    assert [stated("small-norm-factorization", seeds) for seeds in (4, 5, 6)] == [False, True, True]
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:
     found = claim.load("zero-init")
-    assert found.floor
-    values = {metric: [1.4, 1.4] for metric in found.floor.metrics}
+    [floor] = found.floors
+    values = {metric: [1.4, 1.4] for metric in floor.metrics}
     values |= {bound.metric: [90.0, 90.0] for bound in found.decided_by}
     assert [found.verdict(values, scale) for scale in ("cpu", "paper")] == [
         "smaller scale",
         "refuted",
     ]
-    printed = [sweep.judge(found, values, scale)["as_printed"] for scale in ("cpu", "paper")]
+    printed = [found.judge(values, scale)["as_printed"] for scale in ("cpu", "paper")]
     assert printed[0] == "not tested"
     assert printed[1].startswith("fails: zeros_minus_random_pct 90, where")
 
@@ -247,9 +291,10 @@ def test_what_is_said_of_trained_networks_needs_networks_that_have_learned(name:
     """Whoever is not judged by a published number alone states a floor, or where it is judged."""
     found = claim.load(name)
     own = [bound for bound in found.decided_by if bound.metric not in found.reported]
-    assert not own or found.floor or name in DECIDED_WITHOUT_A_FLOOR
-    if found.floor:
-        hopeless = {metric: [90.0] * 5 for metric in found.floor.metrics}
-        values = {bound.metric: [0.0] * 5 for bound in found.decided_by} | hopeless
+    assert not own or found.floors or name in DECIDED_WITHOUT_A_FLOOR
+    for floor in found.floors:
+        others = {metric: [0.0] * 5 for each in found.floors for metric in each.metrics}
+        values = {bound.metric: [0.0] * 5 for bound in found.decided_by} | others
+        values |= {metric: [90.0] * 5 for metric in floor.metrics}
         assert found.verdict(values, "cpu") == "smaller scale"
         assert found.verdict(values, "paper") == "inconclusive"

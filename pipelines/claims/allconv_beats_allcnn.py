@@ -97,7 +97,7 @@ CLAIM = Experiment(
     },
     decided_by=ERRS_LESS,
     as_printed=ERRS_LESS,
-    floor=Floor(arms.error_names(LABELS), arms.LEARNED_PCT),
+    floors=(Floor(arms.error_names(LABELS), arms.LEARNED_PCT),),
     measure=measure,
     recipes=recipes,
     also=means(*arms.error_names(LABELS)),

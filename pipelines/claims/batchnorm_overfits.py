@@ -106,7 +106,7 @@ CLAIM = Experiment(
         "hours": "at most 16 hours, measured beside other work at 64 to 80 images/s",
         "paper": "40 days, 4 a training",
     },
-    floor=Floor(("normalized_train_error_pct",), FITTED_PCT),
+    floors=(Floor(("normalized_train_error_pct",), FITTED_PCT),),
     measure=measure,
     recipes=recipes,
     also=means(

@@ -99,7 +99,7 @@ CLAIM = Experiment(
         ),
     },
     decided_by=(Difference("gain_pct", at_least=LEAST_PCT),),
-    floor=Floor(arms.error_names(LABELS), at_most=IMAGENET_PCT),
+    floors=(Floor(arms.error_names(LABELS), at_most=IMAGENET_PCT),),
     smaller=("smoke", "cpu", "hours"),
     costs={"cpu": "13 min", "hours": "about 8 h"},
     measure=measure,

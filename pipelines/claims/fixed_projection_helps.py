@@ -67,7 +67,7 @@ CLAIM = Experiment(
         "hours": "10 hours at 256 images/s, 61 minutes a training",
         "paper": "40 days, 4 a training",
     },
-    floor=Floor(arms.error_names(LABELS), arms.LEARNED_PCT),
+    floors=(Floor(arms.error_names(LABELS), arms.LEARNED_PCT),),
     measure=measure,
     recipes=recipes,
     also=means(*arms.error_names(LABELS)),

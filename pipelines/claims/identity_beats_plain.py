@@ -97,7 +97,7 @@ CLAIM = Experiment(
     },
     decided_by=(Difference("advantage_pct", at_least=LEAST_PCT),),
     costs={"cpu": "2 minutes"},
-    floor=Floor(ERRORS, FLOOR_PCT),
+    floors=(Floor(ERRORS, FLOOR_PCT),),
     measure=measure,
     recipes=trainings,
     also=means(*ERRORS, "plain_rate"),

@@ -50,5 +50,5 @@ CLAIM = dataclasses.replace(
         "hours": "at most 8 hours, measured beside other work at 231 to 380 images/s",
         "paper": "56 days, 4 a training",
     },
-    floor=Floor(ERRORS, LEARNED_PCT),
+    floors=(Floor(ERRORS, LEARNED_PCT),),
 )

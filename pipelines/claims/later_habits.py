@@ -165,7 +165,7 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=(Difference("gain_pct", at_least=LEAST_PCT),),
-    floor=Floor(arms.error_names(ARMS), at_most=arms.LEARNED_PCT),
+    floors=(Floor(arms.error_names(ARMS), at_most=arms.LEARNED_PCT),),
     costs={"cpu": "about 6 min", "hours": "about 16 h, 9 h after better-schedule-exists"},
     measure=measure,
     recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),

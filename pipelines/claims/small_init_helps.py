@@ -94,7 +94,7 @@ CLAIM = Experiment(
         "hours": "10 hours at 504 images/s, 31 minutes for each of 20 trainings",
         "paper": "80 days, 4 a training",
     },
-    floor=Floor(arms.error_names(LABELS), FLOOR_PCT),
+    floors=(Floor(arms.error_names(LABELS), FLOOR_PCT),),
     measure=measure,
     recipes=trainings,
     also=means(*(f"{arm}_{number}" for arm in LABELS for number in ("test_error_pct", "rate"))),

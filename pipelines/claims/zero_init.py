@@ -115,7 +115,7 @@ CLAIM = Experiment(
     },
     decided_by=RULES,
     as_printed=RULES,
-    floor=Floor(tuple(REPORTED), at_most=2),
+    floors=(Floor(tuple(REPORTED), at_most=2),),
     smaller=("smoke", "cpu"),
     costs={"cpu": "2 min", "paper": "60 to 115 min"},
     measure=measure,
