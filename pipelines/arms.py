@@ -26,12 +26,12 @@ POINTS = "offset points"
 
 
 @dataclass(frozen=True)
-class Difference(Bound):
-    """A bound on a difference of arms: NaN where an arm diverged, which decides nothing."""
+class ArmBound(Bound):
+    """A bound on a number of arms that is not finite where one diverged, which decides nothing."""
 
     def verdict(self, values: Sequence[float]) -> str:
         """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
-        return "inconclusive" if any(map(math.isnan, values)) else super().verdict(values)
+        return super().verdict(values) if all(map(math.isfinite, values)) else "inconclusive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +134,12 @@ def at_best_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
         search_space(recipe, rates), key=lambda each: validation_error(bench, each), default=recipe
     )
     return recipe.override(learning_rate=best.learning_rate)
+
+
+def is_at_an_end(recipe: Recipe, rate: float, rates: int) -> bool:
+    """Return whether a rate is the largest or the smallest of those that a search tries."""
+    tried = [each.learning_rate for each in search_space(recipe, rates)]
+    return bool(tried) and rate in (min(tried), max(tried))
 
 
 def validation_error(bench: Bench, recipe: Recipe) -> float:

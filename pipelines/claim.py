@@ -80,7 +80,7 @@ class Claim:
     also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
-    """What is printed, in the damaged copies that were read, without our margins; none: not tested."""
+    """What is printed, in the damaged copies that were read, without margins of ours; or none."""
     floors: tuple[Floor, ...] = ()
     """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
     smaller: tuple[str, ...] = ()
@@ -118,11 +118,11 @@ class Claim:
         `values` holds one number a seed of each metric. `altered`: other settings than those of the
         scale. What is not judged says nothing of the printed statement either.
         """
-        verdict = self.verdict(values, scale, altered)
+        verdict, published = self.verdict(values, scale, altered), scale == "paper" and not altered
         judged = verdict != "smaller scale" and self.learned(values)
         return {
             "verdict": verdict,
-            "as_printed": self.printed(values) if judged else "not tested",
+            "as_printed": self.printed(values, published) if judged else "not tested",
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 
@@ -146,9 +146,13 @@ class Claim:
         """Return whether the networks have reached all floors."""
         return all(floor.reached(values) for floor in self.floors)
 
-    def printed(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
-        tested = [b for b in self.as_printed if b.metric in values]
+    def printed(self, values: Mapping[str, Sequence[float]], published: bool = True) -> str:
+        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`.
+
+        Numbers that are reported of a published setting are tested in it alone.
+        """
+        unknown_here = () if published else self.reported
+        tested = [b for b in self.as_printed if b.metric in values and b.metric not in unknown_here]
         verdicts = [b.verdict(values[b.metric]) for b in tested]
         broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
         if broken:

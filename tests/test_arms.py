@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines import arms
-from pipelines.arms import Arms, Difference
+from pipelines.arms import ArmBound, Arms
 from pipelines.claims import (
     allconv_beats_allcnn,
     batchnorm_overfits,
@@ -106,7 +106,7 @@ def test_a_diverged_arm_has_no_error() -> None:
 
 @pytest.mark.parametrize("rule", [{"at_least": 0.5}, {"at_most": 0.5}])
 def test_a_difference_from_a_diverged_arm_decides_nothing(rule: dict[str, float]) -> None:
-    bound = Difference("x", **rule)
+    bound = ArmBound("x", **rule)
     assert bound.verdict([9.0, math.nan, 9.0]) == "inconclusive"
     assert {bound.verdict([9.0, 9.1]), bound.verdict([0.0, 0.1])} == {"reproduced", "refuted"}
 
@@ -190,7 +190,8 @@ COMPARED = [  # module, the argument in which its arms differ, errors by it, the
     (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 31.0)}, "reproduced"),
     (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 25.0)}, "refuted"),
     (batchnorm_overfits, "batch_norm", {False: (61, 68.0), True: (59, 67.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (NAN, NAN), True: (0.2, 31.0)}, "inconclusive"),
+    (batchnorm_overfits, "batch_norm", {False: (NAN, NAN), True: (0.2, 31.0)}, "smaller scale"),
+    (batchnorm_overfits, "batch_norm", {False: (90, 90.0), True: (0.2, 50.0)}, "smaller scale"),
     (
         skip_length,
         "variant",
@@ -250,6 +251,8 @@ def test_the_smallest_difference_that_matters_decides(
         ([(12, 18.0), (12.2, 20.0), (11, 17.0), (9, 15.0)], "refuted"),
         ([(12, 18.0), (16, 20.0), (11, 17.0), (13, 19.0)], "refuted"),
         ([(12, 68.0), (16, 70.0), (11, 67.0), (9, 65.0)], "smaller scale"),
+        ([(12, 25.0), (16, 30.0), (89, 90.0), (89, 90.0)], "smaller scale"),  # plain ones alone
+        ([(89, 90.0), (90, 90.0), (11, 17.0), (9, 15.0)], "smaller scale"),  # residual ones alone
         ([(12, 18.0), (NAN, NAN), (11, 17.0), (9, 15.0)], "inconclusive"),
     ],
 )
@@ -272,6 +275,7 @@ def test_depth_must_degrade_plain_networks_alone(
         ((20, 35.0), (12, 30.0), "refuted"),  # it fits: no underfitting
         ((32, 35.0), (32.1, 34.9), "refuted"),  # width gains nothing that matters
         ((84, 85.0), (80, 81.0), "inconclusive"),  # neither has learned
+        ((84, 85.0), (35, 38.0), "inconclusive"),  # the network itself has not
     ],
 )
 def test_underfitting_is_not_having_hardly_learned(
@@ -395,3 +399,57 @@ def test_the_figure_shows_every_seed_and_mean(module: Any, tmp_path: Path) -> No
     assert len(axes.lines) == 3 * splits
     assert {text.get_text() for text in axes.texts} <= {"train 11.0 %", "test 11.0 %"}
     picture.savefig(tmp_path / "figure.png")
+
+
+@pytest.mark.parametrize(
+    ("allconv", "allcnn", "verdict"),
+    [
+        (20.0, 21.0, "reproduced"),
+        (20.0, 20.2, "refuted"),
+        (20.0, 45.0, "smaller scale"),  # All-CNN has hardly begun
+        (45.0, 46.0, "smaller scale"),
+    ],
+)
+def test_a_rival_must_have_learned_too(allconv: float, allcnn: float, verdict: str) -> None:
+    def of(recipe: Recipe) -> tuple[float, float]:
+        return (9, allconv if recipe.model == "allconv_resnet" else allcnn)
+
+    assert judge(allconv_beats_allcnn, of) == verdict
+
+
+def test_the_exact_interval_of_a_share_decides() -> None:
+    most, few = standard_init_diverges.DIVERGES
+    assert [most.verdict([1.0] * n) for n in (2, 3, 4, 5)] == ["inconclusive"] * 3 + ["reproduced"]
+    assert most.verdict([0.0] * 5) == few.verdict([1.0] * 5) == "refuted"
+    assert most.verdict([1.0] * 4 + [0.0]) == "inconclusive"
+    assert few.verdict([0.0] * 5) == "reproduced"
+
+
+def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
+    recipe = Arms(learning_rate=0.04).base(0)
+    ends = [rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if arms.is_at_an_end(recipe, rate, 5)]
+    assert ends == [0.08, 0.005]
+    assert not arms.is_at_an_end(recipe, 0.04, 1)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_margin_of_ours_is_called_printed(module: Any) -> None:
+    """What is printed of a comparison is its order, or a number that is reported."""
+    for bound in module.CLAIM.as_printed:
+        assert bound.wording
+        if bound.metric not in module.CLAIM.reported:
+            assert {bound.at_least, bound.at_most} - {math.inf, -math.inf} == {0}
+
+
+def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
+    values = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}
+    values |= {"two_layer_test_error_pct": [14.0, 14.1], "single_test_error_pct": [16.0, 16.1]}
+    values["vanilla_test_error_pct"] = [19.0, 19.1]
+    assert skip_length.CLAIM.judge(values, "hours") == {
+        "verdict": "reproduced",
+        "as_printed": "not tested",
+        "floor": "yes: 14.05 (floor 27)",
+    }
+    published = skip_length.CLAIM.judge(values, "paper")
+    assert published["verdict"] == "refuted"
+    assert published["as_printed"].startswith("fails: 6.97 % (two_layer_test_error_pct 14.05, not")

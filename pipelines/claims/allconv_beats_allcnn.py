@@ -11,17 +11,20 @@ scale these are the trainings of `allconv-cifar10` and `allcnn-cifar10`.
 
 At cpu scale 13 convolutions of 8 to 32 channels against All-CNN at a quarter of its width, for 400
 steps of 64 pictures: too few to judge. At hours scale 13 convolutions of 32 to 128 channels against
-half of All-CNN's width, which cost about the same, and both see all pictures 20 times; both
-schedules are drawn in proportion.
+half of All-CNN's width, and both see all pictures 20 times; both schedules are drawn in proportion.
+It is judged where both err 27 % or less in the mean: 20 passes are far from the 350 of All-CNN, so
+one that has hardly begun is no rival.
 
 Run: python -m pipelines run allconv-beats-allcnn
+     python -m pipelines run allconv-beats-allcnn --scale hours
+Expect: not run yet at either scale.
 """
 
 from dataclasses import dataclass
 from functools import partial
 
 from pipelines import arms
-from pipelines.arms import Arms, Difference
+from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
 from pipelines.published import named
@@ -30,7 +33,7 @@ from pipelines.verdict import Floor
 
 LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}
 LESS_PCT = 0.5  # points of test error that matter: what seeds of one network differ by
-ERRS_LESS = (Difference("advantage_pct", at_least=LESS_PCT),)
+ERRS_LESS = (ArmBound("advantage_pct", at_least=LESS_PCT),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +99,8 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=ERRS_LESS,
-    as_printed=ERRS_LESS,
-    floors=(Floor(arms.error_names(LABELS), arms.LEARNED_PCT),),
+    as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves on All-CNN"),),
+    floors=tuple(Floor((error,), arms.LEARNED_PCT) for error in arms.error_names(LABELS)),
     measure=measure,
     recipes=recipes,
     also=means(*arms.error_names(LABELS)),

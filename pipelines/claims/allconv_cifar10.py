@@ -16,6 +16,9 @@ pooling and the epsilon of batch normalization depend on that code's version: un
 Table 1 has none of them, nor have we. Ours are the 45,000 training pictures, of 50,000 (the others
 validate), and the moments of each channel.
 
+HM print 13.59 million weights. Table 1 as we build it has 13,538,736; with projections for the two
+shortcuts that change width, and a bias in every convolution, it would have 13,589,248.
+
 Verdict: the mean test error of five seeds is at most 1.05 times the reported one, by its confidence
 interval.
 

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from pipelines import arms
-from pipelines.arms import Difference
+from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
 from pipelines.recipes import Recipe
@@ -98,7 +98,7 @@ CLAIM = Experiment(
             search_width=80,
         ),
     },
-    decided_by=(Difference("gain_pct", at_least=LEAST_PCT),),
+    decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
     floors=(Floor(arms.error_names(LABELS), at_most=IMAGENET_PCT),),
     smaller=("smoke", "cpu", "hours"),
     costs={"cpu": "13 min", "hours": "about 8 h"},

@@ -8,14 +8,15 @@ the same pictures, order and steps; `advantage_pct` is trained minus fixed, pair
 not state the scale of their projection; ours has entries of standard deviation 1/√width. A trained
 one has weight decay like the convolutions.
 
-Decided by: the advantage lies between 0 (it improves) and one point (slightly). It is refuted where
-the fixed layer is shown to err more, or less by over a point. The interval over 5 seeds is as wide
-as 1.9 standard deviations of the advantage: `reproduced` needs one of 0.52 points or less.
+Decided by: the advantage lies between 0 (it improves) and one point (slightly); "slightly" names no
+smallest size, so any gain that is shown counts. It is refuted where the fixed layer is shown to err
+more, or less by over a point. The interval over 5 seeds is as wide as 1.9 standard deviations of
+the advantage: `reproduced` needs one of 0.52 points or less.
 
 At cpu scale the network has 13 convolutions of 8 to 32 channels and is trained for 500 steps of 64
 pictures: long before it could overfit, so that there is little for a regularizer to gain. At hours
-scale it has 13 convolutions of 32 to 128 channels and sees all pictures 20 times. It is
-judged where one of the two errs 27 % or less.
+scale it has 13 convolutions of 32 to 128 channels and sees all pictures 20 times. It is judged
+where the better of the two errs 27 % or less in the mean.
 
 Run: python -m pipelines run fixed-projection-helps        (7 minutes on 2 cores)
      python -m pipelines run fixed-projection-helps --scale hours        (10 hours)
@@ -26,7 +27,7 @@ before a network errs 27 % or less.
 from functools import partial
 
 from pipelines import arms
-from pipelines.arms import Arms, Difference
+from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
 from pipelines.recipes import Recipe
@@ -34,7 +35,7 @@ from pipelines.verdict import Floor
 
 LABELS = {"fixed": "fixed random projection", "trained": "trained last layer"}
 SLIGHT_PCT = 1.0  # point of test error: twice what seeds of one network differ by
-SLIGHTLY_LESS = (Difference("advantage_pct", at_least=0.0, at_most=SLIGHT_PCT),)
+SLIGHTLY_LESS = (ArmBound("advantage_pct", at_least=0.0, at_most=SLIGHT_PCT),)
 
 
 def recipes(setting: Arms, seed: int) -> dict[str, Recipe]:
@@ -61,7 +62,9 @@ CLAIM = Experiment(
         "paper": Arms(),
     },
     decided_by=SLIGHTLY_LESS,
-    as_printed=SLIGHTLY_LESS,
+    as_printed=(
+        ArmBound("advantage_pct", at_least=0, wording="it slightly improves the test error"),
+    ),
     costs={
         "cpu": "7 minutes",
         "hours": "10 hours at 256 images/s, 61 minutes a training",

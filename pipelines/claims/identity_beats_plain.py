@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipelines import arms
-from pipelines.arms import Arms, Difference
+from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
 from pipelines.recipes import Recipe
@@ -95,7 +95,7 @@ CLAIM = Experiment(
         "smoke": dataclasses.replace(DIGITS, steps=8, blocks_per_stage=1, width=4),
         "cpu": DIGITS,
     },
-    decided_by=(Difference("advantage_pct", at_least=LEAST_PCT),),
+    decided_by=(ArmBound("advantage_pct", at_least=LEAST_PCT),),
     costs={"cpu": "2 minutes"},
     floors=(Floor(ERRORS, FLOOR_PCT),),
     measure=measure,

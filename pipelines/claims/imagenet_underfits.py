@@ -7,9 +7,9 @@ Measured: training and test error at the end of the network and of a wider one, 
 pictures, order and steps. The training error is the trained network's on training pictures that are
 not augmented. `gap_pct` is test minus training error of the network: at 5 points or less, 30 of
 HM's 35 % of errors are not fitted either. `wide_train_gain_pct` and `wide_test_gain_pct` are what
-the wider network gets right more, half a point or more of each. It is judged where one of the two
-errs no more than AlexNet, 40.7 % (HM section 4.2): any network that has hardly learned fits its
-training pictures no better than others.
+the wider network gets right more, half a point or more of each. It is judged where the network
+itself errs in the mean no more than AlexNet, 40.7 % (HM section 4.2): any network that has hardly
+learned fits its training pictures no better than others.
 
 At cpu scale ImageNet is not at hand. CIFAR-10 stands for it, with standard augmentation, and a
 network too small for it: 13 convolutions of 2 to 8 channels, against 8 to 32, trained for 8 passes
@@ -25,7 +25,7 @@ from functools import partial
 import tyro
 
 from pipelines import arms
-from pipelines.arms import Difference
+from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
 from pipelines.grid import Curves
@@ -39,8 +39,8 @@ GAP_PCT = 5.0  # points by which training error may be the lower, a seventh of H
 GAIN_PCT = 0.5  # points of error that matter: what seeds of one network differ by
 ALEXNET_PCT = 40.7  # test error of AlexNet, HM section 4.2
 UNDERFITS = (
-    Difference("gap_pct", at_most=GAP_PCT),
-    *(Difference(f"wide_{split}_gain_pct", at_least=GAIN_PCT) for split in SPLITS),
+    ArmBound("gap_pct", at_most=GAP_PCT),
+    *(ArmBound(f"wide_{split}_gain_pct", at_least=GAIN_PCT) for split in SPLITS),
 )
 
 
@@ -120,9 +120,11 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=UNDERFITS,
-    as_printed=UNDERFITS,
+    as_printed=(
+        ArmBound("wide_test_gain_pct", at_least=0, wording="a larger model performs better"),
+    ),
     costs={"cpu": "8 minutes"},
-    floors=(Floor(arms.error_names(LABELS), ALEXNET_PCT),),
+    floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),
     smaller=("smoke", "cpu"),
     measure=measure,
     recipes=recipes,

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from pipelines import arms
-from pipelines.arms import Difference
+from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
@@ -164,7 +164,7 @@ CLAIM = Experiment(
         "hours": Setting(**HOURS),
         "paper": Setting(),
     },
-    decided_by=(Difference("gain_pct", at_least=LEAST_PCT),),
+    decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
     floors=(Floor(arms.error_names(ARMS), at_most=arms.LEARNED_PCT),),
     costs={"cpu": "about 6 min", "hours": "about 16 h, 9 h after better-schedule-exists"},
     measure=measure,

@@ -1,7 +1,7 @@
 """At HM's size, depth and rate the usual initial weights diverge where HM's do not.
 
-Source: HM section 4.1, in words: initial weights of standard deviation 1/(k² c) in the residual
-convolutions, of kernel size k with c output channels, "helped training" against 1/(k √c).
+Source: ours, after HM section 4.1, in words: initial weights of standard deviation 1/(k² c) in the
+residual convolutions, of kernel size k with c output channels, "helped training" against 1/(k √c).
 
 Measured: the loss of the first 20 steps of HM's network as published (55 convolutions of 64 to 256
 channels, 13.5 million weights, batches of 128 augmented pictures, rate 0.05 without warm-up), from
@@ -9,8 +9,10 @@ either start, with the same seeds, pictures and order. A training has diverged w
 steps, a batch's cross entropy is no longer finite or more than 10 times that of the first batch.
 `standard_diverged` and `small_diverged` are the shares of the seeds, `standard_finite_steps` and
 `small_finite_steps` the steps whose loss was finite. Most of the seeds must diverge from the usual
-start, and not most from the small one. Five of five are a share of 0.55 or more by the exact
-binomial interval of 95 %. How the two compare at rates that each stands is `small-init-helps`.
+start, and not most from the small one, by the exact one-sided binomial interval of 95 %: five of
+five are a share of 0.55 or more, three of three leave it open. How the two compare at rates that
+each stands is `small-init-helps`. HM do not say that the usual start diverges: the claim is ours.
+Its seeds begin at 200, for some of those before have been looked at.
 
 This is the source's own network on its own data, so there is no floor of learning.
 
@@ -34,12 +36,35 @@ from pipelines.claim import Bench, Experiment
 from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.verdict import Bound
+from pipelines.verdict import CONFIDENCE, Bound
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
 TIMES = 10.0  # the first batch's loss: batches of one network differ by far less
 MOST = 0.5  # of the seeds
-DIVERGES = (Bound("standard_diverged", at_least=MOST), Bound("small_diverged", at_most=MOST))
+
+
+@dataclass(frozen=True)
+class ShareBound(Bound):
+    """A bound on the share of seeds of which something is true, 0 or 1 a seed."""
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """Return `reproduced`, `refuted` or `inconclusive` by exact one-sided intervals."""
+        from scipy.stats import binomtest
+
+        count, n = round(sum(values)), len(values)
+        low, high = (
+            getattr(binomtest(count, n, alternative=side).proportion_ci(CONFIDENCE), end)
+            for side, end in (("greater", "low"), ("less", "high"))
+        )
+        if self.at_least <= low and high <= self.at_most:
+            return "reproduced"
+        return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+
+
+DIVERGES = (
+    ShareBound("standard_diverged", at_least=MOST),
+    ShareBound("small_diverged", at_most=MOST),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +153,15 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 CLAIM = Experiment(
-    source="HM section 4.1",
+    source="ours, after HM section 4.1",
     says="HM's network at HM's rate diverges from initial weights of standard deviation 1/(k √c) "
     "in the residual convolutions, and not from 1/(k² c)",
     family="trained networks",
     scales={
         "smoke": Setting(data="digits", steps=4, batch_size=32, blocks_per_stage=1, width=4),
-        "cpu": Setting(),
+        "cpu": Setting(first_seed=200),
     },
     decided_by=DIVERGES,
-    as_printed=DIVERGES,
     smaller=("smoke",),
     costs={"cpu": "70 minutes, measured beside other work"},
     measure=measure,

@@ -13,9 +13,10 @@ train it. A trial is good whose validation error is at most a stated one, the sa
 peak rates, in decades, and the expected error of the best of k trials say how much harder. Each
 seed is another four searches, from other weights.
 
-The rule is ours: tuning becomes harder where a tenth of the trials or more are lost. It is judged
-where the best trial of all four errs at most 30 % on validation pictures: before, the question is
-what a network reaches, not how hard it is to tune.
+The rule is ours: tuning becomes harder where a fifth of the trials or more, two rates of seven, are
+lost in each of the three searches, and not where that is so in none. It is judged where the best
+trial of all four errs at most 30 % on validation pictures: before, the question is what a network
+reaches, not how hard it is to tune.
 
 The scales are those of `tuning-without-batchnorm`, whose search without normalization is the one
 with augmentation here and is not repeated.

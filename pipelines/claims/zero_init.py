@@ -9,12 +9,13 @@ Measured: test error from zeros, the linear layer's weights among them; from wei
 to see that nothing moves. The claim is that the two starts are equal: their difference must be
 shown to lie within 0.15 points, by two one-sided tests, between networks that err at most 2 %.
 
-LY's own 1.28 and 1.27 are shown and decide nothing, for our settings were tuned with an eye on the
-test error of one seed (LOG.md). LY name rate and batch alone; both are those of He et al. 2015
-(section 3.4), whence we take the rest: momentum 0.9, weight decay, and a rate divided by 10 twice;
-tuned are decay 5e-4 for their 1e-4, Nesterov's form, divisions after 80 and 90 % of 25 epochs,
-pixels in [0, 1]. No biases; a tenth of the training pictures is kept for validation. At cpu scale
-1,797 digits of 64 pixels at rate 0.02, which are shown and never judged.
+LY's own 1.28 and 1.27, within 0.15 points, are judged as printed and decide nothing else, for our
+settings were tuned with an eye on the test error of one seed (LOG.md); the five that decide are
+seeds from 100 on, of which none was trained before. LY name rate and batch alone; both are those of
+He et al. 2015 (section 3.4), whence we take the rest: momentum 0.9, weight decay, and a rate
+divided by 10 twice; tuned are decay 5e-4 for their 1e-4, Nesterov's form, divisions after 80 and 90
+% of 25 epochs, pixels in [0, 1]. No biases; a tenth of the training pictures is kept for
+validation. At cpu scale 1,797 digits of 64 pixels at rate 0.02, which are shown and never judged.
 
 Run: python -m pipelines run zero-init        (2 minutes on 2 cores)
      python -m pipelines run zero-init --scale paper        (60 to 115 minutes; needs mnist)
@@ -31,19 +32,26 @@ from typing import Any
 import tyro
 
 from pipelines import arms
+from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves, Measured
 from pipelines.published import named
 from pipelines.recipes import Recipe
-from pipelines.verdict import Bound, Floor
+from pipelines.verdict import Floor
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}
 REPORTED = {"zeros_test_error_pct": 1.28, "random_test_error_pct": 1.27}
 CHANCE_PCT = 80.0  # ten classes: what guesses errs on 90 %
 EQUAL_PCT = 0.15  # a difference of test errors that does not matter: 15 of 10,000 pictures
 RULES = (
-    Bound("plain_zeros_test_error_pct", at_least=CHANCE_PCT),
-    Bound("zeros_minus_random_pct", at_least=-EQUAL_PCT, at_most=EQUAL_PCT),
+    ArmBound("zeros_minus_random_pct", at_least=-EQUAL_PCT, at_most=EQUAL_PCT),
+    ArmBound("plain_zeros_test_error_pct", at_least=CHANCE_PCT),
+)
+PRINTED = tuple(
+    ArmBound(
+        name, value + EQUAL_PCT, value - EQUAL_PCT, wording=f"{value} %, by settings not stated"
+    )
+    for name, value in REPORTED.items()
 )
 
 
@@ -60,6 +68,8 @@ class Setting:
     """Pictures a step."""
     learning_rate: float = 0.1
     """Rate of all three, until it is divided by 10 after 80 and after 90 % of the steps."""
+    first_seed: int = 0
+    """The trainings' seed where the claim's is 0: seeds before it have been looked at."""
 
     def __post_init__(self) -> None:
         recipes(self, 0)  # refuses what it must
@@ -73,7 +83,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
         batch_size=setting.batch_size,
         learning_rate=setting.learning_rate,
         model_args={"depth": setting.depth},
-        seed=seed,
+        seed=setting.first_seed + seed,
     )
     return {
         "zeros": base,
@@ -111,10 +121,10 @@ CLAIM = Experiment(
     scales={
         "smoke": Setting(data="digits", epochs=4, depth=1, batch_size=64, learning_rate=0.02),
         "cpu": Setting(data="digits", epochs=100, learning_rate=0.02),
-        "paper": Setting(),
+        "paper": Setting(first_seed=100),
     },
     decided_by=RULES,
-    as_printed=RULES,
+    as_printed=PRINTED,
     floors=(Floor(tuple(REPORTED), at_most=2),),
     smaller=("smoke", "cpu"),
     costs={"cpu": "2 min", "paper": "60 to 115 min"},
