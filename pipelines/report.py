@@ -1,15 +1,16 @@
 """The scoreboard: what MLflow holds, as RESULTS.md and one page of HTML, a figure a claim.
 
-Reads the database, writes files, measures nothing; the same database gives the same files.
+Reads the database, writes files, measures nothing; the same database gives the same files. Verdicts
+are given anew, by the rules of today, from the numbers of every seed.
 """
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, page, store, tables, ui
+from pipelines import claim, history, page, recorded, store, tables, ui
 from pipelines.errors import disk_error
 from pipelines.provenance import ROOT
 from pipelines.published import SCALES
@@ -19,7 +20,8 @@ COLUMNS = (
     "claim",
     "source",
     "says",
-    "reported or bound",
+    "reported",
+    "decided by",
     "measured",
     "scale",
     "verdict",
@@ -45,6 +47,8 @@ class Entry:
 
     name: str
     run: history.Row | None
+    judgement: dict[str, str] = field(default_factory=dict)
+    """Verdict, as printed and floor by the rules of today; empty: as the run has them."""
 
     @property
     def source(self) -> str:
@@ -63,26 +67,27 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        return self.run.tags["verdict"] if self.run else "not run"
+        return str(self.document()["verdict"])
 
     def document(self) -> dict[str, Any]:
         """The claim as `run --json` prints it, with verdict "not run" where there is no run."""
         if self.run:
-            return tables.document(self.run)
-        return {"claim": self.name, "source": self.source, "verdict": self.verdict, "metrics": {}}
+            return tables.document(self.run) | self.judgement
+        return {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
 
     def cells(self) -> list[str]:
         """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters."""
         found, document = claim.load(self.name), self.document()
         reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
-        decisive = [b.metric for b in found.decided_by if b.metric in document["metrics"]]
-        measured = "; ".join(f"{m} {spread(document['metrics'][m])}" for m in decisive)
-        bound = "; ".join(map(str, found.decided_by))
-        row = [self.name, self.source, found.says, reported or bound, measured]
+        shown = dict.fromkeys([*(bound.metric for bound in found.decided_by), *found.reported])
+        metrics = {key: document["metrics"][key] for key in shown if key in document["metrics"]}
+        measured = "; ".join(f"{key} {spread(value)}" for key, value in metrics.items())
+        bounds = "; ".join(map(str, found.decided_by))
+        row = [self.name, self.source, found.says, reported, bounds, measured]
         if self.run is None:
             return [*row, "", self.verdict, *[""] * (len(COLUMNS) - len(row) - 2)]
         cost, tags = f"{document['wall_s']:.0f} s", self.run.tags
-        judged = [self.verdict, document["as_printed"], document["floor"]]
+        judged = [document["verdict"], document["as_printed"], document["floor"]]
         return [*row, tags["scale"], *judged, cost, tags["commit"], self.run.origin[:8]]
 
 
@@ -100,7 +105,23 @@ def entries() -> list[Entry]:
         name, before = row.tags["claim"], chosen.get(row.tags["claim"])
         if before is None or _rank(row) > _rank(before):
             chosen[name] = row
-    return [Entry(name, chosen.get(name)) for name in claim.names()]
+    judged = judgements(list(chosen.values()))
+    return [Entry(name, chosen.get(name), judged.get(name, {})) for name in claim.names()]
+
+
+def judgements(rows: Sequence[history.Row]) -> dict[str, dict[str, str]]:
+    """Return by claim what the rules of today say of these runs, one a claim."""
+    curves = recorded.curves([row.id for row in rows])
+    judged = {}
+    for row in rows:
+        _, columns = curves[row.id]
+        values = {
+            key.removeprefix(claim.SEED): column.tolist()
+            for key, column in columns.items()
+            if key.startswith(claim.SEED)
+        }
+        judged[row.tags["claim"]] = claim.load(row.tags["claim"]).judge(values, row.tags["scale"])
+    return judged
 
 
 def _rank(row: history.Row) -> int:

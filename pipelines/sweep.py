@@ -213,7 +213,7 @@ def _log_seeds(
     values: dict[str, list[float]] = {}
     for seed in range(order.seeds):
         metrics = order.claim.metrics([m for m in measured if m.cell.seed == seed])
-        run.log({f"seed/{key}": value for key, value in metrics.items()}, seed)
+        run.log({f"{claim.SEED}{key}": value for key, value in metrics.items()}, seed)
         for key, value in metrics.items():
             values.setdefault(key, []).append(value)
     return values

@@ -1,5 +1,6 @@
 """The scoreboard is a function of the database, and says what is there."""
 
+import dataclasses
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from pipelines import claim, report, sweep, ui
 from pipelines.errors import UserError
+from pipelines.verdict import Bound
 from tests.conftest import command
 
 NAME = "small-norm-factorization"
@@ -110,3 +112,18 @@ def test_report_prints_one_document(home: Path, tmp_path: Path) -> None:
     done = command("pipelines", "report", "--json", "--out", str(tmp_path))
     assert done.stdout.lstrip().startswith("{")
     assert (tmp_path / "results.html").exists()
+
+
+def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = claim.load(NAME)
+    document = sweep.check(NAME, "smoke", found.scales["smoke"])
+    ratio = document["metrics"]["ratio"]["mean"]
+    stricter = dataclasses.replace(
+        found, decided_by=(Bound("ratio", at_most=ratio / 2, every=True),), as_printed=()
+    )
+    [before] = [entry for entry in report.entries() if entry.name == NAME]
+    monkeypatch.setattr(claim, "load", lambda name: stricter)
+    [after] = [entry for entry in report.entries() if entry.name == NAME]
+    assert (before.verdict, after.verdict) == ("reproduced", "refuted")
+    assert before.document() | after.judgement == after.document()
+    assert after.document()["as_printed"] == "not tested"
