@@ -10,13 +10,15 @@ from pipelines.claims import (
     one_point_convexity,
     population_gradient,
     potential_rates,
+    stochastic_descent_rate,
     teacher_student,
     two_phases,
 )
 from pipelines.errors import UserError
 from pipelines.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
 from pipelines.relu_figures import beneath_a_chord, measures
-from theory.relu_population import gradient
+from theory.circulant import circulant_descent, circulant_matrix
+from theory.relu_population import gradient, potential
 
 
 def test_monte_carlo_tells_the_gradient_from_its_neighbours():
@@ -179,31 +181,92 @@ def measured_values(claim, setting, seeds=1):
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
-def rates_setting(*d):
-    return potential_rates.Setting(d, (0.01,), (0.0,), starts=2, runs=200, longest=100)
+def rates_setting(*d, gamma=0.01):
+    return potential_rates.Setting(d, (gamma,), starts=2)
 
 
 def test_narrow_networks_refute_the_first_phase():
     values = measured_values(potential_rates.CLAIM, rates_setting(16, 32))
     assert values["first_phase_share"][0] > 1.5
     assert potential_rates.CLAIM.verdict(values, "cpu") == "refuted"
-    assert potential_rates.CLAIM.printed(values).startswith("fails: first_phase_share")
+    printed = potential_rates.CLAIM.printed(values)
+    assert printed.startswith(
+        "fails: g is at most 197 gamma^2 after 1/(16 rate) steps (first_phase"
+    )
 
 
-def test_descents_and_gradients_above_their_bounds_refute(monkeypatch):
-    claim, noisiest = potential_rates.CLAIM, potential_rates.noisiest
+def test_the_first_phase_is_judged_at_the_constant_gamma_and_shown_below_it():
+    claim = potential_rates.CLAIM
+    values = measured_values(claim, rates_setting(100, 110, gamma=0.001))
+    assert values["small_gamma_share"][0] == pytest.approx(2.07, abs=0.02)
+    assert "first_phase_share" not in values
+    assert claim.verdict(values, "cpu") == "inconclusive"
+
+
+@pytest.mark.parametrize("teacher", [0.0, 0.05])
+def test_descents_to_a_multiple_of_the_identity_are_descents_to_zero(teacher):
+    d, rate, T = 6, 0.01, np.array([3, 30])
+    start = -0.05 * (np.arange(d) == 0) + 0.01 * (np.arange(d) == 1) - 0.01 * (np.arange(d) == 5)
+    W, W_star = circulant_matrix(start), teacher * np.eye(d)
+    g = [potential(W, W_star)]
+    for _ in range(30):
+        W = W - rate * gradient(W, W_star, "printed")
+        g.append(potential(W, W_star))
+    fallen = potential_rates.fall(start, rate, T, teacher)
+    np.testing.assert_allclose(fallen, np.array(g)[[0, 3, 30]], rtol=1e-12)
+
+
+def test_long_steps_go_as_far_as_many_short_ones():
+    d, rate, T = 100, 1 / (36 * 100**2), np.array([200, 4000])
+    start = -0.01 * (np.arange(d) == 0)
+    exact = circulant_descent(start, rate, 4000, "printed")["potential"]
+    fallen = potential_rates.fall(start, rate, T)
+    np.testing.assert_allclose(fallen, exact[[0, 200, 4000]], rtol=2e-3)
+
+
+def test_the_worst_start_is_as_far_from_its_teacher_as_the_norms_allow():
+    values = measured_values(potential_rates.CLAIM, rates_setting(100))
+    rate, gamma = 1 / (36 * 100**2), 0.01
+    start = -2 * gamma / (1 + gamma) * (np.arange(100) == 0)
+    T = np.array([22_499])
+    worst = (1 + gamma) * potential_rates.fall(start, rate, T)[-1] / (197 * gamma**2)
+    assert values["first_phase_share"][0] == pytest.approx(worst, rel=5e-3)
+    alone = potential_rates.fall(-gamma * (np.arange(100) == 0), rate, T)[-1] / (197 * gamma**2)
+    assert alone < 0.55 * worst
+
+
+def test_gradients_above_their_bounds_refute(monkeypatch):
+    claim = potential_rates.CLAIM
     values = measured_values(claim, rates_setting(100, 110))
     assert claim.verdict(values, "cpu") == "reproduced"
-    assert 0.4 < values["descent_share"][0] < 0.8
-    monkeypatch.setattr(potential_rates, "noisiest", lambda *a: 2 * noisiest(*a))
-    far = measured_values(claim, rates_setting(100, 110))
-    assert far["descent_share"][0] > 1
-    assert claim.verdict(far, "cpu") == "refuted"
-    monkeypatch.undo()
+    assert claim.printed(values) == "holds"
     sizes = "theory.two_phases.gradient_sizes"
     monkeypatch.setattr(sizes, lambda d, gamma, noise=0: (4 * d * gamma, 1e3))
-    steep = measured_values(claim, rates_setting(100, 110))
+    steep = {"gradient_share": measured_values(claim, rates_setting(100, 110))["gradient_share"]}
     assert steep["gradient_share"][0] > 1
+    assert claim.verdict(values | steep, "cpu") == "refuted"
+    assert claim.printed(values | steep).startswith("fails: gradients are at most 6 d gamma")
+
+
+def test_descents_farther_than_the_lemma_allows_refute(monkeypatch):
+    claim, descend = stochastic_descent_rate.CLAIM, stochastic_descent_rate.descend
+    setting = stochastic_descent_rate.Setting((0.0, 1.0), runs=400, longest=100)
+    values = measured_values(claim, setting)
+    assert claim.verdict(values, "cpu") == "reproduced"
+    assert 0.4 < values["descent_share"][0] < 0.8
+    monkeypatch.setattr(stochastic_descent_rate, "descend", lambda *a: 2 * descend(*a))
+    far = measured_values(claim, setting)
+    assert far["descent_share"][0] > 1
+    assert claim.verdict(far, "cpu") == "refuted"
+    assert claim.printed(far).startswith("fails: E|W_T - W*|^2 is at most")
+
+
+def test_the_worst_process_has_equality_in_the_premise():
+    rate, square = np.log(50) / 50, 1.0
+    for _ in range(50):
+        square = (1 - 2 * rate) * square + rate**2  # as the proof of the lemma bounds it
+    ends = stochastic_descent_rate.descend(np.random.default_rng(0), 50, 0.0, 40_000)
+    assert np.mean(ends**2) == pytest.approx(square, rel=0.05)
 
 
 def test_speeds_count_until_the_ceiling():
@@ -277,7 +340,9 @@ def test_chords_show_where_a_loss_is_not_convex():
         (one_point_convexity, {"d": (2,)}, "d must be .* >= 3"),
         (one_point_convexity, {"norm": (0.0, 0.1)}, "norm must be .* >= 1e-06. Received"),
         (potential_rates, {"d": (4,)}, "d must be .* >= 8"),
-        (potential_rates, {"runs": 0}, "runs must be >= 1"),
+        (potential_rates, {"starts": 0}, "starts must be >= 1"),
+        (stochastic_descent_rate, {"runs": 0}, "runs must be >= 1"),
+        (stochastic_descent_rate, {"longest": 3}, "longest must be .* >= 4"),
         (input_distributions, {"condition": (0.5,)}, "condition must be .* >= 1"),
         (input_distributions, {"radius": ("cube",)}, "Choices: gaussian, sphere, student"),
         (teacher_student, {"frobenius": 50.0}, "Received: frobenius=50.0 .* set --frobenius or"),
