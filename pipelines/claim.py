@@ -83,6 +83,8 @@ class Claim:
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
     """What is printed, in the damaged copies that were read, without margins of ours; or none."""
+    shown: tuple[str, ...] = ()
+    """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     floors: tuple[Floor, ...] = ()
     """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
     smaller: tuple[str, ...] = ()

@@ -79,7 +79,8 @@ class Entry:
         """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters."""
         found, document = claim.load(self.name), self.document()
         reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
-        shown = dict.fromkeys([*(bound.metric for bound in found.decided_by), *found.reported])
+        decisive = [bound.metric for bound in found.decided_by]
+        shown = dict.fromkeys([*decisive, *found.reported, *found.shown])
         metrics = {key: document["metrics"][key] for key in shown if key in document["metrics"]}
         measured = "; ".join(f"{key} {spread(value)}" for key, value in metrics.items())
         bounds = "; ".join(map(str, found.decided_by))

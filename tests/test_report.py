@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, report, sweep, ui
+from pipelines import claim, history, report, sweep, ui
 from pipelines.errors import UserError
-from pipelines.verdict import Bound
+from pipelines.verdict import Bound, spread
 from tests.conftest import command
 
 NAME = "small-norm-factorization"
@@ -73,6 +73,21 @@ def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -
         assert all(name in text for name in claim.names())
     rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", (tmp_path / "RESULTS.md").read_text(), re.M)
     assert len(rows) == len(claim.names()) + rows.count("claim")
+
+
+def test_numbers_that_decide_nothing_can_be_shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = claim.load(NAME)
+    document = sweep.check(NAME, "smoke", found.scales["smoke"])
+    decisive = {bound.metric for bound in found.decided_by}
+    other = next(key for key in document["metrics"] if key not in decisive)
+    entry = report.Entry(NAME, history.row(document["run_id"]))
+    measured = report.COLUMNS.index("measured")
+    assert other not in entry.cells()[measured]
+    shown = dataclasses.replace(found, shown=(other,))
+    monkeypatch.setattr(claim, "load", lambda name: shown)
+    assert f"{other} {spread(document['metrics'][other])}" in entry.cells()[measured]
 
 
 @pytest.mark.parametrize(
