@@ -73,15 +73,39 @@ def test_each_rule_can_refute(changed: dict[str, list[float]], verdict: str) -> 
 
 
 def test_as_printed_uniqueness_fails_by_the_distance_of_the_switched() -> None:
-    assert judge()[1].startswith("fails: switched_distance 1.9, where <= 0")
+    assert judge()[1] == (
+        "fails: the global minimum is unique (switched_distance 1.9, not <= 0 for every seed)"
+    )
     assert judge(switched_distance=[0.0, 0.0])[1] == "holds"
+
+
+def test_switched_columns_of_a_positive_loss_contradict_nothing_that_is_printed() -> None:
+    assert judge(switched_loss=[1e-3, 1e-3]) == ("refuted", "holds")
+    one = judge(switched_loss=[1e-16, 1e-3])[1]
+    assert "switched_distance 2," in one
+
+
+def test_a_loss_of_zero_has_the_columns_of_the_teacher_and_their_signs() -> None:
+    teacher = 0.5 * np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
+    columns = np.eye(3) + teacher
+    turned, moved = columns * [1, -1, 1], columns * [1, 1, 1.01]
+    assert loss(columns[:, [2, 0, 1]] - np.eye(3), teacher) == pytest.approx(0, abs=1e-14)
+    for other in (turned, moved):
+        assert loss(other - np.eye(3), teacher) > 1e-6
+    dependent = np.array([[1.0, 0, -1], [0, 1, -1], [0, 0, 0]])  # sum of columns 0: signs are lost
+    assert loss(-dependent - np.eye(3), dependent - np.eye(3)) == pytest.approx(0, abs=1e-14)
 
 
 def test_descent_beyond_the_ball_is_counted_by_its_kind() -> None:
     curves = {key: np.array(curve) for key, curve in END.items()}
     curves["loss"], curves["gradient_norm"] = np.array([1e-16, 0.02]), np.array([1e-9, 1e-9])
     found = unique.also([Measured(Cell({}, 0), np.arange(2), curves, "")])
-    assert (found["permuted_pct"], found["bad_minima_pct"]) == (0, 50)
+    kinds = ("permuted_pct", "stalled_pct", "unfinished_pct")
+    assert [found[kind] for kind in kinds] == [0, 50, 0]
+    for loss_at_end, slope in ((0.02, 1e-3), (1e-6, 1e-9)):
+        curves["loss"], curves["gradient_norm"] = np.array([1e-16, loss_at_end]), np.full(2, slope)
+        found = unique.also([Measured(Cell({}, 0), np.arange(2), curves, "")])
+        assert [found[kind] for kind in kinds] == [0, 0, 50]
 
 
 @pytest.mark.parametrize("wrong", [{"d": (1,)}, {"norm": (0.0,)}, {"starts": 0}])
