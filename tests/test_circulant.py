@@ -9,6 +9,7 @@ from theory.circulant import (
     circulant_measures,
     circulant_path,
     circulant_start,
+    circulant_terms,
     versine,
 )
 from theory.relu_population import gradient, inner_product, inner_terms, loss, potential
@@ -82,6 +83,28 @@ def test_nothing_cancels_as_weights_vanish():
         # to second order, skew with Wu = 0: 2 pi L = (pi/2 - 1) ||W||_F^2, and <-grad, -W> = 2 L
         assert 2 * found["loss"] == pytest.approx((0.5 - 1 / np.pi) * 9 * size**2, rel=rel)
         assert found["inner_product"] == pytest.approx(2 * found["loss"], rel=rel)
+
+
+@pytest.mark.parametrize("scale", ["true", "printed"])
+@pytest.mark.parametrize("d", [3, 8, 41])
+def test_terms_for_a_circulant_teacher_are_the_dense_ones(d, scale):
+    column, teacher = np.random.default_rng(d).normal(size=(2, 3, d)) * 0.3 / np.sqrt(d)
+    W, W_star = circulant_matrix(column), circulant_matrix(teacher)
+    terms, dense = circulant_terms(column, teacher, scale), inner_terms(W, W_star)
+    for key, value in {
+        "inner_product": inner_product(W, W_star, scale),
+        "angle_terms": dense.angles,
+        "length_terms": dense.lengths,
+        "potential": potential(W, W_star),
+        "distance": np.linalg.norm(W - W_star, axis=(1, 2)),
+    }.items():
+        np.testing.assert_allclose(terms[key], value, rtol=1e-10, atol=1e-13)
+    at_zero, measures = (
+        circulant_terms(column, np.zeros(d), scale),
+        circulant_measures(column, scale),
+    )
+    for key in at_zero:
+        np.testing.assert_allclose(at_zero[key], measures[key], rtol=1e-10, atol=1e-13)
 
 
 def test_versine_is_one_minus_the_cosine_of_the_arcsine():

@@ -18,7 +18,7 @@ from pipelines.errors import UserError
 from pipelines.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
 from pipelines.relu_figures import beneath_a_chord, measures
 from theory.circulant import circulant_descent, circulant_matrix
-from theory.relu_population import gradient, potential
+from theory.relu_population import gradient, inner_product, potential
 
 
 def test_monte_carlo_tells_the_gradient_from_its_neighbours():
@@ -40,9 +40,17 @@ def test_monte_carlo_tells_the_gradient_from_its_neighbours():
 @pytest.mark.parametrize(
     ("factor", "verdict", "printed"),
     [
-        (np.pi, "reproduced", "fails: printed_factor 3.142"),
+        (
+            np.pi,
+            "reproduced",
+            "fails: the right-hand side of Lemma 2.1 is minus the gradient (printed_factor 3.142",
+        ),
         (1.0, "refuted", "holds"),
-        (2.0, "refuted", "fails: printed_factor 2"),
+        (
+            2.0,
+            "refuted",
+            "fails: the right-hand side of Lemma 2.1 is minus the gradient (printed_factor 2, not",
+        ),
     ],
 )
 def test_the_factor_decides_what_becomes_of_lemma_2_1_as_printed(factor, verdict, printed):
@@ -52,10 +60,11 @@ def test_the_factor_decides_what_becomes_of_lemma_2_1_as_printed(factor, verdict
     assert claim.printed(values).startswith(printed)
 
 
-def path(inner, g, distance, rate=1 / 8):
+def path(inner, g, distance, rate=1 / 8, **changed):
     curves = {"inner_product": inner, "potential": g, "distance": distance}
     curves |= {"ratio": np.pi * np.divide(inner, np.square(distance)), "start_norm": 0.1}
-    point = {"descent": "true", "step": 4 * np.pi * rate, "d": 4}
+    point = {"descent": "true", "step": 4 * np.pi * rate, "d": 4, "steps": 3, "batches": 0}
+    point |= changed
     arrays = {key: np.broadcast_to(np.asarray(c, float), 4) for key, c in curves.items()}
     return Measured(Cell(point, 0), np.arange(4), arrays, "")
 
@@ -99,21 +108,59 @@ def test_a_potential_that_falls_too_slowly_refutes(g, verdict):
     ("change", "verdict", "printed"),
     [
         ((14, 15, 17), "reproduced", "holds"),
-        ((30, 35, 35), "refuted", "fails: sgd_sign_change_iteration 33.33, where <= 20 and >= 10"),
+        (
+            (30, 35, 35),
+            "refuted",
+            "fails: the inner product turns positive at about iteration 15 in Figure 8 "
+            "(figure_8_iteration 33.33, not <= 20 and >= 10)",
+        ),
     ],
 )
 def test_the_reported_iteration_is_that_of_batches(change, verdict, printed):
     claim, good = two_phases.CLAIM, {"start_inner_product": -8.8, "second_phase_ratio": 0.4}
     values = {b.metric: [good.get(b.metric, 0.01)] * 3 for b in claim.decided_by}
-    values["sgd_sign_change_iteration"] = list(change)
+    values["sgd_sign_change_iteration"] = values["figure_8_iteration"] = list(change)
     assert claim.verdict(values, "paper") == verdict
     assert claim.verdict(values, "cpu") == "reproduced"
-    assert claim.printed(values).startswith(printed)
+    for scale in ("cpu", "paper"):
+        assert claim.judge(values, scale)["as_printed"] == printed
+
+
+@pytest.mark.parametrize(
+    ("batches", "last", "verdict"),
+    [(3, 0.05, "reproduced"), (2, 3.0, "reproduced"), (3, 3.0, "refuted")],
+)
+def test_as_many_batches_as_steps_must_have_converged(batches, last, verdict):
+    exact = path([-2, -1, 1, 2], [4, 3.7, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)
+    inner, distance = [-2, -1, 1, 2], [2, 2.5, 2.8, last]
+    sgd = path(inner, [4, 3, 2, 1], distance, descent="sgd", steps=3, batches=batches)
+    found = two_phases.also([exact, sgd])
+    assert found["sgd_final_distance_share"] == last / 2
+    assert "figure_8_iteration" not in found  # of LY's own setting alone
+    assert two_phases.CLAIM.verdict({key: [v] for key, v in found.items()}, "cpu") == verdict
+
+
+def test_figure_8_is_tested_in_its_own_setting():
+    own = path([-2, -1, 1, 2], [4, 3, 2, 1], [2, 2, 2, 2], descent="sgd", **two_phases.FIGURE_8)
+    assert two_phases.also([own])["figure_8_iteration"] == 2
+    assert two_phases.FIGURE_8.items() <= {
+        **vars(two_phases.Setting()), "d": 1500, "frobenius": 5.0
+    }.items()  # fmt: skip
+
+
+def test_no_margin_of_ours_is_called_printed():
+    ours = {"start_inner_product", "distance_growth", "final_distance_share"}
+    assert not ours & {bound.metric for bound in two_phases.CLAIM.as_printed}
+    for module in (population_gradient, one_point_convexity, potential_rates, two_phases):
+        assert all(bound.wording for bound in module.CLAIM.as_printed)
 
 
 def test_what_was_not_measured_does_not_hide_a_printed_statement_that_fails():
     printed = two_phases.CLAIM.printed({"potential_share": [1.2]})
-    assert printed == "fails: potential_share 1.2, where <= 1 for every seed is printed"
+    assert printed == (
+        "fails: g falls by a factor of 1 - 0.5 rate d a step (potential_share 1.2, not <= 1 for "
+        "every seed)"
+    )
 
 
 def test_batches_begin_where_the_column_says_and_lessen_the_potential():
@@ -142,6 +189,22 @@ def test_points_stand_where_they_are_meant_to():
     np.testing.assert_allclose(dense["potential"][::2], 0.1, rtol=1e-6)
     np.testing.assert_allclose(dense["potential"][1::2], dense["size"][1::2] / 4, rtol=0.05)
     np.testing.assert_allclose(wide["potential"][::2], 0.1, rtol=1e-6)
+    assert np.all(wide["teacher_norm"][:2] == 0)
+    assert np.all(wide["teacher_norm"][2:] > 0)
+    assert wide["size"][2] == pytest.approx(4 * wide["size"][0], rel=0.01)  # W* opposite to W
+
+
+def test_a_teacher_that_is_a_multiple_of_the_identity_is_no_other_case():
+    d, c, rng = 7, -0.3, np.random.default_rng(4)
+    W = 0.2 * rng.normal(size=(d, d))
+    scaled = (W - c * np.eye(d)) / (1 + c)
+    ratios = [
+        inner_product(V, V_star) / np.sum((V - V_star) ** 2)
+        for V, V_star in ((W, c * np.eye(d)), (scaled, np.zeros((d, d))))
+    ]
+    assert ratios[0] == pytest.approx(ratios[1], rel=1e-10)
+    g = potential(W, c * np.eye(d))
+    assert g == pytest.approx((1 + c) * potential(scaled, np.zeros((d, d))), rel=1e-10)
 
 
 def point(ratio, size, potential=0.1, angle=-1.0, length=-0.05):

@@ -90,6 +90,38 @@ def circulant_measures(column: ArrayLike, scale: str = "true") -> dict[str, Arra
     return _scaled(_forces(_checked(column))[1], scale)
 
 
+def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") -> dict[str, Array]:
+    """Return `circulant_measures` for the circulant W* of first column `teacher`; [...] each.
+
+    Without loss and trace; distance is ||W - W*||_F, the inner product <-grad, W* - W>. Errors as
+    there, also for the teacher.
+    """
+    c, c_star = np.broadcast_arrays(_checked(column), _checked(teacher))
+    d, gap, first = c.shape[-1], c_star - c, np.arange(c.shape[-1]) == 0
+    b, b_star = first + c, first + c_star
+    n, m = np.linalg.norm(b, axis=-1), np.linalg.norm(b_star, axis=-1)
+    growth = _dot(gap, b_star + b) / (n + m)  # m - n
+    F, F_star = np.fft.rfft(b), np.fft.rfft(b_star)
+    x = _cosines(F.conj() * F, n * n, d)
+    y = _cosines(F_star.conj() * F, m * n, d)  # of b*_k and b_0
+    arcs = np.fft.rfft(np.arcsin(y)) * F_star - np.fft.rfft(np.arcsin(x)) * F
+    a = (d - 1) * growth + n * versine(x).sum(axis=-1) - m * versine(y).sum(axis=-1)
+    unit, unit_star = b / n[..., None], b_star / m[..., None]
+    far, near = np.linalg.norm(unit - unit_star, axis=-1), np.linalg.norm(unit + unit_star, axis=-1)
+    t, along = 2 * np.arctan2(far, near), _dot(unit, gap)
+    angles, lengths = d * _dot(np.fft.irfft(arcs, d), gap), d * a * along
+    even = np.pi / 2 * d * (_dot(gap, gap) + gap.sum(axis=-1) ** 2)
+    paired = d * (m * np.sin(t) * along - t * _dot(b_star, gap))
+    measures = {
+        "inner_product": even + angles + lengths + paired,
+        "angle_terms": angles,
+        "length_terms": lengths,
+        "potential": d * growth,
+        "distance": np.sqrt(d * _dot(gap, gap)),
+    }
+    return _scaled(measures, scale)
+
+
 def scale_factor(scale: str) -> float:
     """What the gradient at that scale is of pi times the true one; ValueError if unknown."""
     if scale not in SCALES:
@@ -107,6 +139,17 @@ def versine(x: Array) -> Array:
     root += 1
     square /= root
     return np.asarray(square)
+
+
+def _dot(a: Array, b: Array) -> Array:
+    return np.asarray(np.einsum("...k,...k->...", a, b))
+
+
+def _cosines(spectrum: NDArray[np.complex128], lengths: Array, d: int) -> Array:
+    """Correlations over lengths, 0 for the paired columns; [..., d]."""
+    x = np.fft.irfft(spectrum, d) / lengths[..., None]
+    x[..., 0] = 0
+    return np.clip(x, -1, 1)
 
 
 def _forces(c: Array) -> tuple[Array, dict[str, Array]]:

@@ -170,7 +170,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 CLAIM = Theorem(
-    source="LY section 6",
+    source="ours, after LY section 6",
     says="For rotation-invariant inputs of covariance Sigma the gradient has LY's closed form with "
     "Sigma^{1/2} (I + W), and near 0 it is one-point convex: <-grad, W* - W> is above 0.03 times "
     "the least eigenvalue of Sigma times |W* - W|_F^2",
@@ -187,6 +187,7 @@ CLAIM = Theorem(
     measure=measure,
     also=also,
     figure=figure,
+    shown=("least_ratio", "safe_condition"),
     costs={"cpu": "103 s on 2 busy cores"},
     charts=(("gradient", "monte_carlo"), ("z",), ("least_ratio", "eigenvalue_share")),
     apart=("d", "samples"),

@@ -154,7 +154,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
     Shares of no cell are left out.
     """
-    numbers = {}
+    numbers: dict[str, float] = {}
     for name, chosen in (
         ("first_phase_share", [m for m in measured if m.point["gamma"] >= CONSTANT]),
         ("small_gamma_share", [m for m in measured if m.point["gamma"] < CONSTANT]),
@@ -263,6 +263,7 @@ CLAIM = Theorem(
     measure=measure,
     also=also,
     figure=figure,
+    shown=("small_gamma_share", "gaussian_exponent", "useful_steps"),
     seeds=3,
     costs={"cpu": "6 min on 2 busy cores"},
     charts=(("potential", "ceiling"), ("potential_speed", "gradient_share")),

@@ -22,13 +22,15 @@ potentials over 1 - 0.5 rate d, in the first phase; `first_phase_share`, the ite
 sign has changed and g <= 197 gamma^2, over 1/(16 rate); `distance_growth`, the largest ratio of
 successive distances after the change of sign; `second_phase_ratio`, the least
 <-grad, W* - W> / |W* - W|_F^2 on the printed scale where g <= 0.1; `final_distance_share`, the last
-distance over the first. What is never reached is inf.
+distance over the first, of `sgd` as well where it takes as many iterations, which it does at paper
+scale. What is never reached is inf.
 
-LY's 15 is judged as what they ran, batches: `sgd_sign_change_iteration` is asked to be 10 to 20, in
-the column of the printed statements, and by the verdict at paper scale. It is 30 to 35. The others
-are shown: `printed_sign_change_iteration`, 12, is near, and `sign_change_iteration`, 39, is not.
-The true gradient changes it at 15 only from tr W between -0.55 and -0.6 |W|_F^2, where the inner
-product starts between -0.8 and -4.3.
+LY's 15 is judged as what they ran, batches: `sgd_sign_change_iteration` is asked to be 10 to 20 by
+the verdict at paper scale, and in LY's own setting (`figure_8_iteration`) as a printed statement.
+It is 30 to 35. The others are shown: `printed_sign_change_iteration`, 12, is near, and
+`sign_change_iteration`, 39, is not. How W was drawn may explain it: the true gradient changes the
+sign at 15 from tr W between -0.55 and -0.6 |W|_F^2, but the inner product starts there between -0.8
+and -4.3. `sgd_final_distance_share` is shown too: at cpu scale that of 100 batches.
 
 The figure that convinces: Figure 8a, then to convergence, and the path in the plane of LY's sketch.
 
@@ -37,15 +39,17 @@ Run: python -m pipelines run two-phases        (14 minutes on 2 busy cores)
          --grid steps=200 --seeds 1        (other starts, not to convergence)
      python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200
          --grid descent=true,printed --seeds 1        (norms below 1/100, as the theorem has it)
-     In the last distance_growth is 1 + 1e-8, by the length of a single step, final_distance_share
-     is 1 after so few steps, and the verdict refuted.
+     With either sweep the verdict is "refuted", only because the run is too short to converge; in
+     the second, besides, one step overshoots by 1e-8 (distance_growth).
 Expect: start_inner_product -8.82, potential_share 0.976 (0.919 by `printed` alone),
-first_phase_share 0.02, second_phase_ratio 0.40, final_distance_share 0.002; sign_change_iteration
-39, printed_sign_change_iteration 12, sgd_sign_change_iteration 30, 35 and 35: as printed, it fails.
+first_phase_share 0.02, second_phase_ratio 0.40, final_distance_share 0.002; the sign changes at
+iteration 39 by the gradient (sign_change_iteration), at 12 by pi times it
+(printed_sign_change_iteration), at 30, 35 and 35 by batches (sgd_sign_change_iteration): as
+printed, about 15, it fails. The 350,000 batches of paper scale were not run.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,6 +66,7 @@ EXACT = ("true", "printed")
 DENSE = 4096  # widest network descended by batches
 CLOSE = 200  # iterations recorded one by one
 LONGEST = 0.75  # longest step times the largest curvature d/pi; descent is stable up to 2
+FIGURE_8 = {"d": 1500, "frobenius": 5.0, "step": 0.15, "batch": 300}  # LY's own setting
 EVERY = 5  # iterations of batches between two that are judged, of the first CLOSE
 
 
@@ -203,15 +208,31 @@ def dense_measures(W: NDArray[np.float32]) -> dict[str, float]:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The numbers that decide, the worst of the exact descents; and where each changes its sign."""
+    """Return the numbers that decide, the worst of the exact descents; where signs change.
+
+    Batches are among those that must have converged if they are as many as the steps.
+    """
     exact = [m for m in measured if m.point["descent"] in EXACT]
+    batched = [m for m in measured if m.point["descent"] == "sgd"]
     rows = [numbers_of(m) for m in exact]
     worst = {key: max(row[key] for row in rows) for key in rows[0]} if rows else {}
     if rows:
         worst["second_phase_ratio"] = min(row["second_phase_ratio"] for row in rows)
+        ends = [end_share(m) for m in batched if m.point["batches"] >= m.point["steps"]]
+        worst["final_distance_share"] = max([worst["final_distance_share"], *ends])
     ways = {"true": "", "printed": "printed_", "sgd": "sgd_"}
     changes = {ways[m.point["descent"]]: sign_change(m) for m in measured}
-    return worst | {f"{way}sign_change_iteration": at for way, at in changes.items()}
+    worst |= {f"{way}sign_change_iteration": at for way, at in changes.items()}
+    for m in batched:
+        worst["sgd_final_distance_share"] = end_share(m)
+        if FIGURE_8.items() <= m.point.items():
+            worst["figure_8_iteration"] = sign_change(m)
+    return worst
+
+
+def end_share(m: Measured) -> float:
+    """Return the last distance over the first."""
+    return float(m.curves["distance"][-1] / m.curves["distance"][0])
 
 
 def sign_change(m: Measured) -> float:
@@ -236,12 +257,12 @@ def numbers_of(m: Measured) -> dict[str, float]:
         "first_phase_share": float(16 * rate * max(change, flat)),
         "distance_growth": float(np.max(after[1:] / after[:-1], initial=0)),
         "second_phase_ratio": float(np.min(m.curves["ratio"][g <= SECOND_PHASE], initial=np.inf)),
-        "final_distance_share": float(distance[-1] / distance[0]),
+        "final_distance_share": end_share(m),
     }
 
 
 # "About 15": nearer to it than to 5 and 25.
-FIGURE_8 = Bound("sgd_sign_change_iteration", at_least=10, at_most=20)
+ABOUT_15 = Bound("sgd_sign_change_iteration", at_least=10, at_most=20)
 BOUNDS = (
     Bound("start_inner_product", at_most=0, every=True),
     Bound("potential_share", at_most=1, every=True),
@@ -249,7 +270,32 @@ BOUNDS = (
     Bound("distance_growth", at_most=1, every=True),
     Bound("second_phase_ratio", at_least=0.03, every=True),
     Bound("final_distance_share", at_most=0.05, every=True),
-    FIGURE_8,
+    ABOUT_15,
+)
+PRINTED = (
+    Bound(
+        "potential_share",
+        at_most=1,
+        every=True,
+        wording="g falls by a factor of 1 - 0.5 rate d a step",
+    ),
+    Bound(
+        "first_phase_share",
+        at_most=1,
+        every=True,
+        wording="the first phase takes at most 1/(16 rate) steps, to g <= 197 gamma^2",
+    ),
+    Bound(
+        "second_phase_ratio",
+        at_least=0.03,
+        every=True,
+        wording="<-grad, W* - W> > 0.03 |W* - W|_F^2 in the second phase",
+    ),
+    replace(
+        ABOUT_15,
+        metric="figure_8_iteration",
+        wording="the inner product turns positive at about iteration 15 in Figure 8",
+    ),
 )
 CLAIM = Theorem(
     source="LY Theorem 3.2, Figure 8",
@@ -262,11 +308,12 @@ CLAIM = Theorem(
         "paper": Setting(batches=350_000),
     },
     decided_by=BOUNDS,
-    as_printed=BOUNDS,
+    as_printed=PRINTED,
     measure=measure,
     also=also,
     figure=phases,
     reported={"sgd_sign_change_iteration": 15},
+    shown=("sign_change_iteration", "printed_sign_change_iteration", "sgd_final_distance_share"),
     costs={"cpu": "14 min on 2 busy cores", "paper": "7 h: 36 ms of one core a batch"},
     seeds=3,
     charts=(("inner_product", "potential", "loss", "distance"), ("ratio",)),
