@@ -190,14 +190,16 @@ def export(
     names: tyro.conf.Positional[tuple[str, ...]] = (),
     filter: str | None = None,
     without_artifacts: bool = False,
+    without_models: bool = False,
     json: bool = False,
 ) -> None:
     """Write finished runs with all that belongs to them into one file: those of the claims, recipes
     and studies named, or with these ids (default: all), or those that an MLflow --filter finds.
-    --without-artifacts writes their numbers alone, without files and models."""
+    --without-artifacts writes their numbers alone, without files and models; --without-models all
+    but the stored networks."""
     from pipelines import bundle
 
-    found = bundle.export_runs(file, names, filter, without_artifacts)
+    found = bundle.export_runs(file, names, filter, without_artifacts, without_models)
     _answer(found, json, lambda d: print(f"{len(d['runs'])} runs, {d['bytes']:,} bytes: {file}"))
 
 

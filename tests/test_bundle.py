@@ -454,6 +454,19 @@ def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_
     assert b"reproduced" in results
 
 
+def test_stored_networks_can_be_left_out(bundled: Path, tmp_path: Path) -> None:
+    bundle.export_runs(tmp_path / "light.zip", [], None, without_models=True)
+    light, whole = documents(tmp_path / "light.zip"), documents(bundled)
+    assert light.keys() == whole.keys()
+    assert any(document["models"] for document in whole.values())
+    for name, document in light.items():
+        assert document == {**whole[name], "models": []}
+    with zipfile.ZipFile(tmp_path / "light.zip") as few, zipfile.ZipFile(bundled) as all_files:
+        left_out = set(all_files.namelist()) - set(few.namelist())
+    assert left_out
+    assert all("/models/" in name for name in left_out)
+
+
 @pytest.mark.slow
 def test_a_keras_model_predicts_the_same(home: Path, go: Go, tmp_path: Path) -> None:
     import mlflow.pyfunc
