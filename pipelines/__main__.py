@@ -188,6 +188,7 @@ def reap(json: bool = False) -> None:
 def export(
     file: tyro.conf.Positional[Path],
     names: tyro.conf.Positional[tuple[str, ...]] = (),
+    *,
     filter: str | None = None,
     without_artifacts: bool = False,
     without_models: bool = False,
