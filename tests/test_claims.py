@@ -217,7 +217,7 @@ def test_a_comparison_with_more_seeds_than_stated_is_not_the_stated_one() -> Non
 def test_other_data_than_the_sources_are_not_judged() -> None:
     found = claim.load("zero-init")
     [floor] = found.floors
-    values = {metric: [1.4, 1.4] for metric in floor.metrics}
+    values = {metric: [1.5, 1.5] for metric in floor.metrics}
     values |= {bound.metric: [90.0, 90.0] for bound in found.decided_by}
     assert [found.verdict(values, scale) for scale in ("cpu", "paper")] == [
         "smaller scale",
@@ -225,7 +225,9 @@ def test_other_data_than_the_sources_are_not_judged() -> None:
     ]
     printed = [found.judge(values, scale)["as_printed"] for scale in ("cpu", "paper")]
     assert printed[0] == "not tested"
-    assert printed[1].startswith("fails: zeros_minus_random_pct 90, where")
+    assert printed[1].startswith(
+        "fails: 1.28 %, by settings not stated (zeros_test_error_pct 1.5, not"
+    )
 
 
 def test_unknown_names_list_the_nearest() -> None:
