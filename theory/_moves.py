@@ -61,6 +61,17 @@ def network(points: Points, plan: Plan) -> Memorizer:
     return Memorizer(plan.A0, units, plan.codes, points.labels, plan.margin, error)
 
 
+def unchecked_network(points: Points, plan: Plan) -> Memorizer:
+    """The network with V_i = (q - z_i) / (|z_i|^2 - t_i), as if each unit fired at its own alone.
+
+    What else fires is not looked at: the error is infinite.
+    """
+    moves = plan.codes.U[points.index[plan.number]] - plan.Z
+    V = moves / (np.sum(plan.Z**2, axis=1) - plan.t)[:, None]
+    units = Layer(plan.Z, plan.t, V)
+    return Memorizer(plan.A0, units, plan.codes, points.labels, plan.margin, np.inf)
+
+
 def _block(U: Array, t: Array, moves: Array) -> tuple[Array, Array]:
     """V [m, k] of blocks [..., b, k] with these moves, and how far rounding may leave points [m].
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._moves import Plan, codes, needed, network, readout
+from theory._moves import Plan, codes, needed, network, readout, unchecked_network
 from theory.memorizer import Layer, Memorizer, Points, checked_points, project
 from theory.pairs import following_products, nearest_pair
 
@@ -57,25 +57,46 @@ def memorize(
 
 
 def printed(
-    X: ArrayLike, y: ArrayLike, width: int, dtype: str = "float64", seed: int = 0
+    X: ArrayLike,
+    y: ArrayLike,
+    width: int,
+    dtype: str = "float64",
+    seed: int = 0,
+    share: float = 1 / 6,
+    check: bool = True,
 ) -> Memorizer:
     """HM's own construction, with one threshold 1 - 2 rho' (Lemma B.1) for unit points X [n, d].
 
-    rho' is a sixth of the least squared distance of projected points (the printed third does not
-    do). A width of d takes A_0 = I. ValueError as in `memorize`, or where the lemma's premise does
-    not hold: squared norms within rho' of 1, and codes q with <q, z> <= 1 - 2 rho'.
+    rho' is that share of the least squared distance of projected points: a sixth makes the lemma
+    true, a third is printed. A width of d takes A_0 = I. ValueError as in `memorize`, or where the
+    lemma's premise does not hold: squared norms within rho' of 1, and codes q with <q, z> <= 1 -
+    2 rho'. With `check=False` only codes are required: every unit moves its own point as if no
+    other unit fired there, as is printed, and the error is infinite, for nothing is certified.
     """
     points = checked_points(X, y, dtype)
     d = points.X.shape[1]
     A0 = np.eye(d, dtype=dtype) if width == d else next(_projections(d, width, dtype, seed))
     Z, number = project(points.X, A0)[points.kept], points.kept
-    i, j, least = nearest_pair(Z) if len(Z) > 1 else (0, 0, 2.0)
-    rho = least / 6
+    i, j, least = nearest_pair(Z) if len(Z) > 1 else (0, 0, 1 / (2 * share))
+    rho, squares = share * least, np.sum(Z**2, axis=1)
+    if check:
+        _check_premise(Z, number, (i, j, least), rho)
+    q = _codes_apart(Z, 1 - 2 * rho, len(points.labels), seed)
+    threshold = np.full(len(Z), 1 - 2 * rho, Z.dtype)
+    plan = Plan(A0, Z, number, q, threshold, squares - threshold)
+    return _exact(network(points, plan)) if check else unchecked_network(points, plan)
+
+
+def _check_premise(
+    Z: Array, number: NDArray[np.int64], nearest: tuple[int, int, float], rho: float
+) -> None:
+    """Raise ValueError unless HM Lemma B.1 applies to points Z of these numbers, with that rho'."""
+    i, j, least = nearest
     if rho <= needed(Z):
         raise ValueError(
-            f"rho' must exceed the rounding of {dtype}. Received: points {number[i]} and "
-            f"{number[j]}, {least:.2g} apart, squared, at width {width}. Use a larger width, or "
-            "memorize."
+            f"rho' must exceed the rounding of {Z.dtype}. Received: points {number[i]} and "
+            f"{number[j]}, {least:.2g} apart, squared, at width {Z.shape[1]}. Use a larger width, "
+            "or memorize."
         )
     squares = np.sum(Z**2, axis=1)
     worst = int(np.argmax(np.abs(squares - 1)))
@@ -83,12 +104,24 @@ def printed(
         raise ValueError(
             "HM Lemma B.1 needs squared norms within rho' of 1, a sixth of the least squared "
             f"distance. Received: point {number[worst]} of squared norm {squares[worst]:.3g}, rho' "
-            f"= {rho:.2g} at width {width}. Pass unit points and a larger width, or use memorize."
+            f"= {rho:.2g} at width {Z.shape[1]}. Pass unit points and a larger width, or use "
+            "memorize."
         )
-    q = _codes_apart(Z, 1 - 2 * rho, len(points.labels), seed)
-    threshold = np.full(len(Z), 1 - 2 * rho, Z.dtype)
-    plan = Plan(A0, Z, number, q, threshold, squares - threshold)
-    return _exact(network(points, plan))
+
+
+def neighbour_move(ratio: float, rho: float = 0.1) -> float:
+    """Return how far a block moves a point that HM Lemma B.1 says it leaves alone.
+
+    Of two points at squared distance `ratio` rho', both of squared norm 1 + rho', the block knows
+    the first. Over the first one's own move it is 1 - ratio/6, and 0 from 6 on; 3 is printed.
+    """
+    square = 1 + rho
+    cosine = 1 - ratio * rho / (2 * square)
+    directions = np.array([[1.0, 0.0], [cosine, math.sqrt(1 - cosine**2)]])
+    first, second = math.sqrt(square) * directions
+    code, t = -directions[0], np.array([1 - 2 * rho])
+    block = Layer(first[None], t, (code - first)[None] / (square - t))
+    return float(np.linalg.norm(block(second)) / np.linalg.norm(code - first))
 
 
 def paper_width(n: int, separation: float) -> int:
