@@ -10,17 +10,18 @@ from pipelines.claims import (
     gradient_formula,
     matrix_lemmas,
     near_identity_layers,
+    negative_eigenvalue_fails,
     nonlinear_critical_points,
     risk_is_expectation,
 )
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Cells, Measured
 from theory import linear_resnet
-from theory.descent import descent_path
+from theory.descent import descent_path, loss
 from theory.factorization import balanced, rotation_layers
 from theory.linear_resnet import gradient_appendix
 from theory.normal_matrices import normal_form
-from theory.penalties import ALIKE, entrywise, first_layer
+from theory.penalties import ALIKE, entrywise, first_layer, one_entry
 from theory.relu_residual import Blocks, gradient, moved, outputs, risk
 from theory.smooth_maps import bump, graph_map
 from theory.stationary_points import layer_gradient_norms, network, residual_layers
@@ -268,6 +269,8 @@ def test_the_penalty_on_entries_and_that_on_one_layer():
     one = first_layer(np.stack([T, T]))
     np.testing.assert_allclose(one[0], T - np.eye(3))
     assert not one[1].any()
+    slopes = values_at(lambda T: (T[0, 1] ** 2) / 2, T).reshape(3, 3)
+    np.testing.assert_allclose(one_entry(T[None])[0], slopes, atol=1e-8)
 
 
 def test_norms_have_a_gradient_where_singular_values_are_equal_or_have_diverged():
@@ -292,20 +295,45 @@ def test_a_penalty_alike_keeps_mirrored_layers_transposed(depth):
         assert np.abs(Theta[0] - Theta[-1]).max() > 1e-4  # not merely equal layers
 
 
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_a_penalty_on_one_entry_lets_descent_pass_unless_it_is_on_the_mirrored_entry_too(mirrored):
+    # 1/4 sum_i ((Theta_i - I)_12)^2, the same in both layers, at eigenvalues -1 and 1.2
+    Phi = negative_eigenvalue_fails.turned(np.array([-1.0]), np.array([1.2]))[0]
+    np.testing.assert_allclose(np.linalg.eigvalsh(Phi), [-1, 1.2])
+    np.testing.assert_allclose(np.linalg.eigh(Phi)[1][:, 1] ** 2, [0.25, 0.75])
+
+    def pull(Theta):
+        return (one_entry(Theta) + (one_entry(Theta.mT).mT if mirrored else 0)) / 2
+
+    path = list(descent_path(Phi, 2, 0.1, 200, penalty=pull))
+    ratios = [loss(path[step], Phi) / 0.5 for step in (0, 20, 50, 100, 200)]
+    if mirrored:
+        assert min(loss(Theta, Phi) / 0.5 for Theta in path) >= 1
+    else:
+        assert ratios == pytest.approx([4.04, 1.047, 0.944, 0.023, 0.011], rel=0.05)
+
+
 def test_a_penalty_that_lets_descent_pass_is_refuted():
     name = "negative-eigenvalue-fails"
     found = claim.load(name)
     by_seed = seeds_of(name, cells(name, delta=0.0))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
-    assert found.printed(values) == "holds"
+    text = found.printed(values)
+    assert "here on the first layer's distance from I (one_layer_floor_ratio" in text
+    assert "here on entry 1, 2 of every layer (asymmetric_floor_ratio" in text
+    assert "to_identity_floor_ratio" not in text
     alone = by_seed[0][0].curves["one_layer_floor_ratio"]
     passing = values_of(name, doctored(by_seed, l2_floor_ratio=alone))
     assert found.verdict(passing, "cpu") == "refuted"
     near = values_of(name, doctored(by_seed, to_identity_floor_ratio=alone))
-    assert found.printed(near).startswith("fails: to_identity_floor_ratio")
-    held = values_of(name, doctored(by_seed, one_layer_floor_ratio=1 + 0 * alone))
-    assert found.verdict(held, "cpu") == "refuted"
+    assert "on the distance of every layer from I (to_identity" in found.printed(near)
+    counterexamples = ("one_layer_floor_ratio", "asymmetric_floor_ratio")
+    for one in counterexamples:
+        held = values_of(name, doctored(by_seed, **{one: 1 + 0 * alone}))
+        assert found.verdict(held, "cpu") == "refuted"
+    none = doctored(by_seed, **dict.fromkeys(counterexamples, 1 + 0 * alone))
+    assert found.printed(values_of(name, none)) == "holds"
 
 
 # ---- HM Claim 2.3: the risk is an expectation

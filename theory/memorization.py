@@ -62,6 +62,7 @@ def printed(
     width: int,
     dtype: str = "float64",
     seed: int = 0,
+    *,
     share: float = 1 / 6,
     check: bool = True,
 ) -> Memorizer:

@@ -66,6 +66,13 @@ def first_layer(Theta: Array) -> Array:
     return pull
 
 
+def one_entry(Theta: Array) -> Array:
+    """Of 1/2 sum_i ((Theta_i - I)_12)^2: the same in every layer, but not for its transpose."""
+    pull = np.zeros_like(Theta)
+    pull[..., :1, 1:2] = Theta[..., :1, 1:2]
+    return pull
+
+
 ALIKE: dict[str, Penalty] = {
     "to_identity": to_identity,
     "l2": l2,
