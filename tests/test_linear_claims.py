@@ -11,6 +11,7 @@ from pipelines.claims import (
     matrix_lemmas,
     near_identity_layers,
     negative_eigenvalue_fails,
+    no_bad_stationary_points,
     nonlinear_critical_points,
     risk_is_expectation,
 )
@@ -177,11 +178,23 @@ def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
     found, values = claim.load(name), values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
     assert values[f"{sigma}_ratio"] == values["ratio"]
-    assert found.printed(values) == "holds"
+    premise = values | {"moved_zero_ratio": [1.0]}
+    assert found.printed(premise) == "holds"
     between = values_of(name, doctored(by_seed, ratio=np.full(3, 0.7)))
-    assert (found.verdict(between, "cpu"), found.printed(between)) == ("refuted", "holds")
+    assert found.verdict(between, "cpu") == "refuted"
+    assert "h_i(0) = 0 (slide_ratio" not in found.printed(between)
     under = values_of(name, doctored(by_seed, ratio=np.full(3, 0.4)))
-    assert found.printed(under).startswith("fails: slide_ratio 0.8")
+    text = found.printed(under)
+    assert text.startswith("fails: the bound where every h_i(0) = 0 (slide_ratio 0.8")
+
+
+def test_the_slides_bound_fails_where_a_layer_moves_zero():
+    found = claim.load("no-bad-stationary-points")
+    values = {"slide_ratio": [2.0], "moved_zero_ratio": [no_bad_stationary_points.moved_zero(-1.0)]}
+    assert values["moved_zero_ratio"] == [0.0]  # norms 2 and 0, the slide's bound is 1
+    assert found.printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
+    # with h_1(u) = u, h(x) = 1: norms 1 and 1, the bound 1/2
+    assert no_bad_stationary_points.moved_zero(0.0) == pytest.approx(2)
 
 
 # ---- BEL: functions from R^d to R, and the printed rate
