@@ -23,7 +23,7 @@ from theory.factorization import balanced, rotation_layers
 from theory.linear_resnet import gradient_appendix
 from theory.normal_matrices import normal_form
 from theory.penalties import ALIKE, entrywise, first_layer, one_entry
-from theory.relu_residual import Blocks, gradient, moved, outputs, risk
+from theory.relu_residual import Blocks, as_layers, gradient, moved, outputs, risk
 from theory.smooth_maps import bump, graph_map
 from theory.stationary_points import layer_gradient_norms, network, residual_layers
 
@@ -108,7 +108,7 @@ def test_a_critical_point_must_have_risk_and_no_gradient():
     by_seed = seeds_of(name, cells(name, l=3))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
-    assert found.printed(values).startswith("fails: critical_excess_risk")
+    assert found.printed(values).startswith("fails: the conjecture of section 5, read of the weig")
     one = np.ones(3)
     for wrong in (
         {"parameter_gradient": 1e-9 * one},
@@ -117,11 +117,59 @@ def test_a_critical_point_must_have_risk_and_no_gradient():
         {"excess_risk": 0 * one},
         {"saddle_risk": one},
         {"functional_ratio": 0.99 * one},
-        {"descent_ratio": 0 * one},
+        {"fitted_gradient": 1e-6 * one},
+        {"fitted_excess_risk": 0 * one},
+        {"fitted_distance": 0 * one},
+        {"fitted_functional_ratio": 0.99 * one},
+        {"fitted_descent_ratio": 0 * one},
     ):
         assert found.verdict(values_of(name, doctored(by_seed, **wrong)), "cpu") == "refuted"
     no_risk = values_of(name, doctored(by_seed, excess_risk=0 * one))
     assert found.printed(no_risk) == "holds"
+    one_block = np.array([0.0, 0.0, 1e-6])  # a gradient in one block: no critical point
+    not_critical = values_of(name, doctored(by_seed, parameter_gradient=one_block))
+    assert not_critical["critical_excess_risk"] == [0, 0]
+    assert found.printed(not_critical) == "holds"
+
+
+def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
+    name = "nonlinear-critical-points"
+    *weights, x = cells(name, l=3, d=3).draw(
+        nonlinear_critical_points.random_instance, "d", "l", "tau", "inputs"
+    )
+    teacher = Blocks(*weights[:3])
+    x = np.concatenate([x, -x], axis=-2)
+    y = outputs(nonlinear_critical_points.odd_block(teacher), x)
+    np.testing.assert_allclose(y, -y[:, np.argsort(np.arange(100) < 50, kind="stable")], atol=1e-14)
+    net = nonlinear_critical_points.fitted(teacher, x, y)
+    best = x @ np.linalg.lstsq(x[0], y[0], rcond=None)[0]
+    np.testing.assert_allclose(outputs(net, x)[0], best[0], atol=1e-12)
+    block_norms = nonlinear_critical_points.block_norms
+    assert block_norms(net, x, y).max() < 1e-12
+    assert risk(net, x, y).min() > 1e-4
+    # the risk is stationary along any weights, but not if the block fits a little less
+    step = Blocks(*(np.random.default_rng(1).normal(size=W.shape) for W in net))
+    up, down = (risk(moved(net, t, step), x, y) for t in (1e-6, -1e-6))
+    assert np.abs(up - down).max() / 2e-6 < 1e-8
+    less = net._replace(V=net.V * 0.9)
+    assert block_norms(less, x, y)[:, 0].min() > 1e-4
+    layers = as_layers(net)
+    np.testing.assert_allclose(network(layers, x), outputs(net, x), atol=1e-12)
+    assert nonlinear_critical_points.falls(layers, x, y).min() > 1e-4
+    exact = outputs(net, x)  # labels that the block fits: no critical point of excess risk
+    assert risk(net, x, exact).max() == 0
+
+
+def test_blocks_with_thresholds_are_layers():
+    rng = np.random.default_rng(6)
+    net = blocks(rng, 3, 2, 4, 0.4)
+    net = net._replace(V=net.V / 4)
+    x, v = rng.normal(size=(2, 20, 2))
+    layer, far = as_layers(net)[1], np.linalg.norm(net.U[1], 2) * np.linalg.norm(net.V[1], 2)
+    assert layer.distance == pytest.approx(far)
+    w = rng.normal(size=x.shape)
+    slope = (layer.function(x + 1e-6 * w) - layer.function(x - 1e-6 * w)) / 2e-6
+    assert np.vdot(layer.pullback(x, v), w) == pytest.approx(np.vdot(v, slope), rel=1e-6)
 
 
 def test_weights_away_from_the_identity_have_a_gradient():
@@ -456,6 +504,7 @@ def test_a_rotation_is_asked_for():
     [
         (nonlinear_critical_points, {"tau": (1.0,)}, r"tau < 1\. Received: tau=1"),
         (nonlinear_critical_points, {"d": (0,)}, "d must be"),
+        (nonlinear_critical_points, {"d": (8,), "inputs": 8}, "inputs=8, d up to 8"),
         (risk_is_expectation, {"inputs": ("cauchy",)}, "Choices: normal, uniform"),
         (risk_is_expectation, {"samples": 10}, "at least 1,000 samples. Received: samples=10"),
         (matrix_lemmas, {"q": (0,)}, "q must be"),
