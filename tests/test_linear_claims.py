@@ -16,7 +16,7 @@ from pipelines.claims import (
     risk_is_expectation,
 )
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Cells, Measured
+from pipelines.grid import ASSUMPTION, Cell, Cells, Measured
 from theory import linear_resnet
 from theory.descent import descent_path, loss
 from theory.factorization import balanced, rotation_layers
@@ -217,6 +217,43 @@ def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     assert found.verdict(values, "cpu") == "reproduced"
     mended = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
     assert found.printed(mended) == "holds"
+
+
+def test_critical_ends_that_are_not_judged_are_counted():
+    name = "no-bad-critical-points"
+    found = claim.load(name)
+    norm = np.array([0.5, 0.9999, 0.9999, 0.9999, 1.2])
+    curves = {
+        "max_norm": norm,
+        "excess": np.array([1e-20, 0.3, 0.2, 0.7, 1.0]),
+        "critical": np.array([True, True, True, False, True]),
+        "inside": norm < 2,
+        "ratio": np.full(5, 0.5),
+        ASSUMPTION: np.array([True, False, False, False, False]),
+    }
+    measured = [Measured(Cell({"search": "hunt", "tau": 1.5}, 0), np.arange(5), curves, "")]
+    row = found.metrics(measured)
+    assert (row["judged"], row["unjudged_inside"], row["unjudged_excess"]) == (1, 2, 0.3)
+    values = {key: [value] for key, value in row.items()}
+    assert (found.verdict(values, "cpu"), found.printed(values)) == ("reproduced", "holds")
+    assert found.printed(values | {"excess": [0.3]}).startswith("fails: Theorem 2.2: a critical")
+    judged_all = [dataclasses.replace(measured[0], curves=curves | {ASSUMPTION: norm < 1})]
+    row = found.metrics(judged_all)
+    assert (row["unjudged_inside"], row["unjudged_excess"], row["excess"]) == (0, 0.0, 0.7)
+
+
+def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothing():
+    found = claim.load("standard-parameterization-saddle")
+    values = {
+        "gradient_at_zero": [0.0] * 5,
+        "excess_at_zero": [1.8] * 5,
+        "hessian_error": [0.0] * 5,
+    }
+    slower = values | {"median_speedup": [0.5] * 5}
+    assert (found.verdict(slower, "cpu"), found.printed(slower)) == ("reproduced", "holds")
+    minimum = values | {"excess_at_zero": [0.0] * 5}
+    assert found.verdict(minimum, "cpu") == "refuted"
+    assert found.printed(minimum).startswith("fails: that A = 0 is no global minimum (excess_at_")
 
 
 @pytest.mark.parametrize("sigma", ["tanh", "relu"])
@@ -461,6 +498,7 @@ def test_factors_that_are_too_far_or_of_another_product_are_refuted():
     for wrong in (all_at_once, W[..., 1:, :, :], W.mT, balanced(2 * Q, 8)):
         numbers = {k: [float(v[0])] for k, v in matrix_lemmas.rotation_numbers(wrong, Q).items()}
         assert found.verdict(values | numbers, "cpu") == "refuted"
+        assert found.printed(values | numbers).startswith("fails: Claim A.1: ")
     one = np.ones(3)
     for curves in (
         {"normal_error": matrix_lemmas.normal_error(np.triu(np.ones((3, 4, 4))))},  # not normal
@@ -469,6 +507,12 @@ def test_factors_that_are_too_far_or_of_another_product_are_refuted():
     ):
         wrong_values = values_of("matrix-lemmas", doctored(by_seed, **curves))
         assert found.verdict(wrong_values, "cpu") == "refuted"
+        printed, what = found.printed(wrong_values), next(iter(curves))
+        if what == "product_gap":  # how sharp the bound is, is ours
+            assert printed == "holds"
+        else:
+            assert printed.startswith("fails: Claim C.")
+            assert what in printed
 
 
 def test_the_largest_singular_value_in_place_of_the_least_is_refuted():

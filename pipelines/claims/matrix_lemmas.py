@@ -147,6 +147,32 @@ CLAIM = Theorem(
         Bound("product_ratio", at_least=1 - 1e-12, every=True),
         Bound("product_gap", at_most=1e-9, every=True),
     ),
+    as_printed=(
+        Bound(
+            "rotation_ratio",
+            at_most=1,
+            every=True,
+            wording="Claim A.1: factors of a rotation within pi/q of the identity",
+        ),
+        Bound(
+            "rotation_error",
+            at_most=1e-12,
+            every=True,
+            wording="Claim A.1: a rotation is their product",
+        ),
+        Bound(
+            "normal_error",
+            at_most=1e-12,
+            every=True,
+            wording="Claim C.1: a normal matrix has blocks of at most 2 x 2",
+        ),
+        Bound(
+            "product_ratio",
+            at_least=1 - 1e-12,
+            every=True,
+            wording="Claim C.2: |AB|_F >= s_min(A) |B|_F",
+        ),
+    ),
     costs={"cpu": "8 s"},
     measure=measure,
     figure=figure,

@@ -1,4 +1,4 @@
-"""Without the identity, zero layers are a bad critical point, and descent from near them stalls.
+"""Without the identity, zero layers are a bad critical point; descent from near them stalls.
 
 Source: HM section 1.1. The risk of the standard linear network A_l ... A_1 has a critical point at
 A = 0 that is no global minimum; the residual parameterization (I + A_l) ... (I + A_1) has none near
@@ -16,11 +16,12 @@ one more than all iterations if none is. `speedup` is their quotient; where the 
 parameterization has not arrived (`standard_arrived_pct`), it is a lower bound. The smaller delta
 and the deeper the network, the longer the plateau, about delta^-(l-2) from three layers on.
 
-That descent is faster with the identity is judged for the median setting: it is ours, an
-observation, and not so for every R with det R > 0. Where R has negative eigenvalues, descent from
-near the identity is held back (see negative-eigenvalue-fails). On 60 seeds that this claim does not
-use, in five settings, the residual one was the slower in 6 of 88 cases with negative eigenvalues
-and in 0 of 219 without (least 1.03); `least_speedup` and `slower_pct` show such cases here.
+That descent is faster with the identity is ours, an observation that is shown (`median_speedup` of
+all settings) and not judged: it is not so for every R with det R > 0. Where R has negative
+eigenvalues, descent from near the identity is held back (see negative-eigenvalue-fails). On 60
+seeds that this claim does not use, in five settings, the residual one was the slower in 6 of 88
+cases with negative eigenvalues and in 0 of 219 without (least 1.03); `least_speedup` and
+`slower_pct` show such cases here.
 
 The figure that convinces: the risk against iterations, both parameterizations side by side.
 
@@ -196,20 +197,24 @@ def iterations(
 
 
 CLAIM = Theorem(
-    source="HM section 1.1; the comparison is ours",
-    says="Without the identity, zero layers are a critical point of positive excess risk; in the "
-    "median setting descent from near it is slower than that of the residual parameterization",
+    source="HM section 1.1",
+    says="Without the identity, zero layers are a critical point of positive excess risk: of two "
+    "layers a strict saddle, of three or more a flat one (the kind is ours)",
     family="linear theory",
     scales={"smoke": Setting((2,), (2, 3), (0.1,), 500), "cpu": Setting()},
     decided_by=(
         Bound("gradient_at_zero", at_most=0, every=True),
         Bound("excess_at_zero", at_least=1e-3, every=True),
         Bound("hessian_error", at_most=1e-12, every=True),
-        Bound("median_speedup", at_least=1),
     ),
     as_printed=(
-        Bound("gradient_at_zero", at_most=0, every=True),
-        Bound("excess_at_zero", at_least=1e-3, every=True),
+        Bound("gradient_at_zero", at_most=0, every=True, wording="a critical point at A = 0"),
+        Bound(
+            "excess_at_zero",
+            at_least=1e-12,
+            every=True,
+            wording="that A = 0 is no global minimum",
+        ),
     ),
     costs={"cpu": "10 s"},
     measure=measure,
