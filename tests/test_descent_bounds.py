@@ -24,6 +24,7 @@ from theory.descent_bounds import (
     negative_floor,
     printed_gradient_bound,
     printed_hessian_bound,
+    printed_stay_close_bound,
     stay_close_bound,
 )
 
@@ -212,6 +213,7 @@ def test_stay_close_bound_by_hand():
     # a = 1, loss = (4 - 1)^2 / 2: 1 + .1 * 2 * 3; the step goes to 2 - .1 * 2 * 3 = 1.4
     Theta = np.full((2, 1, 1), 2.0)
     assert stay_close_bound(Theta, [[1.0]], 0.1) == pytest.approx(1.6)
+    assert printed_stay_close_bound(Theta, [[1.0]], 0.1) == pytest.approx(2.2)
     # from the identity the bound is attained: 1 + .1 * 1 * 2 = 1.2
     first, second = descent_path([[3.0]], 2, 0.1, 1)
     assert distance(second) == pytest.approx(stay_close_bound(first, [[3.0]], 0.1))

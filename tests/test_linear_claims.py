@@ -189,7 +189,7 @@ def test_weights_away_from_the_identity_have_a_gradient():
 
 def test_the_order_of_the_appendix_is_right_for_two_layers_and_wrong_for_three():
     found = claim.load("gradient-formula")
-    for depth, printed in ((2, "holds"), (3, "fails: appendix_order_error")):
+    for depth, printed in ((2, "holds"), (3, "fails: the order of factors in appendix A.2 (")):
         instance = gradient_formula.random_instance(np.random.default_rng(0), 3, depth)
         lemma, appendix = linear_resnet.gradient(*instance), gradient_appendix(*instance)
         error = float(np.linalg.norm(lemma - appendix) / np.linalg.norm(lemma))
@@ -201,10 +201,13 @@ def test_the_integer_split_is_what_fails_of_the_printed_proof():
     name = "small-norm-factorization"
     by_seed = seeds_of(name, cells(name, d=5, gamma=0.1, l=(6, 7, 64)))
     found, values = claim.load(name), values_of(name, by_seed)
-    assert found.printed(values).startswith("fails: printed_split_violations_pct")
+    assert found.printed(values).startswith("fails: the proof's split 4q + p = l (printed_split")
     ours = doctored(by_seed, printed=by_seed[0][0].curves["balanced"])
     assert found.printed(values_of(name, ours)) == "holds"
     assert found.verdict(values, "cpu") == "reproduced"
+    beyond = values_of(name, doctored(by_seed, printed=0 * by_seed[0][0].curves["printed"]))
+    beyond |= {"psd_ratio": [1.2, 0.3]}
+    assert found.printed(beyond).startswith("fails: 3 gamma / l for positive definite matrices (")
 
 
 def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
@@ -212,11 +215,35 @@ def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     by_seed = seeds_of(name, cells(name, d=3, l=4))
     found, values = claim.load(name), values_of(name, by_seed)
     text = found.printed(values)
-    assert "printed_gradient_ratio 0.5" in text
-    assert "printed_far_hessian_ratio 1.9" in text  # |H|_F = sqrt(2 + 2 * 8^2) over 6
+    assert (
+        "the constant 4 of the gradient lemma, a step of the proof (printed_gradient_ratio" in text
+    )
+    assert "without a premise on Phi, a step of the proof (printed_far_hessian_ratio 1.9" in text
+    # |H|_F = sqrt(2 + 2 * 8^2) over 6
     assert found.verdict(values, "cpu") == "reproduced"
     mended = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
     assert found.printed(mended) == "holds"
+    # the exponent l - 1 is ours: where only the printed l holds, nothing printed fails
+    ours = mended | {"stay_close_ratio": [1.1]}
+    assert (found.verdict(ours, "cpu"), found.printed(ours)) == ("refuted", "holds")
+    far = mended | {"printed_stay_close_ratio": [1.1]}
+    assert found.printed(far).startswith("fails: the lemma that iterates stay close")
+
+
+def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
+    name = "symmetric-positive-converges"
+    by_seed = seeds_of(name, cells(name, l=(1, 2, 4)))
+    found, values = claim.load(name), values_of(name, by_seed)
+    assert (found.verdict(values, "cpu"), found.printed(values)) == ("reproduced", "holds")
+    later = values_of(name, doctored(by_seed, ratio=np.full(3, 1.5)))
+    assert (found.verdict(later, "cpu"), found.printed(later)) == ("refuted", "holds")
+    never = values_of(name, doctored(by_seed, iterations=np.array([20, 30, np.inf])))
+    assert found.printed(never).startswith("fails: convergence at depths l >= ln(|Phi| / gamma) (")
+    shallow = by_seed[0][0].cell.point | {"top": 10.0, "gamma": 0.1}  # only l >= 4.6 is printed
+    cell = dataclasses.replace(by_seed[0][0].cell, point=shallow)
+    curves = by_seed[0][0].curves | {"iterations": np.array([np.inf, 30, 40])}
+    row = found.also([dataclasses.replace(by_seed[0][0], cell=cell, curves=curves)])
+    assert "deep_arrived_pct" not in row
 
 
 def test_critical_ends_that_are_not_judged_are_counted():
@@ -324,7 +351,8 @@ def test_layers_of_another_function_are_refuted():
     slower = values_of(name, doctored(by_seed, uniform=np.sqrt(m) * np.log(m)))
     assert (
         found.printed(slower)
-        == "fails: printed_rate_growth 2, where <= 1 for every seed is printed"
+        == "fails: distances to the identity of O(log m / m) (printed_rate_growth 2, not <= 1 for "
+        "every seed)"
     )
 
 
@@ -445,6 +473,7 @@ def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
     assert min(values["no_noise_z"]) > 5
     biased = doctored(by_seed, z=by_seed[0][0].curves["no_noise_z"])
     assert found.verdict(values_of(name, biased), "cpu") == "refuted"
+    assert found.printed(values_of(name, biased)).startswith("fails: the closed form of Claim 2.3")
     rng = np.random.default_rng(1)
     A, R, root = risk_is_expectation.random_instance(rng, 3, 1.0, 2)
     x = risk_is_expectation.inputs_of(rng, "uniform", (50_000, 3)) @ root.T

@@ -93,6 +93,12 @@ def stay_close_bound(Theta: ArrayLike, Phi: ArrayLike, rate: ArrayLike) -> Array
     return np.asarray(a + rate * (1 + a) ** (depth - 1) * np.sqrt(2 * loss(Theta, Phi)))[()]
 
 
+def printed_stay_close_bound(Theta: ArrayLike, Phi: ArrayLike, rate: ArrayLike) -> Array:
+    """a + rate (1+a)^l sqrt(2 loss), as the slide prints it; shape [...]."""
+    a, depth = distance(Theta), np.shape(Theta)[-3]
+    return np.asarray(a + rate * (1 + a) ** depth * np.sqrt(2 * loss(Theta, Phi)))[()]
+
+
 def gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     """2 l (1-a)^{2l-2} loss <= ||grad loss||_F^2, 1 - a counting as 0 beyond a = 1; shape [...].
 

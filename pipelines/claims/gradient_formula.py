@@ -146,8 +146,13 @@ CLAIM = Theorem(
         Bound("autodiff_error", at_most=1e-12, every=True),
     ),
     as_printed=(
-        Bound("finite_difference_error", at_most=1e-7, every=True),
-        Bound("appendix_order_error", at_most=1e-7, every=True),
+        Bound("finite_difference_error", at_most=1e-7, every=True, wording="Lemma 2.4"),
+        Bound(
+            "appendix_order_error",
+            at_most=1e-7,
+            every=True,
+            wording="the order of factors in appendix A.2",
+        ),
     ),
     costs={"cpu": "13 s"},
     measure=measure,

@@ -240,8 +240,8 @@ CLAIM = Theorem(
         Bound("equality_error", at_most=EXACT, every=True),
     ),
     as_printed=(
-        Bound("ratio", at_least=1 - EXACT, every=True),
-        Bound("path_ratio", at_least=1 - EXACT, every=True),
+        Bound("ratio", at_least=1 - EXACT, every=True, wording="(2.3) at random networks"),
+        Bound("path_ratio", at_least=1 - EXACT, every=True, wording="(2.3) along descent"),
     ),
     costs={"cpu": "22 s"},
     measure=measure,

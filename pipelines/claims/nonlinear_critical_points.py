@@ -143,7 +143,7 @@ def at_fitted(teacher: "Blocks", x: Array) -> dict[str, Array]:
     return {
         "fitted_gradient": block_norms(blocks, x, y),
         "fitted_excess_risk": risk(blocks, x, y)[:, None] * same,
-        "fitted_distance": layers[0].distance[:, None] * same,  # type: ignore[call-overload, index]
+        "fitted_distance": np.asarray(layers[0].distance)[:, None] * same,
         "fitted_functional_ratio": layer_gradient_norms(layers, x, y) / bound,
         "fitted_descent_ratio": falls(layers, x, y) / bound,
     }

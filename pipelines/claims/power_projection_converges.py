@@ -229,8 +229,18 @@ CLAIM = Theorem(
         Bound("final_loss", at_most=TARGET, every=True),
     ),
     as_printed=(
-        Bound("balance_error", at_most=1e-12, every=True),
-        Bound("final_loss", at_most=TARGET, every=True),
+        Bound(
+            "balance_error",
+            at_most=1e-12,
+            every=True,
+            wording="balanced layers of singular values s_j^(1/l)",
+        ),
+        Bound(
+            "final_loss",
+            at_most=TARGET,
+            every=True,
+            wording="convergence to every target of positive margin",
+        ),
     ),
     costs={"cpu": "16 s"},
     measure=measure,

@@ -182,8 +182,16 @@ CLAIM = Theorem(
         Bound("augmented_error", at_most=1e-12, every=True),
     ),
     as_printed=(
-        Bound("ratio", at_most=1, every=True),
-        Bound("printed_split_violations_pct", at_most=0, every=True),
+        Bound("ratio", at_most=1, every=True, wording="the bound (4 pi + 3 gamma) / l"),
+        Bound(
+            "psd_ratio", at_most=1, every=True, wording="3 gamma / l for positive definite matrices"
+        ),
+        Bound(
+            "printed_split_violations_pct",
+            at_most=0,
+            every=True,
+            wording="the proof's split 4q + p = l",
+        ),
     ),
     costs={"cpu": "20 s"},
     measure=measure,
