@@ -28,7 +28,7 @@ and m times it, which stays bounded for every map.
 Run: python -m pipelines run near-identity-layers        (64 s of processor time)
      python -m pipelines sweep near-identity-layers --grid map=pendulum --grid m=4:512:2x
 Expect: ratio 0.46 +- 0.08 and pair_ratio 0.41 +- 0.10 (mean and deviation of 5 seeds),
-composition_error 1e-14, scalar_error 6e-15, printed_rate_growth 0.52,
+composition_error 1e-14, scalar_error 6e-15, printed_rate_growth 0.51,
 uniform_slope -0.99 at its largest, Henon's -1.000 (geometric -0.75), henon_gap below 1e-12;
 henon_whole, m max |h_i - Id| of Henon's map with its linear layers, 5.08 at m = 256.
 """
