@@ -301,6 +301,7 @@ CLAIM = Experiment(
     measure=measure,
     reads="data",
     also=also,
+    shown=("own_fitting_ratio", "own_condition_ratio"),
     figure=figure,
     inner="n",
     costs={"cpu": "23 minutes, beside other work"},

@@ -267,6 +267,7 @@ CLAIM = Theorem(
     costs={"cpu": "37 s"},
     measure=measure,
     also=also,
+    shown=("unjudged_inside",),
     figure=figure,
     charts=(("excess", "allowed"), ("gradient_norm",)),
     apart=("search", "d", "l", "starts", "iterations"),

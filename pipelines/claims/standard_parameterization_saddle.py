@@ -219,6 +219,7 @@ CLAIM = Theorem(
     costs={"cpu": "10 s"},
     measure=measure,
     also=also,
+    shown=("median_speedup",),
     figure=figure,
     apart=("d", "l", "iterations"),
     charts=(("residual", "standard"),),
