@@ -27,11 +27,18 @@ POINTS = "offset points"
 
 @dataclass(frozen=True)
 class ArmBound(Bound):
-    """A bound on a number of arms that is not finite where one diverged, which decides nothing."""
+    """A bound on a number of trained networks, which is not finite where one of them diverged.
+
+    Then the verdict is `inconclusive`, unless another seed alone refutes what must hold in each.
+    """
 
     def verdict(self, values: Sequence[float]) -> str:
-        """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
-        return super().verdict(values) if all(map(math.isfinite, values)) else "inconclusive"
+        """Return `reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        finite = [value for value in values if math.isfinite(value)]
+        if len(finite) == len(values):
+            return super().verdict(values)
+        refuted = self.every and finite and super().verdict(finite) == "refuted"
+        return "refuted" if refuted else "inconclusive"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character,
 
 
 @dataclass(frozen=True)
-class Kept:
+class ExportContents:
     """What an export holds beside the numbers of its runs."""
 
     files: bool
@@ -54,7 +54,9 @@ def export_runs(
     none is written then, nor any model. Stored networks are large: all but them is written
     `without_models`.
     """
-    kept = Kept(files=not without_artifacts, models=not (without_artifacts or without_models))
+    kept = ExportContents(
+        files=not without_artifacts, models=not (without_artifacts or without_models)
+    )
     with _sentence("give its runs", "Repeat the command."):
         run_ids, left_out = _chosen(names, filter)
         if left_out:
@@ -124,7 +126,7 @@ def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) 
 
 
 def _write(
-    archive: bundle_format.Writer, run_ids: Sequence[str], kept: Kept
+    archive: bundle_format.Writer, run_ids: Sequence[str], kept: ExportContents
 ) -> list[dict[str, Any]]:
     """One run after another, then the manifest; its rows."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}

@@ -120,13 +120,15 @@ class Claim:
         """Return the `verdict`, what becomes of the statement `as_printed`, and the `floor`.
 
         `values` holds one number a seed of each metric. `altered`: other settings than those of the
-        scale. What is not judged says nothing of the printed statement either.
+        scale. What is printed of trained networks is tested in the published setting alone, and
+        what is not judged says nothing of the printed statement either.
         """
         verdict, published = self.verdict(values, scale, altered), scale == "paper" and not altered
         judged = verdict != "smaller scale" and self.learned(values)
+        judged = judged and (published or self.recipes is None)
         return {
             "verdict": verdict,
-            "as_printed": self.printed(values, published) if judged else "not tested",
+            "as_printed": self.printed(values) if judged else "not tested",
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 
@@ -150,13 +152,9 @@ class Claim:
         """Return whether the networks have reached all floors."""
         return all(floor.reached(values) for floor in self.floors)
 
-    def printed(self, values: Mapping[str, Sequence[float]], published: bool = True) -> str:
-        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`.
-
-        Numbers that are reported of a published setting are tested in it alone.
-        """
-        unknown_here = () if published else self.reported
-        tested = [b for b in self.as_printed if b.metric in values and b.metric not in unknown_here]
+    def printed(self, values: Mapping[str, Sequence[float]]) -> str:
+        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
+        tested = [b for b in self.as_printed if b.metric in values]
         verdicts = [b.verdict(values[b.metric]) for b in tested]
         broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
         if broken:

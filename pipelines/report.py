@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines import claim, history, page, recorded, store, tables, ui
 from pipelines.errors import disk_error
+from pipelines.order import Order
 from pipelines.provenance import ROOT
 from pipelines.published import SCALES
 from pipelines.verdict import spread
@@ -102,7 +103,7 @@ def grouped(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
 def entries() -> list[Entry]:
     """One entry a claim, by name: the newest run with the claim's own settings, largest scale."""
     chosen: dict[str, history.Row] = {}
-    for row in history.rows(kind="claim", as_stated="True"):  # newest first
+    for row in filter(_is_stated, history.rows(kind="claim", as_stated="True")):  # newest first
         name, before = row.tags["claim"], chosen.get(row.tags["claim"])
         if before is None or _rank(row) > _rank(before):
             chosen[name] = row
@@ -123,6 +124,16 @@ def judgements(rows: Sequence[history.Row]) -> dict[str, dict[str, str]]:
         }
         judged[row.tags["claim"]] = claim.load(row.tags["claim"]).judge(values, row.tags["scale"])
     return judged
+
+
+def _is_stated(row: history.Row) -> bool:
+    """Return whether a run has the settings and seeds that its claim states today."""
+    name, scale = row.tags["claim"], row.tags["scale"]
+    if name not in claim.names() or scale not in claim.load(name).scales:
+        return False
+    setting, seeds = claim.load(name).scales[scale], int(row.tags["seeds"])
+    order = Order(name=name, scale=scale, settings=setting, seeds=seeds)
+    return order.as_stated and order.fingerprint == row.tags["fingerprint"]
 
 
 def _rank(row: history.Row) -> int:

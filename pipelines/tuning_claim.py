@@ -51,7 +51,8 @@ class TuningSearch(Search):
 class Unanimous(Bound):
     """A bound on which all searches must agree, for shares of seven rates come in steps of 1/7.
 
-    Were either answer as likely, three searches would agree one time in four.
+    If each search were the toss of a coin, three would agree one time in four, and one in eight on
+    `reproduced`.
     """
 
     def verdict(self, values: Sequence[float]) -> str:

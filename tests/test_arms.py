@@ -187,6 +187,12 @@ COMPARED = [  # module, the argument in which its arms differ, errors by it, the
     (small_init_helps, "init", {"small": (9, 25.0), "standard": (9, 25.2)}, "refuted"),
     (small_init_helps, "init", {"small": (9, 25.0), "standard": (NAN, NAN)}, "inconclusive"),
     (small_init_helps, "init", {"small": (75, 75.0), "standard": (90, 90.0)}, "smaller scale"),
+    (
+        skip_length,
+        "variant",
+        {"two-layer": (9, 20.0), "single": (9, 85.0), "vanilla": (9, 90.0)},
+        "smaller scale",
+    ),
     (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 31.0)}, "reproduced"),
     (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 25.0)}, "refuted"),
     (batchnorm_overfits, "batch_norm", {False: (61, 68.0), True: (59, 67.0)}, "smaller scale"),
@@ -425,6 +431,13 @@ def test_the_exact_interval_of_a_share_decides() -> None:
     assert few.verdict([0.0] * 5) == "reproduced"
 
 
+def test_a_diverged_seed_does_not_hide_a_counterexample() -> None:
+    every, mean = ArmBound("x", at_least=0.1, every=True), ArmBound("x", at_least=0.1)
+    assert every.verdict([0.01, math.inf]) == "refuted"
+    assert every.verdict([3.0, math.inf]) == every.verdict([math.nan]) == "inconclusive"
+    assert mean.verdict([0.01, 0.01, math.nan]) == "inconclusive"
+
+
 def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
     recipe = Arms(learning_rate=0.04).base(0)
     ends = [rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if arms.is_at_an_end(recipe, rate, 5)]
@@ -432,7 +445,7 @@ def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
     assert not arms.is_at_an_end(recipe, 0.04, 1)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", [*MODULES, allconv_beats_allcnn])
 def test_no_margin_of_ours_is_called_printed(module: Any) -> None:
     """What is printed of a comparison is its order, or a number that is reported."""
     for bound in module.CLAIM.as_printed:
@@ -445,11 +458,16 @@ def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
     values = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}
     values |= {"two_layer_test_error_pct": [14.0, 14.1], "single_test_error_pct": [16.0, 16.1]}
     values["vanilla_test_error_pct"] = [19.0, 19.1]
-    assert skip_length.CLAIM.judge(values, "hours") == {
-        "verdict": "reproduced",
-        "as_printed": "not tested",
-        "floor": "yes: 14.05 (floor 27)",
-    }
+    hours = skip_length.CLAIM.judge(values, "hours")
+    assert (hours["verdict"], hours["as_printed"]) == ("reproduced", "not tested")
     published = skip_length.CLAIM.judge(values, "paper")
     assert published["verdict"] == "refuted"
     assert published["as_printed"].startswith("fails: 6.97 % (two_layer_test_error_pct 14.05, not")
+
+
+def test_rates_at_an_end_decide_nothing() -> None:
+    values = {"advantage_pct": [3.0] * 5, "small_test_error_pct": [20.0] * 5}
+    values["standard_test_error_pct"] = [23.0] * 5
+    found = small_init_helps.CLAIM
+    assert found.verdict(values | {"rates_at_an_end": [0.0] * 5}, "hours") == "reproduced"
+    assert found.verdict(values | {"rates_at_an_end": [1.0] * 5}, "hours") == "smaller scale"

@@ -168,9 +168,11 @@ def test_each_of_the_four_numbers_can_refute(changed: dict[str, float], verdict:
     assert CLAIM.verdict(values, "cpu") == "smaller scale"
 
 
-def test_as_printed_all_four_numbers_round_to_those_of_the_paper() -> None:
+def test_as_printed_a_better_w_than_the_papers_contradicts_nothing() -> None:
     values = {name: [value + 0.4, value + 0.4] for name, value in CLAIM.reported.items()}
     assert CLAIM.printed(values) == "holds"
-    below = values | {"mean_near_zero_train_error_pct": [8.0, 8.0]}
-    assert CLAIM.verdict(below, "paper") == "refuted"  # of the others, 1.4 is more than 1
-    assert CLAIM.printed(below).startswith("fails: 14 % (mean_near_zero_train_error_pct 8, not")
+    assert CLAIM.printed(values | {"mean_near_zero_train_error_pct": [8.0, 8.0]}) == "holds"
+    worse = values | {"mean_near_zero_train_error_pct": [16.0, 16.0]}
+    assert CLAIM.printed(worse).startswith("fails: 14 % (mean_near_zero_train_error_pct 16, not")
+    other = values | {"mean_at_zero_train_error_pct": [31.0, 31.0]}  # nothing is trained there
+    assert CLAIM.printed(other).startswith("fails: 34 % (mean_at_zero_train_error_pct 31, not")

@@ -141,7 +141,7 @@ def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
     x = np.concatenate([x, -x], axis=-2)
     y = outputs(nonlinear_critical_points.odd_block(teacher), x)
     np.testing.assert_allclose(y, -y[:, np.argsort(np.arange(100) < 50, kind="stable")], atol=1e-14)
-    net = nonlinear_critical_points.fitted(teacher, x, y)
+    net = nonlinear_critical_points.fit_first_block(teacher, x, y)
     best = x @ np.linalg.lstsq(x[0], y[0], rcond=None)[0]
     np.testing.assert_allclose(outputs(net, x)[0], best[0], atol=1e-12)
     block_norms = nonlinear_critical_points.block_norms
@@ -155,7 +155,7 @@ def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
     assert block_norms(less, x, y)[:, 0].min() > 1e-4
     layers = as_layers(net)
     np.testing.assert_allclose(network(layers, x), outputs(net, x), atol=1e-12)
-    assert nonlinear_critical_points.falls(layers, x, y).min() > 1e-4
+    assert nonlinear_critical_points.descent_rates(layers, x, y).min() > 1e-4
     exact = outputs(net, x)  # labels that the block fits: no critical point of excess risk
     assert risk(net, x, exact).max() == 0
 
@@ -424,7 +424,7 @@ def test_a_penalty_alike_keeps_mirrored_layers_transposed(depth):
 @pytest.mark.parametrize("mirrored", [False, True])
 def test_a_penalty_on_one_entry_lets_descent_pass_unless_it_is_on_the_mirrored_entry_too(mirrored):
     # 1/4 sum_i ((Theta_i - I)_12)^2, the same in both layers, at eigenvalues -1 and 1.2
-    Phi = negative_eigenvalue_fails.turned(np.array([-1.0]), np.array([1.2]))[0]
+    Phi = negative_eigenvalue_fails.rotated_target(np.array([-1.0]), np.array([1.2]))[0]
     np.testing.assert_allclose(np.linalg.eigvalsh(Phi), [-1, 1.2])
     np.testing.assert_allclose(np.linalg.eigh(Phi)[1][:, 1] ** 2, [0.25, 0.75])
 

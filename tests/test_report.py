@@ -142,3 +142,14 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
     assert (before.verdict, after.verdict) == ("reproduced", "refuted")
     assert before.document() | after.judgement == after.document()
     assert after.document()["as_printed"] == "not tested"
+
+
+def test_a_run_with_settings_of_before_is_left_out(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = claim.load(NAME)
+    sweep.check(NAME, "smoke", found.scales["smoke"])
+    other = type(found.scales["smoke"])((3,), (0.5,), (8,))
+    today = dataclasses.replace(found, scales={"smoke": other})
+    monkeypatch.setattr(claim, "load", lambda name: today)
+    assert {entry.verdict for entry in report.entries()} == {"not run"}

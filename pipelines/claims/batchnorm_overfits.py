@@ -122,5 +122,6 @@ CLAIM = Experiment(
         *(f"{arm}_gap_pct" for arm in LABELS),
         "normalized_minus_plain_test_pct",
     ),
+    shown=("normalized_minus_plain_test_pct",),
     figure=partial(arms.figure, labels=LABELS, splits=SPLITS),
 )

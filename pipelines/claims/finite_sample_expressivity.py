@@ -20,15 +20,16 @@ and the largest n is stored with the run (to load it, `import keras_models.memor
 
 HM's own construction, one threshold for all units, is built where it can be: `own_errors` of the
 first 1,000 images at A_0 = I, with rho' a sixth of the least squared distance. As printed, with a
-third and k = 10 ln n / rho^2, it is built without a look at the lemma's premise for 200 random unit
-points in 512 dimensions, far apart, rho = 1.7: `own_printed_errors` of them; and, doubling k until
-there are none, `own_fitting_ratio`, the width over the printed one. `own_condition_ratio` is the
-same for the least width at which the lemma's premise holds, with the sixth. `neighbour_move` is how
-far a point is moved that Lemma B.1 as printed leaves alone, at the printed squared distance of 3
-rho', over the move of its neighbour; from 6 rho' on it is 0. The theorem itself needs neither.
-Beside all that stand the weights per point of the paper's count, at its k or, where that is larger,
-at A_0 = I; and its k once noise of a tenth of their norm has moved the images apart, as HM's
-Assumption 3.1 asks (`perturbed_rho`, `perturbed_paper_width`).
+third, of the projected points by our reading, and k = 10 ln n / rho^2, it is built without a look
+at the lemma's premise for 200 random unit points in 512 dimensions, far apart, rho = 1.7:
+`own_printed_errors` of them; and, doubling k until there are none, `own_fitting_ratio`, the width
+over the printed one. `own_condition_ratio` is the same for the least width at which the lemma's
+premise holds, with the sixth. `neighbour_move` is how far a point is moved that Lemma B.1 as
+printed leaves alone, at the printed squared distance of 3 rho', over the move of its neighbour;
+from 6 rho' on it is 0. The theorem itself needs neither. Beside all that stand the weights per
+point of the paper's count, at its k or, where that is larger, at A_0 = I; and its k once noise of a
+tenth of their norm has moved the images apart, as HM's Assumption 3.1 asks (`perturbed_rho`,
+`perturbed_paper_width`).
 
 The figure that convinces: weights per point against n, ours and the paper's.
 

@@ -5,32 +5,32 @@ start, Phi symmetric with an eigenvalue -lambda < 0 and l even, the loss stays >
 any step size, and also with any penalty on the distance of the layers from the identity.
 
 True, and the floor is the sum of phi^2 / 2 over all negative eigenvalues: equal layers give the
-product eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small,
-rate (1 + lambda) <= 1, which keeps lam in [0, 1]. Larger steps can jump it: at l = 3, Phi = -1 and
-rate 1, one step gets there. One layer alone is convex. The slides were read in a damaged copy.
-Our copy has "any penalty"; read literally, that is false. It holds for those that
-are the same in every layer and for a layer and its transpose (ours): layer l + 1 - i stays the
-transpose of layer i, and the product M^T M. Convex penalties, least at the identity, that let
-descent pass: one on the first layer alone (`one_layer_floor_ratio`), and one on the entry 1, 2 of
-every layer (`asymmetric_floor_ratio`: 2 x 2, eigenvectors turned by 30 degrees).
-The obstruction also needs the exact start: from I + delta N(0, 1) the layers drift apart and
-descent escapes, after a time that grows like log(1/delta) for l = 2 and like a power for l >= 3.
-For a lone negative eigenvalue it is delta^-((l-2)/2), for two about delta^-((l-2)/l); it is
-log(1/delta) at every depth if a positive eigenvalue is smaller than lambda (ours, by linearizing).
+product eigenvalues lam^l >= 0. Odd depths from 3 on have the same floor while a step is small, rate
+(1 + lambda) <= 1, which keeps lam in [0, 1]. Larger steps can jump it: at l = 3, Phi = -1 and rate
+1, one step gets there. One layer alone is convex. The slides were read in a damaged copy. Our copy
+has "any penalty"; read literally, that is false. It holds for those that are the same in every
+layer and for a layer and its transpose (ours): layer l + 1 - i stays the transpose of layer i, and
+the product M^T M. Convex penalties, least at the identity, that let descent pass: one on the first
+layer alone (`one_layer_floor_ratio`), and one on the entry 1, 2 of every layer
+(`asymmetric_floor_ratio`: 2 x 2, eigenvectors turned by 30 degrees). The obstruction also needs the
+exact start: from I + delta N(0, 1) the layers drift apart and descent escapes, after a time that
+grows like log(1/delta) for l = 2 and like a power for l >= 3. For a lone negative eigenvalue it is
+delta^-((l-2)/2), for two about delta^-((l-2)/l); it is log(1/delta) at every depth if a positive
+eigenvalue is smaller than lambda (ours, by linearizing).
 
 Measured over spectra with one or two negative eigenvalues, depth, step size and delta:
 `floor_ratio`, the least loss over the floor in all `steps`, for diagonal Phi. It holds by
 arithmetic: equal diagonal layers give lam^l >= 0. What could fail is `symmetric_floor_ratio`, with
 random eigenvectors, in the first 50 steps of matrix arithmetic; rounding, like noise of delta =
 1e-16, parts layers in 70 to 1500 steps. `penalty_floor_ratio` is the least at even depths with a
-penalty of weight `penalty`, in 300 steps of the first kind and 50 of the second: on the distance to
-I, on the layers (L2), their spectral norm, their nuclear norm (these two of the first kind only),
-and a convex function of random symmetric weights of every entry of Theta_i - I; each also by
-itself.
-`escape` is the first step with less than half the floor, NaN if none. Judged are exact starts,
-delta = 0, at even depths and at odd ones with a small step; `big_step_ratio` is the least
-floor_ratio of exact starts where the premise fails. `lone_exponent_l4` and the like: the slope of
-log escape over -log delta between the two smallest delta that escape, largest lam, smallest rate.
+penalty of weight `penalty`, in 300 steps for diagonal Phi and 50 for random eigenvectors: on the
+distance to I, on the layers (L2), their spectral norm, their nuclear norm (these two for diagonal
+Phi only), and a convex function of random symmetric weights of every entry of Theta_i - I; each
+also by itself. `escape` is the first step with less than half the floor, NaN if none. Judged are
+exact starts, delta = 0, at even depths and at odd ones with a small step; `big_step_ratio` is the
+least floor_ratio of exact starts where the premise fails. `lone_exponent_l4` and the like: the
+slope of log escape over -log delta between the two smallest delta that escape, largest lam,
+smallest rate.
 
 The figure that convinces: losses for Phi = -1, above 1/2 for every even depth and 0 for l = 3 in
 one step of size 1; beside it the escape time against delta, with the powers above.
@@ -178,13 +178,13 @@ def asymmetric(cells: Cells, depth: int) -> Array:
     low, high = -cells.values("lam"), np.full(len(cells), cells.shared("positive"))
     pull = partial(penalty_gradient, one_entry, cells.shared("penalty"))
     start = np.broadcast_to(np.eye(2), (len(cells), depth, 2, 2))
-    rate, target = cells.values("rate"), turned(low, high)
+    rate, target = cells.values("rate"), rotated_target(low, high)
     steps = PENALIZED_STEPS
     return lowest(target, steps, start=start, rate=rate, floor=low**2 / 2, penalty=pull)[0]
 
 
-def turned(first: Array, second: Array) -> Array:
-    """The symmetric matrices of these eigenvalues, eigenvectors turned by TURN; [n, 2, 2]."""
+def rotated_target(first: Array, second: Array) -> Array:
+    """Return symmetric matrices of these eigenvalues, eigenvectors turned by TURN; [n, 2, 2]."""
     c, s = np.cos(TURN), np.sin(TURN)
     V = np.array([[c, -s], [s, c]])
     return np.asarray(V * np.stack([first, second], axis=-1)[:, None] @ V.T)

@@ -187,7 +187,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     stayed = [m.curves["inside"].mean() for m in down if m.point["tau"] < 1]
     bad = norm[excess > TOLERANCE]
     numbers = {"judged": float(sum(m.holds.sum() for m in measured)), "bad": float(len(bad))}
-    numbers |= unjudged(measured)
+    numbers |= count_unjudged(measured)
     if len(bad):
         numbers["nearest_bad"] = float(bad.min())
     if stayed:
@@ -195,12 +195,12 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     return numbers
 
 
-def unjudged(measured: Sequence[Measured]) -> dict[str, float]:
-    """The number and the largest excess of critical ends inside the ball that are not judged."""
+def count_unjudged(measured: Sequence[Measured]) -> dict[str, float]:
+    """Return number and largest excess of critical ends inside the ball that are not judged."""
     norm, excess, found = ends(measured)
-    left = (found > 0) & (norm < 1) & ~np.concatenate([m.holds for m in measured])
-    largest = float(excess[left].max()) if left.any() else 0.0
-    return {"unjudged_inside": float(left.sum()), "unjudged_excess": largest}
+    dropped = (found > 0) & (norm < 1) & ~np.concatenate([m.holds for m in measured])
+    largest = float(excess[dropped].max()) if dropped.any() else 0.0
+    return {"unjudged_inside": float(dropped.sum()), "unjudged_excess": largest}
 
 
 def figure(measured: Sequence[Measured]) -> Any:

@@ -34,9 +34,9 @@ falling in the function of a layer.
 Run: python -m pipelines run nonlinear-critical-points        (11 s on 2 cores)
      python -m pipelines sweep nonlinear-critical-points --grid tau=0.1:0.9:0.2 --grid l=4
 Expect: parameter_gradient and silent_gradient 0 exactly, parameter_slope 2e-7, critical_excess_risk
-5.4 +- 5.1 (mean and deviation of 5 seeds), saddle_risk 0.39, functional_ratio 1.3; at the fitted
-block gradient 7e-16, excess risk 5.2e-4 at least, distance 0.046, functional_ratio 1.28,
-descent_ratio 1 (for one block it cannot be more).
+5.4 +- 5.1 (mean and deviation of 5 seeds), saddle_risk 0.39, functional_ratio 1.3; fitted_gradient
+7e-16, fitted_excess_risk 5.2e-4 at least, fitted_distance 0.046, fitted_functional_ratio 1.28,
+fitted_descent_ratio 1, its largest value for one block.
 """
 
 from collections.abc import Sequence
@@ -126,18 +126,18 @@ def measure(cells: Cells) -> Curves:
         "functional_gradient": norms,
         "functional_ratio": norms / bound,
         "saddle_risk": (risk(descended(identity, x, y), x, y) / at_identity)[:, None] * same,
-        **at_fitted(teacher, x),
+        **measure_fitted_block(teacher, x),
     }
 
 
-def at_fitted(teacher: "Blocks", x: Array) -> dict[str, Array]:
+def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
     """Gradients by weights and by functions where the first block is fitted; [n, l]."""
     from theory.relu_residual import as_layers, outputs, risk
     from theory.stationary_points import layer_gradient_norms, stationary_bound
 
     x = np.concatenate([x, -x], axis=-2)
     y = outputs(odd_block(teacher), x)
-    blocks = fitted(teacher, x, y)
+    blocks = fit_first_block(teacher, x, y)
     layers = as_layers(blocks)
     bound, same = stationary_bound(layers, x, y)[:, None], np.ones((1, len(layers)))
     return {
@@ -145,7 +145,7 @@ def at_fitted(teacher: "Blocks", x: Array) -> dict[str, Array]:
         "fitted_excess_risk": risk(blocks, x, y)[:, None] * same,
         "fitted_distance": np.asarray(layers[0].distance)[:, None] * same,
         "fitted_functional_ratio": layer_gradient_norms(layers, x, y) / bound,
-        "fitted_descent_ratio": falls(layers, x, y) / bound,
+        "fitted_descent_ratio": descent_rates(layers, x, y) / bound,
     }
 
 
@@ -172,23 +172,23 @@ def spectral(W: Array) -> Array:
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1), keepdims=True))
 
 
-def fitted(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
+def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
     """Blocks of which the first is the best linear map x + W x on the sample, the others silent.
 
     The first one's units x + t and -x + t fire at all inputs. All are |W| from the identity.
     """
     d = x.shape[-1]
     W = (np.linalg.pinv(x) @ (y - x)).mT
-    quiet = silent(teacher, x + x @ W.mT)
-    U, s = quiet.U.copy(), quiet.s.copy()
-    V = quiet.V * spectral(W)[:, None] / (spectral(quiet.U) * spectral(quiet.V))
+    others = silent(teacher, x + x @ W.mT)
+    U, s = others.U.copy(), others.s.copy()
+    V = others.V * spectral(W)[:, None] / (spectral(others.U) * spectral(others.V))
     U[:, 0] = np.concatenate([np.eye(d), -np.eye(d)])
     V[:, 0] = np.concatenate([W, -W], axis=-1) / 2
     s[:, 0] = 1.01 * np.abs(x).max(axis=(-2, -1))[:, None]
     return teacher._replace(U=U, V=V, s=s)
 
 
-def falls(layers: "list[Layer]", x: Array, y: Array) -> Array:
+def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
     """What the risk falls by, over the step, as each h_i moves towards the labels; [n, l].
 
     The layers after it must be the identity near the sample.

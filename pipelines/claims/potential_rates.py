@@ -4,8 +4,8 @@ Source: LY Theorem 3.1. Let |W|, |W*| <= gamma at the start, d >= 100. Gradients
 scale, pi times the true ones, are at most G_2 = 6 d gamma in the spectral and G_F = 6 d^{3/2} gamma
 in the Frobenius norm. In the first phase, at rate gamma^2/G_2^2, the potential g falls by a factor
 of 1 - 0.5 rate d a step, and after 1/(16 rate) steps it is at most 197 gamma^2. LY say besides that
-g can be as large as Omega(sqrt d). gamma is read as a constant, 1/100: the distance sqrt(d)/50, of
-which the theorem's second phase is printed, is 2 gamma sqrt(d) for that gamma.
+g can be as large as Omega(sqrt d). We read gamma as the constant 1/100: LY's second phase starts at
+distance sqrt(d)/50 = 2 gamma sqrt(d).
 
 Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from
 W = -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
@@ -230,7 +230,7 @@ BOUNDS = (
         "first_phase_share",
         at_most=1,
         every=True,
-        wording="g is at most 197 gamma^2 after 1/(16 rate) steps",
+        wording="g is at most 197 gamma^2 after 1/(16 rate) steps, gamma 1/100",
     ),
     Bound(
         "potential_speed",
@@ -253,9 +253,9 @@ BOUNDS = (
 )
 CLAIM = Theorem(
     source="LY Theorem 3.1",
-    says="In the first phase the potential falls by a factor of 1 - 0.5 rate d a step, to "
-    "197 gamma^2 in 1/(16 rate) steps; gradients are at most 6 d gamma; g can be as large as "
-    "sqrt(d)",
+    says="In the first phase, with norms of at most gamma = 1/100, the potential falls by a factor "
+    "of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) steps; gradients are at most 6 d "
+    "gamma; g can be as large as sqrt(d)",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 128), (0.01,), starts=2), "cpu": Setting()},
     decided_by=BOUNDS,

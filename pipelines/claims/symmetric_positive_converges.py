@@ -17,12 +17,12 @@ and their `ratio`; `overshoot`, the furthest that lam^l / phi passed 1 on that w
 with random eigenvectors and the first 8 of the eigenvalues: `matrix_error`, the largest difference
 between a layer and the recursion, `layer_spread`, between a layer and the first. They are followed
 through all `bound` steps, to the loss of 1e-10, where these are at most 1,000; elsewhere only
-through the first 100, and the rest of the way is that of the recursion alone.
-With a rate_factor > 1 the step leaves the premise: nothing is judged, and `bound` stays that of
-the largest step allowed. `shallow_ratio` is the worst ratio where l < ln(top / gamma), and
-`deep_arrived_pct` the share of the others that come to a loss of 1e-10 at all, looked for up to
-twice T(1e-10): what the slide says, if its c3 is 1. `last_growth` is how much iterations still grow
-between the last two depths: they saturate.
+through the first 100, and the rest of the way is that of the recursion alone. With a rate_factor >
+1 the step leaves the premise: nothing is judged, and `bound` stays that of the largest step
+allowed. `shallow_ratio` is the worst ratio where l < ln(top / gamma). `deep_arrived_pct` is the
+share of the other depths that reach loss 1e-10 within 2 T(1e-10) steps: the slide's statement, if
+its constant c3 is 1. `last_growth` is how much iterations still grow between the last two depths:
+they saturate.
 
 The figure that convinces: iterations against l, just under the bound and flat in the end; beside
 it the eigenvalues of the product on their way from 1 to those of Phi, and in the complex plane

@@ -9,7 +9,7 @@ Measured: test error from zeros, the linear layer's weights among them; from wei
 to see that nothing moves. The claim is that the two starts are equal: their difference must be
 shown to lie within 0.15 points, by two one-sided tests, between networks that err at most 2 %.
 
-LY's own 1.28 and 1.27, within 0.15 points, are judged as printed and decide nothing else, for our
+LY's own 1.28 and 1.27 are shown and decide nothing, for LY do not state all their settings, and our
 settings were tuned with an eye on the test error of one seed (LOG.md); the five that decide are
 seeds from 100 on, of which none was trained before. LY name rate and batch alone; both are those of
 He et al. 2015 (section 3.4), whence we take the rest: momentum 0.9, weight decay, and a rate
@@ -46,12 +46,6 @@ EQUAL_PCT = 0.15  # a difference of test errors that does not matter: 15 of 10,0
 RULES = (
     ArmBound("zeros_minus_random_pct", at_least=-EQUAL_PCT, at_most=EQUAL_PCT),
     ArmBound("plain_zeros_test_error_pct", at_least=CHANCE_PCT),
-)
-PRINTED = tuple(
-    ArmBound(
-        name, value + EQUAL_PCT, value - EQUAL_PCT, wording=f"{value} %, by settings not stated"
-    )
-    for name, value in REPORTED.items()
 )
 
 
@@ -124,7 +118,13 @@ CLAIM = Experiment(
         "paper": Setting(first_seed=100),
     },
     decided_by=RULES,
-    as_printed=PRINTED,
+    as_printed=(
+        ArmBound(
+            "plain_zeros_test_error_pct",
+            at_least=CHANCE_PCT,
+            wording="without the identity nothing is learned from zeros",
+        ),
+    ),
     floors=(Floor(tuple(REPORTED), at_most=2),),
     smaller=("smoke", "cpu"),
     costs={"cpu": "2 min", "paper": "60 to 115 min"},
