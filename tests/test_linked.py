@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import bundle, champion, history, linked, report, store, tracking
+from pipelines import bundle, champion, claim, history, linked, report, store, sweep, tracking
 from tests.conftest import ROOT, Go
 
 NAME = "small-norm-factorization"
@@ -63,19 +63,20 @@ def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(
 def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     starter: tracking.Run, tmp_path: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = recorded()
+    measured = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])["run_id"]
+    settings = {row.id for row in history.rows(kind="setting")}
     training = recorded("training", {"recipe": "of no claim"})
     assert champion.claim_of(history.row(training)) is None
     (entry,) = [entry for entry in report.entries() if entry.name == NAME]
-    assert (entry.verdict, entry.run and entry.run.id) == ("reproduced", claim)
-    found = bundle.export_runs(tmp_path / "runs.zip", [claim], None)
-    assert [run["run_id"] for run in found["runs"]] == [claim]
+    assert (entry.verdict, entry.run and entry.run.id) == ("reproduced", measured)
+    exported = bundle.export_runs(tmp_path / "runs.zip", [measured], None)
+    assert {run["run_id"] for run in exported["runs"]} == {measured, *settings}
     bundle.export_runs(tmp_path / "training.zip", [training], None)
     both = bundle.export_runs(tmp_path / "all.zip", [starter.id], None)
-    assert {run["run_id"] for run in both["runs"]} == {starter.id, claim, training}
+    assert {run["run_id"] for run in both["runs"]} == {starter.id, measured, training, *settings}
     monkeypatch.delenv(linked.PARENT_RUN)
     go("elsewhere")
-    assert bundle.import_runs(tmp_path / "runs.zip")["imported"] == [claim]
+    assert set(bundle.import_runs(tmp_path / "runs.zip")["imported"]) == {measured, *settings}
     (there,) = [entry for entry in report.entries() if entry.name == NAME]
     assert there.verdict == "reproduced"
     assert bundle.import_runs(tmp_path / "training.zip")["imported"] == [training]
