@@ -77,7 +77,10 @@ class Entry:
         return {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
 
     def cells(self) -> list[str]:
-        """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters."""
+        """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters.
+
+        Without a run, what one would cost by scale.
+        """
         found, document = claim.load(self.name), self.document()
         reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
         decisive = [bound.metric for bound in found.decided_by]
@@ -87,7 +90,8 @@ class Entry:
         bounds = "; ".join(map(str, found.decided_by))
         row = [self.name, self.source, found.says, reported, bounds, measured]
         if self.run is None:
-            return [*row, "", self.verdict, *[""] * (len(COLUMNS) - len(row) - 2)]
+            costs = "; ".join(f"{scale} {cost}" for scale, cost in found.costs.items())
+            return [*row, "", self.verdict, "", "", costs, "", ""]
         cost, tags = f"{document['wall_s']:.0f} s", self.run.tags
         judged = [document["verdict"], document["as_printed"], document["floor"]]
         return [*row, tags["scale"], *judged, cost, tags["commit"], self.run.origin[:8]]

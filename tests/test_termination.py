@@ -106,6 +106,7 @@ def test_a_command_is_silent_that_is_told_to_end_while_it_starts(
 
 
 @pytest.mark.slow
+@pytest.mark.stress
 @pytest.mark.parametrize("words", [STUDY, TRAINING])
 def test_a_command_is_silent_at_every_moment_of_its_start(home: Path, words: Sequence[str]) -> None:
     for tenth in range(0, 31, 3):

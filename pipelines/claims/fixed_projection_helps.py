@@ -19,7 +19,7 @@ scale it has 13 convolutions of 32 to 128 channels and sees all pictures 20 time
 where the better of the two errs 27 % or less in the mean.
 
 Run: python -m pipelines run fixed-projection-helps        (7 minutes on 2 cores)
-     python -m pipelines run fixed-projection-helps --scale hours        (10 hours)
+     python -m pipelines run fixed-projection-helps --scale hours        (10 to 19 hours)
 Expect: 66.2 ± 0.5 % fixed, 66.8 ± 0.7 % trained: advantage_pct 0.6 ± 0.8, which is not judged
 before a network errs 27 % or less.
 """
@@ -65,7 +65,7 @@ CLAIM = Experiment(
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves the test error"),),
     costs={
         "cpu": "7 minutes",
-        "hours": "10 hours at 256 images/s, 61 minutes a training",
+        "hours": "10 to 19 hours at 256 and 138 images/s, 61 to 114 minutes a training",
         "paper": "40 days, 4 a training",
     },
     floors=(Floor(arms.error_names(LABELS), arms.LEARNED_PCT),),

@@ -17,7 +17,7 @@ measured conditions, the quotients of the extreme eigenvalues of Sigma, up to wh
 
 The figure that convinces: the least ratio against the condition; Monte Carlo against formula.
 
-Run: python -m pipelines run input-distributions        (103 s on 2 busy cores)
+Run: python -m pipelines run input-distributions        (31 s on 2 cores)
      python -m pipelines sweep input-distributions --grid d=3,6,12 --grid condition=1:100:1.5x
 Expect: z about 3, isotropic_ratio 0.571 (pi/2 - 1), eigenvalue_share 0.53, least_ratio 0.02 at a
 condition of 100, safe_condition 30.
@@ -188,7 +188,7 @@ CLAIM = Theorem(
     also=also,
     figure=figure,
     shown=("least_ratio", "safe_condition"),
-    costs={"cpu": "103 s on 2 busy cores"},
+    costs={"cpu": "31 s"},
     charts=(("gradient", "monte_carlo"), ("z",), ("least_ratio", "eigenvalue_share")),
     apart=("d", "samples"),
     batch=2,

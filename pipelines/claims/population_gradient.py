@@ -16,7 +16,7 @@ cpu scale the largest |z| is near 4.3 if the formulas are right; it is above 6 o
 
 The figure that convinces: Monte Carlo against formula, every entry; and the distribution of z.
 
-Run: python -m pipelines run population-gradient        (5 minutes on 2 busy cores)
+Run: python -m pipelines run population-gradient        (80 s on 2 cores)
 Expect: finite_difference_error about 2e-9, z about 4, loss_z about 2, printed_factor 3.14.
 """
 
@@ -209,7 +209,7 @@ CLAIM = Theorem(
             wording="the right-hand side of Lemma 2.1 is minus the gradient",
         ),
     ),
-    costs={"cpu": "5 min on 2 busy cores"},
+    costs={"cpu": "80 s"},
     measure=measure,
     also=also,
     figure=figure,

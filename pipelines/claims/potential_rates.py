@@ -26,7 +26,7 @@ stochastic-descent-rate.
 
 The figure that convinces: g against both promises; g against d.
 
-Run: python -m pipelines run potential-rates        (6 minutes on 2 busy cores)
+Run: python -m pipelines run potential-rates        (48 s on 2 cores)
      python -m pipelines sweep potential-rates --grid d=16,32,64        (below LY's d)
 Expect: first_phase_share 0.208, potential_speed 1.98 (g falls by about 1 - rate d), gradient_share
 0.86, potential_exponent 1, gaussian_exponent near 0: g is large at chosen W, not at random ones;
@@ -265,7 +265,7 @@ CLAIM = Theorem(
     figure=figure,
     shown=("small_gamma_share", "gaussian_exponent", "useful_steps"),
     seeds=3,
-    costs={"cpu": "6 min on 2 busy cores"},
+    costs={"cpu": "48 s"},
     charts=(("potential", "ceiling"), ("potential_speed", "gradient_share")),
     apart=("d", "gamma"),
     batch=2,

@@ -30,7 +30,7 @@ not told apart); `unfinished_pct` neither there nor at a loss of 0.
 
 The figure that convinces: where descents end by the norm of their start; norms of the other minima.
 
-Run: python -m pipelines run teacher-is-unique-near-identity        (5 min on 2 busy cores)
+Run: python -m pipelines run teacher-is-unique-near-identity        (2 minutes on 2 cores)
 Expect: switched_loss 6e-16 at switched_distance 1.67 ± 0.10 at least, where uniqueness as
 printed asks for 0; distance_ratio 7e-8, mismatch 4e-7, clearance 1.12 ± 0.07; of all descents
 permuted_pct 16 ± 2, all from norms above 0.9, stalled_pct 0.3 ± 0.7, unfinished_pct 2.3 ± 1.5.
@@ -219,7 +219,7 @@ CLAIM = Theorem(
         Bound("switched_distance", at_most=0, every=True, wording="the global minimum is unique"),
     ),
     shown=("switched_distance", "permuted_pct", "stalled_pct", "unfinished_pct"),
-    costs={"cpu": "5 min beside other work"},
+    costs={"cpu": "2 min"},
     measure=measure,
     also=also,
     figure=figure,

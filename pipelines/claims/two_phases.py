@@ -34,7 +34,7 @@ and -4.3. `sgd_final_distance_share` is shown too: at cpu scale that of 100 batc
 
 The figure that convinces: Figure 8a, then to convergence, and the path in the plane of LY's sketch.
 
-Run: python -m pipelines run two-phases        (14 minutes on 2 busy cores)
+Run: python -m pipelines run two-phases        (3 minutes on 2 cores)
      python -m pipelines sweep two-phases --grid trace=-0.9:-0.55:0.05 --grid descent=true,printed
          --grid steps=200 --seeds 1        (other starts, not to convergence)
      python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200
@@ -314,7 +314,7 @@ CLAIM = Theorem(
     figure=phases,
     reported={"sgd_sign_change_iteration": 15},
     shown=("sign_change_iteration", "printed_sign_change_iteration", "sgd_final_distance_share"),
-    costs={"cpu": "14 min on 2 busy cores", "paper": "7 h: 36 ms of one core a batch"},
+    costs={"cpu": "3 min", "paper": "7 h: 36 ms of one core a batch"},
     seeds=3,
     charts=(("inner_product", "potential", "loss", "distance"), ("ratio",)),
     apart=("d", "descent", "step", "steps", "batch", "batches"),
