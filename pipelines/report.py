@@ -19,15 +19,15 @@ from pipelines.verdict import spread
 
 COLUMNS = (
     "claim",
-    "source",
+    "verdict",
+    "as printed",
+    "scale",
+    "floor reached",
     "says",
+    "source",
     "reported",
     "decided by",
     "measured",
-    "scale",
-    "verdict",
-    "as printed",
-    "floor reached",
     "cost",
     "commit",
     "run",
@@ -77,30 +77,31 @@ class Entry:
         return {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
 
     def cells(self) -> list[str]:
-        """The row of the scoreboard, in the order of COLUMNS; of the run, its first letters.
+        """Return the row of the scoreboard in the order of COLUMNS, of the run its first letters.
 
         Without a run, what one would cost by scale.
         """
         found, document = claim.load(self.name), self.document()
-        reported = ", ".join(f"{key} {value:g}" for key, value in found.reported.items())
+        reported = "; ".join(f"{key} {value:g}" for key, value in found.reported.items())
         decisive = [bound.metric for bound in found.decided_by]
         shown = dict.fromkeys([*decisive, *found.reported, *found.shown])
         metrics = {key: document["metrics"][key] for key in shown if key in document["metrics"]}
         measured = "; ".join(f"{key} {spread(value)}" for key, value in metrics.items())
-        bounds = "; ".join(map(str, found.decided_by))
-        row = [self.name, self.source, found.says, reported, bounds, measured]
+        stated = [found.says, self.source, reported, "; ".join(map(str, found.decided_by))]
         if self.run is None:
             costs = "; ".join(f"{scale} {cost}" for scale, cost in found.costs.items())
-            return [*row, "", self.verdict, "", "", costs, "", ""]
-        cost, tags = f"{document['wall_s']:.0f} s", self.run.tags
-        judged = [document["verdict"], document["as_printed"], document["floor"]]
-        return [*row, tags["scale"], *judged, cost, tags["commit"], self.run.origin[:8]]
+            return [self.name, self.verdict, "", "", "", *stated, "", costs, "", ""]
+        tags = self.run.tags
+        judged = [document["verdict"], document["as_printed"], tags["scale"], document["floor"]]
+        effort = [f"{document['wall_s']:.0f} s", tags["commit"], self.run.origin[:8]]
+        return [self.name, *judged, *stated, measured, *effort]
 
 
 def grouped(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
-    """The entries under the titles of the documents that make the claims; ours at the end."""
+    """Return the entries by the title of their document, ours last; those not run at the end."""
     titles = {letters: f"{letters}: {title}" for letters, title in DOCUMENTS.items()}
-    groups = {t: [e for e in found if e.document_of == letters] for letters, t in titles.items()}
+    ordered = sorted(found, key=lambda entry: entry.run is None)
+    groups = {t: [e for e in ordered if e.document_of == letters] for letters, t in titles.items()}
     return [(title, some) for title, some in groups.items() if some]
 
 
