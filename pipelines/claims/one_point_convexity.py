@@ -26,7 +26,7 @@ with those envelopes; a plane through the teacher where the loss is one-point co
 
 Run: python -m pipelines run one-point-convexity        (2 minutes on 2 cores)
      python -m pipelines sweep one-point-convexity --grid norm=0.001:1:2x --grid d=100
-Expect: wide_ratio 0.501 (0.511 at W* = 0), so that 0.03 is far from sharp; steep_ratio -5.3 ± 0.5
+Expect: wide_ratio 0.501 (0.511 at W* = 0), so that 0.03 is far from sharp; steep_ratio -4.1 ± 1.4
 and loose_ratio 0.022, so that the premises on g and on norms are needed; angle_share -1.00 and
 length_share -0.050.
 """
