@@ -254,7 +254,7 @@ def test_narrow_networks_refute_the_first_phase():
     assert potential_rates.CLAIM.verdict(values, "cpu") == "refuted"
     printed = potential_rates.CLAIM.printed(values)
     assert printed.startswith(
-        "fails: g is at most 197 gamma^2 after 1/(16 rate) steps (first_phase"
+        "fails: g is at most 197 gamma^2 after 1/(16 rate) steps, gamma 1/100 (first_phase"
     )
 
 
