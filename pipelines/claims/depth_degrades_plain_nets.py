@@ -116,7 +116,7 @@ CLAIM = Experiment(
         ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
     ),
-    costs={"hours": "at most 13 hours, measured beside other work at 57 to 215 images/s"},
+    costs={"hours": "13 to 22 hours at 215 to 36 images/s, 36 to 177 minutes a training"},
     floors=tuple(Floor((error,), arms.LEARNED_PCT) for error in LEARNED),
     measure=measure,
     recipes=recipes,

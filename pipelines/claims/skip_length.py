@@ -95,7 +95,7 @@ CLAIM = Experiment(
     ),
     costs={
         "cpu": "16 minutes",
-        "hours": "at most 39 hours, measured beside other work at 86 to 178 images/s",
+        "hours": "49 hours at 75 to 113 images/s, 165 to 251 minutes a training",
     },
     floors=tuple(
         Floor((f"{arm}_test_error_pct",), arms.LEARNED_PCT) for arm in ("two_layer", "single")
