@@ -15,7 +15,7 @@ from pipelines.grid import Measured
 from pipelines.published import RECIPES
 from pipelines.recipes import Recipe
 from pipelines.run import Watch, run
-from pipelines.verdict import Bound
+from pipelines.verdict import Bound, Floor
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
@@ -91,6 +91,11 @@ def at_width(recipe: Recipe, width: int) -> Recipe:
 def error_names(labels: Iterable[str], splits: Sequence[str] = ("test",)) -> tuple[str, ...]:
     """Return the metrics of `errors`, arm by arm."""
     return tuple(f"{arm}_{split}_error_pct" for arm in labels for split in splits)
+
+
+def floor_of_each(labels: Iterable[str]) -> tuple[Floor, ...]:
+    """Return the floors of networks on CIFAR-10 that must all have learned."""
+    return tuple(Floor((error,), LEARNED_PCT) for error in error_names(labels))
 
 
 def errors(

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,6 @@ LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
 WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
 
 
-@dataclass(frozen=True)
-class ExportContents:
-    """What an export holds beside the numbers of its runs."""
-
-    files: bool
-    models: bool
-
-
 def export_runs(
     file: Path,
     names: Sequence[str],
@@ -54,9 +45,7 @@ def export_runs(
     none is written then, nor any model. Stored networks are large: all but them is written
     `without_models`.
     """
-    kept = ExportContents(
-        files=not without_artifacts, models=not (without_artifacts or without_models)
-    )
+    files = not without_artifacts
     with _sentence("give its runs", "Repeat the command."):
         run_ids, left_out = _chosen(names, filter)
         if left_out:
@@ -64,7 +53,7 @@ def export_runs(
             ids = f"{', '.join(left_out[:3])}{more}"
             print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
         with bundle_format.written(file) as archive:
-            rows = _write(archive, run_ids, kept)
+            rows = _write(archive, run_ids, files=files, models=files and not without_models)
     runs = [{key: each[key] for key in ("run_id", "name", "kind")} for each in rows]
     size = file.stat().st_size
     return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
@@ -126,15 +115,15 @@ def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) 
 
 
 def _write(
-    archive: bundle_format.Writer, run_ids: Sequence[str], kept: ExportContents
+    archive: bundle_format.Writer, run_ids: Sequence[str], *, files: bool, models: bool
 ) -> list[dict[str, Any]]:
-    """One run after another, then the manifest; its rows."""
+    """One run after another, with its files and its models or not, then the manifest; its rows."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
-    models, rows, experiments = bundle_out.models(), [], {}
+    stored, rows, experiments = bundle_out.models() if models else {}, [], {}
     with progress_bar("export", len(run_ids), "") as advance:
         for run in bundle_out.by_id(run_ids):
-            made = models.get(run.info.run_id, []) if kept.models else []
-            if kept.files and (gone := bundle_out.missing(run, made)):
+            made = stored.get(run.info.run_id, [])
+            if files and (gone := bundle_out.missing(run, made)):
                 raise UserError(
                     f"An export must have the files of its runs. Received: {run.info.run_name} "
                     f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
@@ -143,9 +132,9 @@ def _write(
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
             document = bundle_out.document(run, names[run.info.experiment_id], made)
             archive.json(f"runs/{run.info.run_id}.json", document)
-            if kept.files:
-                with bundle_out.files(run, made) as files:
-                    for name, path in files:
+            if files:
+                with bundle_out.files(run, made) as copies:
+                    for name, path in copies:
                         archive.file(name, path)
             rows.append(row(document))
             advance(1, math.nan)

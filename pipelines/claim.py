@@ -123,12 +123,12 @@ class Claim:
         scale. What is printed of trained networks is tested in the published setting alone, and
         what is not judged says nothing of the printed statement either.
         """
-        verdict, published = self.verdict(values, scale, altered), scale == "paper" and not altered
-        judged = verdict != "smaller scale" and self.learned(values)
-        judged = judged and (published or self.recipes is None)
+        verdict = self.verdict(values, scale, altered)
+        judged = verdict != "smaller scale" and self.reaches_floors(values)
+        tested = judged and (scale == "paper" or self.recipes is None)
         return {
             "verdict": verdict,
-            "as_printed": self.printed(values) if judged else "not tested",
+            "as_printed": self.printed(values) if tested else "not tested",
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 
@@ -144,11 +144,11 @@ class Claim:
         bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
         if not bounds or scale in self.smaller or (altered and self.recipes):
             return "smaller scale"
-        if self.floors and (scale == "smoke" or not self.learned(values)):
+        if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
             return "inconclusive" if published else "smaller scale"
         return weakest(bounds, values)
 
-    def learned(self, values: Mapping[str, Sequence[float]]) -> bool:
+    def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the networks have reached all floors."""
         return all(floor.reached(values) for floor in self.floors)
 

@@ -36,10 +36,14 @@ class Bound:
         if self.every:
             holds = all(self.at_least <= value <= self.at_most for value in values)
             return "reproduced" if holds else "refuted"
-        low, high = interval(values)
+        low, high = self.mean_interval(values)
         if self.at_least <= low and high <= self.at_most:
             return "reproduced"
         return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+
+    def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the ends of two one-sided intervals about the mean of one value a seed."""
+        return interval(values)
 
     def worst(self, values: NDArray[np.float64]) -> float:
         """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""

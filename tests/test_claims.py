@@ -205,13 +205,21 @@ def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
 
 
 def test_a_comparison_with_more_seeds_than_stated_is_not_the_stated_one() -> None:
-    def stated(name: str, seeds: int) -> bool:
+    def is_stated(name: str, seeds: int) -> bool:
         found = claim.load(name)
         setting = claim.setting(found, name, "cpu")
         return Order(name=name, scale="cpu", settings=setting, seeds=seeds).as_stated
 
-    assert [stated("fixed-projection-helps", seeds) for seeds in (4, 5, 6)] == [False, True, False]
-    assert [stated("small-norm-factorization", seeds) for seeds in (4, 5, 6)] == [False, True, True]
+    assert [is_stated("fixed-projection-helps", seeds) for seeds in (4, 5, 6)] == [
+        False,
+        True,
+        False,
+    ]
+    assert [is_stated("small-norm-factorization", seeds) for seeds in (4, 5, 6)] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:

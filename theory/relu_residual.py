@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from theory.stationary_points import Layer
+from theory.stationary_points import Layer, residual_layers
 
 Array = NDArray[np.float64]
 
@@ -56,25 +56,11 @@ def gradient(blocks: Blocks, x: Array, y: Array) -> Blocks:
 
 
 def as_layers(blocks: Blocks) -> list[Layer]:
-    """The blocks as functions, within |V_i| |U_i| of the identity, for stationary_points.
+    """Return the blocks as functions, within |V_i| |U_i| of the identity, for stationary_points.
 
     Its bounds need blocks with h_i(0) = V_i ReLU(s_i) = 0.
     """
-    return [
-        _layer(blocks.U[..., i, :, :], blocks.V[..., i, :, :], blocks.s[..., i, None, :])
-        for i in range(blocks.U.shape[-3])
-    ]
-
-
-def _layer(U: Array, V: Array, s: Array) -> Layer:
-    def function(u: Array) -> Array:
-        return np.asarray(u + np.maximum(u @ U.mT + s, 0) @ V.mT)
-
-    def pullback(u: Array, v: Array) -> Array:
-        return np.asarray(v + ((u @ U.mT + s > 0) * (v @ V)) @ U)
-
-    sizes = [np.linalg.norm(W, 2, axis=(-2, -1)) for W in (U, V)]
-    return Layer(function, pullback, sizes[0] * sizes[1])
+    return residual_layers(blocks.V, blocks.U, "relu", blocks.s)
 
 
 def _states(blocks: Blocks, x: Array) -> tuple[list[Array], list[Array]]:

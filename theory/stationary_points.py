@@ -50,12 +50,14 @@ def tanh_layers(A: ArrayLike, B: ArrayLike) -> list[Layer]:
     return residual_layers(A, B, "tanh")
 
 
-def residual_layers(A: ArrayLike, B: ArrayLike, activation: str) -> list[Layer]:
-    """h_i(u) = u + A_i sigma(B_i u), within ||A_i|| ||B_i|| of the identity.
+def residual_layers(
+    A: ArrayLike, B: ArrayLike, activation: str, shifts: ArrayLike = 0.0
+) -> list[Layer]:
+    """h_i(u) = u + A_i sigma(B_i u + s_i), within ||A_i|| ||B_i|| of the identity.
 
-    A is [..., m, d, k] and B [..., m, k, d]; sigma is of ACTIVATIONS, sigma(0) = 0, |sigma'| <= 1.
-    ValueError if A and B do not agree, for another activation, or on use with points of another
-    width.
+    A is [..., m, d, k], B [..., m, k, d], the shifts s broadcast to [..., m, k]; the bounds need
+    A_i sigma(s_i) = 0. sigma is of ACTIVATIONS, sigma(0) = 0, |sigma'| <= 1. ValueError if A and B
+    do not agree, for another activation, or on use with points of another width.
     """
     A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
     if min(A.ndim, B.ndim) < 3 or A.shape[-3:] != (B.shape[-3], B.shape[-1], B.shape[-2]):
@@ -67,7 +69,11 @@ def residual_layers(A: ArrayLike, B: ArrayLike, activation: str) -> list[Layer]:
         raise ValueError(
             f"activation must be of {', '.join(ACTIVATIONS)}. Received: {activation!r}. Choose one."
         )
-    return [_layer(A[..., i, :, :], B[..., i, :, :], activation) for i in range(A.shape[-3])]
+    s = np.broadcast_to(np.asarray(shifts, dtype=np.float64), B.shape[:-1])[..., None, :]
+    return [
+        _layer(A[..., i, :, :], B[..., i, :, :], s[..., i, :, :], activation)
+        for i in range(A.shape[-3])
+    ]
 
 
 def network(layers: Sequence[Layer], x: ArrayLike) -> Array:
@@ -121,7 +127,7 @@ def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
     return np.asarray(near * gap / np.maximum(farthest, np.finfo(np.float64).tiny))[()]
 
 
-def _layer(A: Array, B: Array, activation: str) -> Layer:
+def _layer(A: Array, B: Array, s: Array, activation: str) -> Layer:
     sigma, slope = ACTIVATIONS[activation]
 
     def function(u: Array) -> Array:
@@ -130,10 +136,10 @@ def _layer(A: Array, B: Array, activation: str) -> Layer:
                 f"The layers map points of width {A.shape[-2]}. Received: points of shape "
                 f"{u.shape}. Pass [..., n, {A.shape[-2]}]."
             )
-        return u + sigma(u @ B.mT) @ A.mT
+        return u + sigma(u @ B.mT + s) @ A.mT
 
     def pullback(u: Array, v: Array) -> Array:
-        return v + (slope(u @ B.mT) * (v @ A)) @ B
+        return v + (slope(u @ B.mT + s) * (v @ A)) @ B
 
     norms = [np.linalg.norm(X, 2, axis=(-2, -1)) for X in (A, B)]
     return Layer(function, pullback, norms[0] * norms[1])

@@ -29,7 +29,6 @@ from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
 from pipelines.published import named
 from pipelines.recipes import Recipe
-from pipelines.verdict import Floor
 
 LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}
 LESS_PCT = 0.5  # points of test error that matter: what seeds of one network differ by
@@ -101,7 +100,7 @@ CLAIM = Experiment(
     decided_by=ERRS_LESS,
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves on All-CNN"),),
     costs={"hours": "18 hours at 112 to 202 images/s, 77 to 139 minutes a training"},
-    floors=tuple(Floor((error,), arms.LEARNED_PCT) for error in arms.error_names(LABELS)),
+    floors=arms.floor_of_each(LABELS),
     measure=measure,
     recipes=recipes,
     also=means(*arms.error_names(LABELS)),

@@ -33,7 +33,6 @@ from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
 from pipelines.grid import Curves
 from pipelines.recipes import Recipe
-from pipelines.verdict import Floor
 
 LABELS = {
     "plain20": "plain, 20 layers",
@@ -48,7 +47,6 @@ DEGRADES = (
     ArmBound("residual_degradation_pct", at_most=MATTERS_PCT),
 )
 BESIDE = tuple(f"{kind}_test_degradation_pct" for kind in ("plain", "residual"))
-LEARNED = arms.error_names(("residual20", "residual56", "plain20"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,7 @@ CLAIM = Experiment(
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
     ),
     costs={"hours": "13 to 22 hours at 215 to 36 images/s, 36 to 177 minutes a training"},
-    floors=tuple(Floor((error,), arms.LEARNED_PCT) for error in LEARNED),
+    floors=arms.floor_of_each(("residual20", "residual56", "plain20")),
     measure=measure,
     recipes=recipes,
     also=means(*arms.error_names(LABELS, SPLITS), *BESIDE),

@@ -31,7 +31,6 @@ from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
-from pipelines.verdict import Floor
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
 REPORTED = {
@@ -97,9 +96,7 @@ CLAIM = Experiment(
         "cpu": "16 minutes",
         "hours": "49 hours at 75 to 113 images/s, 165 to 251 minutes a training",
     },
-    floors=tuple(
-        Floor((f"{arm}_test_error_pct",), arms.LEARNED_PCT) for arm in ("two_layer", "single")
-    ),
+    floors=arms.floor_of_each(("two_layer", "single")),
     measure=measure,
     recipes=recipes,
     also=means(*REPORTED),

@@ -66,16 +66,14 @@ def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return the test error of the arms at their best rates, and what the small start gains."""
-    best = {
-        arm: arms.at_best_rate(bench, recipe, setting.rates)
-        for arm, recipe in recipes(setting, seed).items()
-    }
+    centres = recipes(setting, seed)
+    best = {arm: arms.at_best_rate(bench, recipe, setting.rates) for arm, recipe in centres.items()}
     errors = arms.errors(bench, best)
     small, standard = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
     rates = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
     at_an_end = sum(
         arms.is_at_an_end(recipe, best[arm].learning_rate, setting.rates)
-        for arm, recipe in recipes(setting, seed).items()
+        for arm, recipe in centres.items()
     )
     ends = {"rates_at_an_end": float(at_an_end)}
     return numbers(errors | rates | ends | {"advantage_pct": standard - small})

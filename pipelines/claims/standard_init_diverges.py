@@ -46,18 +46,16 @@ MOST = 0.5  # of the seeds
 class ShareBound(Bound):
     """A bound on the share of seeds of which something is true, 0 or 1 a seed."""
 
-    def verdict(self, values: Sequence[float]) -> str:
-        """Return `reproduced`, `refuted` or `inconclusive` by exact one-sided intervals."""
+    def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the ends of the two exact one-sided binomial intervals."""
         from scipy.stats import binomtest
 
         count, n = round(sum(values)), len(values)
-        low, high = (
-            getattr(binomtest(count, n, alternative=side).proportion_ci(CONFIDENCE), end)
-            for side, end in (("greater", "low"), ("less", "high"))
+        above, below = (
+            binomtest(count, n, alternative=side).proportion_ci(CONFIDENCE)
+            for side in ("greater", "less")
         )
-        if self.at_least <= low and high <= self.at_most:
-            return "reproduced"
-        return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+        return above.low, below.high
 
 
 DIVERGES = (
