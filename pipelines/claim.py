@@ -6,11 +6,9 @@ edited to add one. How a claim is measured over its grid and recorded is in swee
 
 import importlib
 import pkgutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -223,15 +221,6 @@ def load(name: str) -> Theorem | Experiment:
 def card(name: str) -> str:
     """The claim in words: the docstring of its module."""
     return (_module(name).__doc__ or "").strip()
-
-
-def files(name: str) -> list[Path]:
-    """The files that make a claim's numbers: its own, those of its measure and of its settings."""
-    found = load(name)
-    settings = type(next(iter(found.scales.values())))
-    modules = {_module(name).__name__, found.measure.__module__}
-    modules |= {each.__module__ for each in settings.__mro__ if each is not object}
-    return sorted(Path(str(sys.modules[module].__file__)) for module in modules)
 
 
 def _module(name: str) -> Any:

@@ -3,10 +3,9 @@
 import dataclasses
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-from pipelines import claim, grid, provenance
+from pipelines import claim, grid, measuring_code
 from pipelines.grid import Cell
 from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe, digest
@@ -57,14 +56,20 @@ class Order:
 
     @cached_property
     def code(self) -> str:
-        """Digest of what the numbers of a cell depend on."""
-        return provenance.code(*claim.files(self.name))
+        """Digest of what the numbers of a cell depend on: code, and what recipes it trains."""
+        return digest([measuring_code.of_claim(self.name), self._trained])
 
     @property
     def judged_by(self) -> str:
         """Digest of what a verdict depends on: that, and how it is made of the numbers."""
-        here = Path(__file__).parent
-        return provenance.code(*claim.files(self.name), here / "claim.py", here / "verdict.py")
+        return digest([measuring_code.of_verdict(self.name), self._trained])
+
+    @property
+    def _trained(self) -> list[Any]:
+        """The recipes of one cell: a claim may take some of their fields from published ones."""
+        cell = grid.cells(self.axes, 1)[0]
+        recipes = self.claim.recipes(self.setting(cell), 0) if self.claim.recipes else {}
+        return [recipe.flat() for recipe in recipes.values()]
 
     @property
     def differing(self) -> dict[str, Any]:

@@ -11,39 +11,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from pipelines import quiet
 from pipelines.errors import without_password
-from pipelines.recipes import digest
 
 ROOT = Path(__file__).resolve().parents[1]
-MEASURING = (  # not the recipes that have a name: a run's settings tell them apart
-    "asynchronous",
-    "batches",
-    "calls",
-    "cluster",
-    "curves",
-    "data",
-    "devices",
-    "embedded",
-    "feed",
-    "grid",
-    "lr",
-    "optimizer",
-    "packed",
-    "photographs",
-    "recipes",
-    "records",
-    "resident",
-    "resuming",
-    "samples",
-    "shuffled",
-    "stored",
-    "synchronous",
-    "tasks",
-    "train",
-    "training_job",
-)
-GENERATED = ("RESULTS.md", "figures")  # written by `report`: a new one does not dirty a commit
+GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
 
 
 def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
@@ -64,19 +35,6 @@ def diff() -> str:
     new = _git("ls-files", "--others", "--exclude-standard", "--", *ours).splitlines()
     added = [_git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new]
     return "\n".join(filter(None, [_git("diff", "HEAD", "--", *ours), *added]))
-
-
-@functools.cache
-def code(*more: Path) -> str:
-    """Digest of the code that measured numbers depend on: networks, theory, training, and `more`.
-
-    Part of what makes two runs the same: a change of this code, or another backend of Keras, makes
-    every result a new one.
-    """
-    named = [ROOT / "pipelines" / f"{name}.py" for name in MEASURING]
-    paths = [*(ROOT / "theory").glob("*.py"), *(ROOT / "keras_models").glob("*.py"), *named, *more]
-    texts = {f"{path.parent.name}/{path.name}": path.read_text() for path in paths}
-    return digest(texts | {"backend": quiet.backend()})
 
 
 @functools.cache

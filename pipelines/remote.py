@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from pipelines import claim, provenance
+from pipelines import measuring_code, provenance
 from pipelines.dask_cluster import answering, connected, foreign
 from pipelines.grid import Cells, Engine, Suspect
 from pipelines.order import Order
@@ -63,7 +63,7 @@ def size(left: int, workers: int, batch_s: float, batch_bytes: float) -> int:
 
 def identity(name: str) -> dict[str, str]:
     """What the numbers of a claim depend on in this process: code and versions."""
-    return {"code": provenance.code(*claim.files(name)), **_versions()}
+    return {"code": measuring_code.of_claim(name), **_versions()}
 
 
 def _versions() -> dict[str, str]:

@@ -16,6 +16,7 @@ from pipelines import (
     history,
     lr,
     machines,
+    measuring_code,
     provenance,
     quiet,
     settle,
@@ -71,7 +72,7 @@ def run(
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
     watched leaves the test set unread, as searches must.
     """
-    same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+    same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with settle.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
         done = [] if habits.force else history.rows(kind=kind, **same)
@@ -103,7 +104,7 @@ def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        same = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+        same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
         if habits.force or not history.rows(kind="training", **same):
             raise
 
@@ -208,7 +209,7 @@ def _over_seeds(
 ) -> Result:
     """The run above the trainings of one recipe with several seeds, finished before or now."""
     recipe, seeds = recipes[0], len(recipes)
-    same = {"fingerprint": fingerprint, "code": provenance.code()}
+    same = {"fingerprint": fingerprint, "code": measuring_code.training()}
     rows = history.rows(None, kind="seeds", **same)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not habits.force:

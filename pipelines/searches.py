@@ -7,7 +7,7 @@ from typing import Any
 
 import tyro
 
-from pipelines import provenance
+from pipelines import measuring_code
 from pipelines.arms import Arms, at_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.published import RECIPES
@@ -59,7 +59,7 @@ class Search(Arms):
         *_, scale = RECIPES[self.recipe]
         how = [self.trials, self.space, self.sampler]
         return study(
-            f"{title}-{digest([recipe.fingerprint, *how, provenance.code()])}",
+            f"{title}-{digest([recipe.fingerprint, *how, measuring_code.training()])}",
             *f"--recipe {self.recipe} --scale {scale} --space {self.space}".split(),
             *f"--sampler {self.sampler} --trials {self.trials} --workers {self.workers}".split(),
             *shlex.split(recipe.flags(RECIPES[self.recipe][scale])),

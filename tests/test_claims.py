@@ -65,16 +65,6 @@ def test_claim_at_smoke_scale(
         assert {key for curves in found.charts for key in curves} <= children[0].metrics.keys()
 
 
-def test_numbers_depend_on_every_file_that_makes_them() -> None:
-    def files(name: str) -> set[str]:
-        return {path.stem for path in claim.files(name)}
-
-    assert files("gradient-formula") == {"gradient_formula"}
-    arms = {"arms", "identity_beats_plain", "identity_beats_plain_cifar10"}
-    assert files("identity-beats-plain-cifar10") == arms
-    assert {"table_cell", "allconv_cifar10"} <= files("allconv-cifar10")
-
-
 def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     name = "small-norm-factorization"
     setting = claim.load(name).scales["smoke"]

@@ -1,6 +1,5 @@
 """Provenance: a commit with changes says so, new files among them, and the patch applies."""
 
-import ast
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,10 +21,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
     subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    for cached in (provenance.diff, provenance.tags, provenance.code):
+    for cached in (provenance.diff, provenance.tags):
         cached.cache_clear()
     yield tmp_path
-    for cached in (provenance.diff, provenance.tags, provenance.code):
+    for cached in (provenance.diff, provenance.tags):
         cached.cache_clear()
 
 
@@ -73,17 +72,3 @@ def test_the_command_is_kept_without_its_password(
     assert without_password(url) == said
     words = provenance.tags()["mlflow.source.name"].replace("'", "")
     assert words == f"tuning run a:b@c {said}"
-
-
-def test_what_trains_is_in_the_digest_of_the_code() -> None:
-    folder = provenance.ROOT / "pipelines"
-    beside = {"blowup", "checkpoints", "errors", "interrupts", "progress", "machines"}
-    for name in ("train", "training_job", "feed", "resident"):
-        tree = ast.parse((folder / f"{name}.py").read_text())
-        found = {
-            alias.name if node.module == "pipelines" else node.module.partition(".")[2]
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipelines")
-            for alias in node.names
-        }
-        assert found - beside <= set(provenance.MEASURING), name

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import history, lr, provenance, store, studied, tracking, unfinished
+from pipelines import history, lr, measuring_code, store, studied, tracking, unfinished
 from pipelines.claims import better_schedule_exists
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.habits import Habits
@@ -56,7 +56,7 @@ def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Call
     def quickly(recipe: Recipe, *_: Any, **how: Any) -> Result:
         trained.append(recipe)
         error = errors.pop(0)
-        tags = {"fingerprint": recipe.fingerprint, "code": provenance.code()}
+        tags = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
         tags |= {**how.get("tags", {}), **({"diverged": diverged} if error == 100 else {})}
         with tracking.tracked(
             "training", experiment="tuning", kind=how["kind"], tags=tags, parent=how["parent"]

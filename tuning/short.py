@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import history, provenance, settle, tracking
+from pipelines import history, measuring_code, settle, tracking
 from pipelines.errors import UserError, check_counts
 from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe, digest
@@ -43,7 +43,7 @@ def _compared(
     """Train them in a run of its own, with its report; the answer as one document."""
     shares = list(dict.fromkeys(share for share, _ in each))
     full = [outcomes.error(trial) for trial in chosen]
-    same = {"study": name, "code": provenance.code(), "fingerprint": _fingerprint(each)}
+    same = {"study": name, "code": measuring_code.training(), "fingerprint": _fingerprint(each)}
     waiting = f"Another process trains the same short runs of {name}; waiting for it."
     with (
         settle.one_at_a_time(f"budgets-{same['fingerprint']}", waiting),

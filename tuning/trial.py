@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from statistics import mean
 from typing import Any
 
-from pipelines import history, provenance, settle, store, tracking, unfinished
+from pipelines import history, measuring_code, settle, store, tracking, unfinished
 from pipelines.errors import Pruned
 from pipelines.habits import Habits
 from pipelines.recipes import Recipe
@@ -58,7 +58,7 @@ def _own(
         experiment=parent.experiment,
         kind=KIND,
         params=recipe.flat(),
-        tags={"fingerprint": recipe.fingerprint, "code": provenance.code(), **tags},
+        tags={"fingerprint": recipe.fingerprint, "code": measuring_code.training(), **tags},
         parent=parent,
         resume=unfinished.find(KIND, recipe, parent),
     ) as own:
@@ -85,7 +85,11 @@ def _mean(
 
 def _error(own: tracking.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, str]) -> float:
     """The error of one seed, trained now or before this trial was interrupted."""
-    same = {"fingerprint": recipe.fingerprint, "code": provenance.code(), store.PARENT: own.id}
+    same = {
+        "fingerprint": recipe.fingerprint,
+        "code": measuring_code.training(),
+        store.PARENT: own.id,
+    }
     done = history.rows(kind=SEED, **same)
     if done:
         return done[0].metrics[OBJECTIVE]

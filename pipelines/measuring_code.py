@@ -1,0 +1,247 @@
+"""Digests of the code that a number depends on, by what it does and not by where it stands.
+
+From a definition one follows the names that it uses to other definitions of the project. Their
+syntax trees, without docstrings, imports and the words of errors, make the digest: moving a file,
+reformatting it or renaming its module changes nothing, another constant does. A change of this
+digest, or of Keras's backend, makes every result that was measured before one of other code.
+"""
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines import claims, quiet
+from pipelines.provenance import ROOT
+from pipelines.recipes import digest
+
+PACKAGES = ("pipelines", "theory", "keras_models")
+MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
+TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.train:train")
+CLAIMS = "pipelines.claims"
+JUDGING = {"pipelines.claim", "pipelines.verdict"}
+SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
+    "keras_models._arguments",
+    *(f"pipelines.{name}" for name in ("bulk", "checkpoints", "errors", "history", "interrupts")),
+    *(f"pipelines.{name}" for name in ("live", "machines", "measuring_code", "progress")),
+    *(f"pipelines.{name}" for name in ("provenance", "quiet", "recorded", "run", "studied")),
+    "pipelines.published",  # the settings of a run tell its recipe apart
+    "pipelines.tracking",
+}
+WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
+    *("also", "as_printed", "charts", "costs", "decided_by", "family", "figure", "floors"),
+    *("reported", "says", "scales", "seeds", "shown", "smaller", "source"),
+}
+UNWRITTEN = {"ctx", "type_comment", "kind"}  # fields of a syntax tree that mean nothing here
+Place = tuple[str, str]  # a module and the name of a definition in it; empty: all of it
+
+
+@dataclass
+class Module:
+    """What the top level of a file defines, and what the names mean that it imports."""
+
+    name: str
+    definitions: dict[str, ast.stmt] = field(default_factory=dict)
+    imports: dict[str, Place] = field(default_factory=dict)
+    package: str = ""
+    """Where its relative imports begin."""
+
+
+@functools.cache
+def training() -> str:
+    """Return the digest of the code that trains, whatever the recipe."""
+    return _digest(trained())
+
+
+@functools.cache
+def of_claim(name: str) -> str:
+    """Return the digest of the code that measures a cell of the claim."""
+    return _digest(measuring(name))
+
+
+@functools.cache
+def of_verdict(name: str) -> str:
+    """Return the digest of the code that measures the claim, judges it and draws its figure."""
+    root = f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"
+    judging = Reach(ROOT, silent=SILENT - JUDGING)
+    return _digest([*measuring(name), *judging.texts([root, "pipelines.claim:Claim"])])
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return digest([*sorted(set(texts)), quiet.backend()])
+
+
+@functools.cache
+def trained(root: Path = ROOT) -> list[str]:
+    """Return the definitions that the numbers of any training come from."""
+    models = [f"{MODELS}.{path.stem}:" for path in (root / MODELS).glob("[a-z]*.py")]
+    return Reach(root).texts([*TRAINING, *models])
+
+
+def measuring(name: str, root: Path = ROOT) -> list[str]:
+    """Return the definitions that the numbers of a claim come from, as text."""
+    reach = Reach(root, without=WORDS)
+    texts = reach.texts([f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"])
+    trains = ("pipelines.claim", "Experiment") in reach.silenced
+    return [*texts, *(trained(root) if trains else [])]
+
+
+class Reach:
+    """The definitions that some roots reach, in the tree of files below a folder.
+
+    Those of modules in `silent` are not followed. Keywords in `without` are left out of calls.
+    """
+
+    def __init__(
+        self, root: Path, silent: Iterable[str] = SILENT, without: Iterable[str] = ()
+    ) -> None:
+        self.root, self.silent, self.without = root, set(silent), set(without)
+        self.silenced: set[tuple[str, str]] = set()
+        """Definitions that were reached and not followed: modules and names."""
+
+    def texts(self, roots: Iterable[str]) -> list[str]:
+        """Return the text of every definition reached from `module:name`; each once."""
+        todo: list[Place] = [(root.partition(":")[0], root.partition(":")[2]) for root in roots]
+        texts: dict[Place, str] = {}
+        while todo:
+            module, name = place = todo.pop()
+            if not name:
+                todo += [(module, each) for each in self.module(module).definitions]
+            elif place not in texts:
+                writer = Writer(self, self.module(module), name)
+                texts[place] = writer.text(writer.definition)
+                silenced = {other for other in writer.reached if other[0] in self.silent}
+                self.silenced |= silenced
+                todo += writer.reached - silenced
+        return list(texts.values())
+
+    def module(self, name: str) -> Module:
+        """Return the module of that name, which there must be."""
+        found = self.find(name)
+        if found is None:
+            raise LookupError(f"There is no module {name} below {self.root}.")
+        return found
+
+    def find(self, name: str) -> Module | None:
+        """Return the project's module of that name; None for any other."""
+        return _find(self.root, name)
+
+    def resolve(self, module: str, name: str) -> Place | None:
+        """Return where a name of a module is defined; None if nowhere in the project.
+
+        A name that a module has imported is looked up where it comes from.
+        """
+        found = self.find(module)
+        if found is None:
+            return None
+        if name in found.definitions:
+            return module, name
+        if self.find(f"{module}.{name}"):
+            return f"{module}.{name}", ""
+        return self.imported(found.imports.get(name))
+
+    def imported(self, source: Place | None) -> Place | None:
+        """Return where that is defined which an import names; None if nowhere in the project."""
+        if source is None:
+            return None
+        if source[1]:
+            return self.resolve(*source)
+        return source if self.find(source[0]) else None
+
+
+@functools.cache
+def _find(root: Path, name: str) -> Module | None:
+    if name.partition(".")[0] not in PACKAGES:
+        return None
+    above, _, last = name.rpartition(".")
+    folders = [root.joinpath(*above.split(".")), *(claims.__path__ if above == CLAIMS else ())]
+    for folder in map(Path, folders):  # claims may be in folders of their own, too
+        file, package = folder / f"{last}.py", folder / last / "__init__.py"
+        if package.is_file():
+            return read(package.read_text(), Module(name, package=name))
+        if file.is_file():
+            return read(file.read_text(), Module(name, package=above))
+    return None
+
+
+def read(text: str, module: Module) -> Module:
+    """Return the module with what its text defines and imports."""
+    for statement in ast.parse(text).body:
+        if isinstance(statement, ast.Import | ast.ImportFrom | ast.If):  # if TYPE_CHECKING
+            module.imports |= imports(statement, module.package)
+        for each in _defined(statement):
+            module.definitions[each] = statement
+    return module
+
+
+def imports(tree: ast.AST, package: str) -> dict[str, Place]:
+    """Return what the names mean that are imported anywhere in a syntax tree."""
+    names: dict[str, Place] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                whole = alias.name if alias.asname else alias.name.partition(".")[0]
+                names[alias.asname or whole] = (whole, "")
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            source = ".".join([*above * bool(node.level), *filter(None, [node.module])])
+            names |= {alias.asname or alias.name: (source, alias.name) for alias in node.names}
+    return names
+
+
+def _defined(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        yield statement.name
+    elif isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        names = (node for target in targets for node in ast.walk(target))
+        yield from (node.id for node in names if isinstance(node, ast.Name))
+
+
+class Writer:
+    """A definition as text, the same for every version of Python, and what it refers to."""
+
+    def __init__(self, reach: Reach, module: Module, name: str) -> None:
+        self.reach, self.module = reach, module
+        self.definition = module.definitions[name]
+        self.local = imports(self.definition, module.package)
+        self.reached: set[Place] = set()
+
+    def text(self, node: object) -> str:
+        """Return a syntax tree as text; names of the project's definitions stand for themselves."""
+        if isinstance(node, list):
+            return "[" + " ".join(filter(None, map(self.text, node))) + "]"
+        if not isinstance(node, ast.AST):
+            return repr(node)
+        if isinstance(node, ast.Import | ast.ImportFrom) or self._is_silent(node):
+            return ""
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            return f"Raise({self.text(node.exc.func)})"
+        if isinstance(node, ast.Name | ast.Attribute) and (place := self.place(node)):
+            self.reached.add(place)
+            return place[1] or "module"
+        fields = [
+            f"{name}={self.text(value)}"
+            for name, value in ast.iter_fields(node)
+            if value not in (None, []) and name not in UNWRITTEN
+        ]
+        return f"{type(node).__name__}({' '.join(fields)})"
+
+    def place(self, node: ast.expr) -> Place | None:
+        """Return where a name, or a name in modules, is defined; None for anything else."""
+        if isinstance(node, ast.Name):
+            if node.id in self.local:
+                return self.reach.imported(self.local[node.id])
+            return self.reach.resolve(self.module.name, node.id)
+        above = self.place(node.value) if isinstance(node, ast.Attribute) else None
+        if not isinstance(node, ast.Attribute) or above is None or above[1]:
+            return None
+        return self.reach.resolve(above[0], node.attr)
+
+    def _is_silent(self, node: ast.AST) -> bool:
+        """Return whether a node is a docstring, or a keyword that is to be left out."""
+        if isinstance(node, ast.keyword):
+            return node.arg in self.reach.without
+        constant = node.value if isinstance(node, ast.Expr) else None
+        return isinstance(constant, ast.Constant) and isinstance(constant.value, str)

@@ -1,0 +1,126 @@
+"""The digest of measuring code: of what the code does that a number comes from, and of no other."""
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import claim, measuring_code
+from pipelines.measuring_code import of_claim
+
+CLAIM = """
+'''A card.'''
+from pipelines.claim import Theorem
+from pipelines import errors
+from theory import descent
+
+CLAIM = Theorem(says="A sentence.", measure=lambda cells: measure(cells), figure=draw)
+
+def measure(cells):
+    "Measure."
+    from theory.matrices import norm
+    if not cells:
+        raise errors.UserError(f"Give cells. Received: {cells}.")
+    return norm(descent.descend(cells, descent.RATE))
+
+def draw(measured):
+    return 1
+"""
+DESCENT = """
+RATE = 0.5
+UNUSED = 1
+
+def descend(x, rate):
+    return [helper(each) * rate for each in x]
+
+def helper(x):
+    return x + 1
+"""
+TREE = {
+    "theory/__init__.py": "",
+    "theory/descent.py": DESCENT,
+    "theory/matrices.py": "def norm(x):\n    return max(x)\n",
+    "pipelines/__init__.py": "",
+    "pipelines/errors.py": "class UserError(Exception):\n    pass\n",
+    "pipelines/claim.py": "class Theorem:\n    pass\n",
+    "pipelines/claims/__init__.py": "",
+    "pipelines/claims/mine.py": CLAIM,
+}
+
+
+def digest(root: Path) -> frozenset[str]:
+    """Return the definitions that the claim's numbers come from."""
+    return frozenset(measuring_code.measuring("mine", root))
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def changed(tmp_path: Path, file: str, old: str, new: str) -> bool:
+    """Return whether the digest is another where a text of a file is another."""
+    assert old in TREE[file]
+    before = digest(write(tmp_path / "before", TREE))
+    files = TREE | {file: TREE[file].replace(old, new)}
+    return digest(write(tmp_path / "after", files)) != before
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("theory/descent.py", "RATE = 0.5", "RATE = 0.25"),
+        ("theory/descent.py", "x + 1", "x + 2"),
+        ("theory/matrices.py", "max(x)", "min(x)"),
+        ("pipelines/claims/mine.py", "if not cells", "if cells is None"),
+    ],
+)
+def test_what_the_numbers_come_from_changes_the_digest(
+    tmp_path: Path, file: str, old: str, new: str
+) -> None:
+    assert changed(tmp_path, file, old, new)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("theory/descent.py", "UNUSED = 1", "UNUSED = 2  # a comment"),
+        ("theory/descent.py", "(x, rate)", "(\n    x,\n    rate,\n)"),
+        ("pipelines/claims/mine.py", '"Measure."', '"In other words."'),
+        ("pipelines/claims/mine.py", "Give cells.", "Cells are needed."),
+        ("pipelines/claims/mine.py", "A sentence.", "Another one."),
+        ("pipelines/claims/mine.py", "return 1", "return 2"),
+        ("pipelines/errors.py", "pass", "code = 2"),
+    ],
+)
+def test_words_figures_and_what_is_not_reached_change_nothing(
+    tmp_path: Path, file: str, old: str, new: str
+) -> None:
+    assert not changed(tmp_path, file, old, new)
+
+
+def test_a_moved_file_changes_nothing(tmp_path: Path) -> None:
+    moved = {name: text for name, text in TREE.items() if name != "theory/descent.py"}
+    moved |= {"theory/linear/__init__.py": "", "theory/linear/gradient.py": DESCENT}
+    new = CLAIM.replace("from theory import descent", "from theory.linear import gradient")
+    moved["pipelines/claims/mine.py"] = new.replace("descent.", "gradient.")
+    before = digest(write(tmp_path / "before", TREE))
+    assert digest(write(tmp_path / "after", moved)) == before
+
+
+def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None:
+    digests = {name: of_claim(name) for name in claim.names()}
+    assert len(set(digests.values())) == len(digests)
+    assert any("'circulant_start'" in text for text in measuring_code.measuring("two-phases"))
+    trained = set(measuring_code.trained(measuring_code.ROOT))
+    assert trained <= set(measuring_code.measuring("identity-beats-plain"))
+    assert not trained <= set(measuring_code.measuring("gradient-lower-bound"))
+
+
+@pytest.mark.parametrize(
+    "name", ["train", "_fit", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"]
+)
+def test_trainings_depend_on_the_loop_the_batches_the_schedules_and_the_networks(name: str) -> None:
+    texts = measuring_code.trained(measuring_code.ROOT)
+    assert any(text.startswith(f"FunctionDef(name={name!r}") for text in texts)
