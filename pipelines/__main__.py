@@ -1,7 +1,8 @@
 """Command line: `python -m pipelines COMMAND`.
 
 Measure: list, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch, ui,
-register. At their times: pipeline, schedule. Look after: data, doctor, reap, export, import."""
+register. At their times: pipeline, schedule. Look after: data, doctor, reap, evidence, export,
+import."""
 
 import sys
 from collections.abc import Callable
@@ -62,19 +63,43 @@ def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
 
 
 @app.command
-def report(json: bool = False, out: Path | None = None) -> None:
-    """Write RESULTS.md, figures/ and results.html, one page with all of it, from the database (into
-    --out; default: the project)."""
+def report(json: bool = False, out: Path | None = None, publish: bool = False) -> None:
+    """Write RESULTS.md, figures/ and results.html, one page with all of it: the project's results
+    beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
+    writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
+    from pipelines import evidence, provenance, settle, terminal
     from pipelines import report as scoreboard
-    from pipelines import settle, terminal
 
     settle.reap()
-    document = scoreboard.write(out or scoreboard.place())
+    evidence.take_in()
+    if publish:
+        document = scoreboard.publish(out or provenance.ROOT)
+    else:
+        document = scoreboard.write(out or scoreboard.place())
     if json:
         print_json(document)
         return
     terminal.scoreboard(scoreboard.entries())
-    print(f"Written: {document['results']}, {document['page']}")
+    print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
+
+
+@app.command(name="evidence")
+def evidence_command(
+    action: tyro.conf.Positional[Literal["list", "add", "check"]] = "list",
+    what: tyro.conf.Positional[tuple[str, ...]] = (),
+    json: bool = False,
+) -> None:
+    """The runs behind RESULTS.md, in mlruns/evidence: list the bundles; add FILE (of `export`) or
+    CLAIM (run here), joined with what is there; check: derive every verdict anew from its curves
+    and compare it with RESULTS.md. Exit code 1 where one differs."""
+    from pipelines import evidence, evidence_check
+
+    if action == "check":
+        evidence_check.command(json)
+    elif action == "add":
+        _answer(evidence.add(what), json, evidence.show_added)
+    else:
+        _answer(evidence.listing(), json, evidence.show)
 
 
 @app.command
@@ -132,10 +157,11 @@ def register(
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines import settle, store
+    from pipelines import evidence, settle, store
     from pipelines import ui as pages
 
     settle.reap()
+    evidence.take_in()
     for title, link in pages.links(pages.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
     if not store.served():

@@ -24,7 +24,7 @@ from pipelines import (
 from pipelines.bundle_shape import ENDED, IMPORTING, row
 from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.progress import progress_bar
-from pipelines.store import NOTE, ORIGIN, PARENT
+from pipelines.store import NOTE, ORIGIN, OWNER, PARENT, PROJECT
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 REUSED = "reused."  # begins the tag that names a run by its id
@@ -52,27 +52,28 @@ def export_runs(
             more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
             ids = f"{', '.join(left_out[:3])}{more}"
             print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
-        with bundle_format.written(file) as archive:
-            rows = _write(archive, run_ids, files=files, models=files and not without_models)
+        rows = write(file, run_ids, files=files, models=files and not without_models)
     runs = [{key: each[key] for key in ("run_id", "name", "kind")} for each in rows]
     size = file.stat().st_size
     return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
 
 
 def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], list[str]]:
-    """Ids of the runs to export, and of those that are left out as they have not ended."""
-    ended, named, links = {}, {}, dict[str, list[str]]()
-    for run in bundle_out.search():
-        run_id, tags = run.info.run_id, run.data.tags
-        ended[run_id] = run.info.status in ENDED and IMPORTING not in tags
-        named[run_id] = {run_id} | {tags[key] for key in NAMED if key in tags}
-        links.setdefault(tags.get(PARENT, ""), []).append(run_id)
-        reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
-        links.setdefault(run_id, []).extend(reused)
+    """Ids of the runs to export, and of those that are left out as they have not ended.
+
+    The project's evidence is everywhere already: of it goes what is named by its id alone.
+    """
+    every = list(bundle_out.search())
+    ended = {r.info.run_id: r.info.status in ENDED and IMPORTING not in r.data.tags for r in every}
+    named = {
+        r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
+        for r in every
+    }
     found = _named(names, named) if names else set(named)
     if condition is not None:
         found &= _filtered(condition)
-    chosen = sorted(_with_relatives(found, links) & ended.keys())
+    evidence = {r.info.run_id for r in every if r.data.tags.get(OWNER) == PROJECT} - {*names}
+    chosen = sorted((with_relatives(found, every) & ended.keys()) - evidence)
     run_ids = [run_id for run_id in chosen if ended[run_id]]
     if not run_ids:
         given = [*names, *([f"--filter {condition!r}"] if condition else [])]
@@ -104,8 +105,16 @@ def _filtered(condition: str) -> set[str]:
         ) from error
 
 
-def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) -> set[str]:
-    """Runs with all that are below them or that they reuse."""
+def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
+    """Return runs with all that are below them, that they reuse or searched, of MLflow's runs."""
+    links: dict[str, list[str]] = {}
+    tags_of = {run.info.run_id: run.data.tags for run in every}
+    studies = {tags["study"]: i for i, tags in tags_of.items() if tags.get("kind") == "study"}
+    for run_id, tags in tags_of.items():
+        links.setdefault(tags.get(PARENT, ""), []).append(run_id)
+        reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
+        searched = [tags.get("study", ""), *tags.get("studies", "").split()]  # of a claim's cell
+        links.setdefault(run_id, []).extend(reused + [studies[s] for s in searched if s in studies])
     seen, todo = set(found), list(found)
     while todo:
         new = set(links.get(todo.pop(), ())) - seen
@@ -114,10 +123,21 @@ def _with_relatives(found: Collection[str], links: Mapping[str, Sequence[str]]) 
     return seen
 
 
-def _write(
-    archive: bundle_format.Writer, run_ids: Sequence[str], *, files: bool, models: bool
+def write(
+    file: Path, run_ids: Sequence[str], *, files: bool, models: bool, thin: bool = False
 ) -> list[dict[str, Any]]:
-    """One run after another, with its files and its models or not, then the manifest; its rows."""
+    """Write runs into a file, with their files and models or not; the rows of its manifest.
+
+    `thin` leaves out points of trainings' curves that a figure would not show.
+    """
+    with bundle_format.written(file) as archive:
+        return _write(archive, run_ids, files=files, models=models, thin=thin)
+
+
+def _write(
+    archive: bundle_format.Writer, run_ids: Sequence[str], *, files: bool, models: bool, thin: bool
+) -> list[dict[str, Any]]:
+    """One run after another, then the manifest; its rows."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     stored, rows, experiments = bundle_out.models() if models else {}, [], {}
     with progress_bar("export", len(run_ids), "") as advance:
@@ -131,6 +151,7 @@ def _write(
                 )
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
             document = bundle_out.document(run, names[run.info.experiment_id], made)
+            document = bundle_out.thinned(document) if thin else document
             archive.json(f"runs/{run.info.run_id}.json", document)
             if files:
                 with bundle_out.files(run, made) as copies:

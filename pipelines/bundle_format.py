@@ -180,19 +180,35 @@ def opened(file: Path, place: Path, check: Callable[[Any], None]) -> Iterator[Ar
     UserError: the file cannot be read, is damaged or hostile, or `place` has no room for it.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with _sentences(file):
             zipped = stack.enter_context(zipfile.ZipFile(stack.enter_context(file.open("rb"))))
             archive = _checked(zipped, place, check)
-        except OSError as error:
-            raise UserError(
-                "An import must name a file that `export` wrote and that can be read. Received: "
-                f"{file}: {error.strerror or error}. Copy it here whole."
-            ) from error
-        except (UserError, Unavailable):
-            raise
-        except model_files.DAMAGED as error:
-            raise refused("The file must be a whole ZIP archive.", f"{file}: {error}") from error
         yield archive
+
+
+def read_manifest(file: Path) -> dict[str, Any]:
+    """Return the manifest of an archive, of which nothing else is read; UserError as `opened`."""
+    with _sentences(file), zipfile.ZipFile(file) as zipped:
+        if MANIFEST not in zipped.namelist():
+            raise refused(f"The file must have a {MANIFEST}.", str(file))
+        manifest = _document(zipped, MANIFEST)
+        check_manifest(manifest, VERSION)
+        return manifest
+
+
+@contextmanager
+def _sentences(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            "An import must name a file that `export` wrote and that can be read. Received: "
+            f"{file}: {error.strerror or error}. Copy it here whole."
+        ) from error
+    except (UserError, Unavailable):
+        raise
+    except model_files.DAMAGED as error:
+        raise refused("The file must be a whole ZIP archive.", f"{file}: {error}") from error
 
 
 def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Any], None]) -> Archive:

@@ -14,6 +14,8 @@ from pipelines.bundle_shape import IMPORTING, READY
 from pipelines.history import LARGEST
 from pipelines.store import ORIGIN, PARENT
 
+WHOLE = ("claim", "setting", "sweep")  # kinds of runs whose curves are never thinned
+POINTS = 400  # of a curve: a figure is not so many pixels wide
 PAGE = 100  # run ids a request
 
 
@@ -114,6 +116,23 @@ def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]
         "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
         "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
     }
+
+
+def thinned(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a run with at most some POINTS of every curve; of a claim or its cells, with all.
+
+    Verdicts come from the curves of cells, so that they are never thinned. The first and the last
+    point of a curve are kept.
+    """
+    if document["tags"].get("kind") in WHOLE:
+        return document
+    return document | {"metrics": {k: _thin(v) for k, v in document["metrics"].items()}}
+
+
+def _thin(curve: list[list[Any]]) -> list[list[Any]]:
+    every = math.ceil(len(curve) / POINTS)
+    kept = curve[::-1][:: max(every, 1)][::-1]
+    return kept if not curve or kept[0] is curve[0] else [curve[0], *kept]
 
 
 def _histories(run_id: str, metrics: Mapping[str, float]) -> dict[str, list[list[Any]]]:

@@ -119,9 +119,14 @@ class Claim:
 
         `values` holds one number a seed of each metric. `altered`: other settings than those of the
         scale. What is printed of trained networks is tested in the published setting alone, and
-        what is not judged says nothing of the printed statement either.
+        what is not judged says nothing of the printed statement either. Of trained networks, more
+        seeds than a claim states can make a verdict inconclusive and never give one: otherwise one
+        could add seeds until it pleases. Where one is stated, which decides nothing, they can.
         """
         verdict = self.verdict(values, scale, altered)
+        stated = {key: column[: self.seeds] for key, column in values.items()}
+        if self.recipes and self.seeds > 1 and verdict != self.verdict(stated, scale, altered):
+            verdict = "inconclusive"
         judged = verdict != "smaller scale" and self.reaches_floors(values)
         tested = judged and (scale == "paper" or self.recipes is None)
         return {

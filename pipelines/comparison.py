@@ -24,7 +24,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
             "their ids or names."
         )
-    everything = history.rows(None)
+    everything = history.everyones(None)
     rows = [named(name, everything) for name in names]
     params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
     return {

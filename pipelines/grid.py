@@ -130,8 +130,8 @@ def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]
     return found
 
 
-def cells(axes: Mapping[str, Sequence[Any]], seeds: int) -> list[Cell]:
-    """All cells of a grid, seeds 0, 1, ... innermost.
+def cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 0) -> list[Cell]:
+    """Return all cells of a grid with so many seeds from the first on, which are innermost.
 
     UserError if there are more than MOST, or one has a number larger than LARGEST.
     """
@@ -149,7 +149,7 @@ def cells(axes: Mapping[str, Sequence[Any]], seeds: int) -> list[Cell]:
             "Choose fewer values."
         )
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return [Cell(point, seed) for point in points for seed in range(seeds)]
+    return [Cell(point, seed) for point in points for seed in range(first_seed, first_seed + seeds)]
 
 
 def batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines import schema
-from pipelines.store import ORIGIN, client, is_away, unavailable
+from pipelines.store import ORIGIN, OWNER, PROJECT, client, is_away, unavailable
 
 LARGEST = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
@@ -22,6 +22,7 @@ class Row:
     name: str
     status: str
     start_ms: int
+    end_ms: int | None
     params: dict[str, str]
     metrics: dict[str, float]
     tags: dict[str, str]
@@ -31,17 +32,32 @@ class Row:
         """Its id where it was measured: an imported run may have another one here."""
         return self.tags.get(ORIGIN, self.id)
 
+    @property
+    def is_project(self) -> bool:
+        """Whether it is part of the evidence that the project ships."""
+        return self.tags.get(OWNER) == PROJECT
+
 
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
-    """All runs, not deleted ones, with that status (None: any) and these tags, newest first.
+    """Return runs, not deleted ones, with that status (None: any) and these tags, newest first.
 
-    From a database whose tables schema.py knows in one query a table, else through MLflow's client.
+    Those of the project's evidence are left out, unless `origin` is among the tags.
     """
+    return _rows(status, tags, own=OWNER not in tags)
+
+
+def everyones(status: str | None = "FINISHED", **tags: str) -> list[Row]:
+    """Return the same runs and those of the project's evidence."""
+    return _rows(status, tags, own=False)
+
+
+def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
+    """Read a database that schema.py knows in one query a table, else ask MLflow's client."""
     database = schema.sql_store()
     if database is None:
-        return list(_searched(status, tags))
+        return [row for row in _searched(status, tags) if not (own and row.is_project)]
     with database.ManagedSessionMaker() as session:
-        return _selected(session, status, tags)
+        return _selected(session, status, tags, own)
 
 
 def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
@@ -61,24 +77,24 @@ def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
         token = page.token or ""
 
 
-def _selected(session: Any, status: str | None, tags: Mapping[str, str]) -> list[Row]:
+def _selected(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
-    run, chosen = SqlRun.__table__.c, _chosen(status, tags)
+    run, chosen = SqlRun.__table__.c, _chosen(status, tags, own)
     ids = select(run.run_uuid).where(*chosen)
-    found = select(run.run_uuid, run.name, run.status, run.start_time).where(*chosen)
+    found = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
     params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
-    own = _texts(session, SqlTag, ids)
-    newest_first = found.order_by(run.start_time.desc(), run.run_uuid)
+    texts = _texts(session, SqlTag, ids)
+    newest_first = found.where(*chosen).order_by(run.start_time.desc(), run.run_uuid)
     return [
-        Row(i, name, state, start, params[i], metrics[i], own[i])
-        for i, name, state, start in session.execute(newest_first)
+        Row(i, name, state, start, end, params[i], metrics[i], texts[i])
+        for i, name, state, start, end in session.execute(newest_first)
     ]
 
 
-def _chosen(status: str | None, tags: Mapping[str, str]) -> list[Any]:
-    """The conditions on the table of runs."""
+def _chosen(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
+    """The conditions on the table of runs; `own` leaves the project's evidence out."""
     from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
     from sqlalchemy import select
 
@@ -89,6 +105,9 @@ def _chosen(status: str | None, tags: Mapping[str, str]) -> list[Any]:
     for key, value in tags.items():
         same = select(tag.run_uuid).where(tag.key == key, tag.value == value)
         found.append(run.run_uuid.in_(same))
+    if own:
+        evidence = select(tag.run_uuid).where(tag.key == OWNER, tag.value == PROJECT)
+        found.append(run.run_uuid.not_in(evidence))
     return found
 
 
@@ -169,6 +188,7 @@ def _row(run: Any) -> Row:
         info.run_name,
         info.status,
         info.start_time,
+        info.end_time,
         dict(data.params),
         {key: INFINITIES.get(value, value) for key, value in data.metrics.items()},
         dict(data.tags),

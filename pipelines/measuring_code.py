@@ -34,6 +34,10 @@ WORDS = {  # of a claim: what it says, shows and is judged by, not what is measu
     *("reported", "says", "scales", "seeds", "shown", "smaller", "source"),
 }
 UNWRITTEN = {"ctx", "type_comment", "kind"}  # fields of a syntax tree that mean nothing here
+SCOPES = (
+    *(ast.FunctionDef, ast.Lambda),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+)
 Place = tuple[str, str]  # a module and the name of a definition in it; empty: all of it
 
 
@@ -199,6 +203,22 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
         yield from (node.id for node in names if isinstance(node, ast.Name))
 
 
+def bound(scope: ast.AST) -> set[str]:
+    """Return the names that a function or comprehension binds itself."""
+    names, todo = set[str](), list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        if not isinstance(node, (*SCOPES, ast.ClassDef)):
+            todo += ast.iter_child_nodes(node)
+    return names
+
+
 class Writer:
     """A definition as text, the same for every version of Python, and what it refers to."""
 
@@ -207,6 +227,8 @@ class Writer:
         self.definition = module.definitions[name]
         self.local = imports(self.definition, module.package)
         self.reached: set[Place] = set()
+        self.bound: list[set[str]] = []
+        """Names that the functions bind which the text is in: they mean no definition."""
 
     def text(self, node: object) -> str:
         """Return a syntax tree as text; names of the project's definitions stand for themselves."""
@@ -221,16 +243,20 @@ class Writer:
         if isinstance(node, ast.Name | ast.Attribute) and (place := self.place(node)):
             self.reached.add(place)
             return place[1] or "module"
+        self.bound.append(bound(node) if isinstance(node, SCOPES) else set())
         fields = [
             f"{name}={self.text(value)}"
             for name, value in ast.iter_fields(node)
             if value not in (None, []) and name not in UNWRITTEN
         ]
+        self.bound.pop()
         return f"{type(node).__name__}({' '.join(fields)})"
 
     def place(self, node: ast.expr) -> Place | None:
         """Return where a name, or a name in modules, is defined; None for anything else."""
         if isinstance(node, ast.Name):
+            if any(node.id in names for names in self.bound) or isinstance(node.ctx, ast.Store):
+                return None
             if node.id in self.local:
                 return self.reach.imported(self.local[node.id])
             return self.reach.resolve(self.module.name, node.id)

@@ -14,12 +14,14 @@ from pipelines.unfinished import RUN_AS
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is to be measured: a claim, its settings at a scale, over seeds 0, 1, ..."""
+    """What is to be measured: a claim, its settings at a scale, over seeds from the first on."""
 
     name: str
     scale: str
     settings: Any
     seeds: int
+    first_seed: int = 0
+    """0, or the one seed that is measured apart, on a machine of its own."""
     kind: str = "claim"
     varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Axes of fields that hold a single value in the settings."""
@@ -44,6 +46,15 @@ class Order:
             return {key: (value,) for key, value in _flat(self.settings).items()} | self.varied
         return grid.axes(self.settings, self.claim.inner, self.varied)
 
+    @property
+    def each_seed(self) -> range:
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All that is to be measured, seed by seed within each setting."""
+        return grid.cells(self.axes, self.seeds, self.first_seed)
+
     def setting(self, cell: Cell) -> Any:
         """The claim's settings at that cell."""
         if isinstance(self.settings, Recipe):
@@ -52,7 +63,8 @@ class Order:
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.name, self.kind, self.axes, self.seeds])
+        apart = [self.first_seed] * bool(self.first_seed)
+        return digest([self.name, self.kind, self.axes, self.seeds, *apart])
 
     @cached_property
     def code(self) -> str:
@@ -67,7 +79,7 @@ class Order:
     @property
     def _trained(self) -> list[Any]:
         """The recipes of one cell: a claim may take some of their fields from published ones."""
-        cell = grid.cells(self.axes, 1)[0]
+        cell = self.cells[0]
         recipes = self.claim.recipes(self.setting(cell), 0) if self.claim.recipes else {}
         return [recipe.flat() for recipe in recipes.values()]
 
@@ -80,16 +92,9 @@ class Order:
 
     @property
     def as_stated(self) -> bool:
-        """Whether this is the claim's own grid, with its seeds.
-
-        More seeds are welcome to a theorem, and where one is stated, which decides nothing. To
-        other claims about trained networks they are not: one could add seeds until the verdict
-        pleases.
-        """
-        stated = self.claim.seeds
-        more_are_welcome = self.claim.recipes is None or stated == 1
-        enough = self.seeds == stated or (more_are_welcome and self.seeds > stated)
-        return self.kind == "claim" and not self.differing and enough
+        """Whether this is the claim's own grid, with its seeds or more."""
+        own = self.kind == "claim" and not self.differing
+        return own and self.first_seed == 0 and self.seeds >= self.claim.seeds
 
     @property
     def training_tags(self) -> dict[str, str]:
@@ -103,7 +108,10 @@ class Order:
     @property
     def params(self) -> dict[str, Any]:
         flat = _flat(self.settings) | dict(self.varied)
-        return {key: brief(value) for key, value in flat.items()} | {"seeds": self.seeds}
+        seeds = {"seeds": self.seeds}
+        if self.first_seed:
+            seeds["first_seed"] = self.first_seed
+        return {key: brief(value) for key, value in flat.items()} | seeds
 
 
 def _flat(settings: Any) -> dict[str, Any]:

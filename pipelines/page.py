@@ -9,6 +9,7 @@ from typing import Any
 from pipelines import claim
 from pipelines.verdict import spread
 
+RESULTS = {"recorded by the project": "project", "yours": "yours"}  # columns, fields of an entry
 TEMPLATE = Path(__file__).with_suffix(".html")
 
 
@@ -25,12 +26,15 @@ def html(
 
     encoded = {key: base64.b64encode(path.read_bytes()).decode() for key, path in pictures.items()}
     prose = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
-    measured = sorted((e for _, some in groups for e in some if e.run), key=lambda e: str(e.name))
+    every = [entry for _, some in groups for entry in some]
+    measured = sorted((e for e in every if e.shown), key=lambda e: str(e.name))
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE.read_text()).render(
         groups=groups,
         columns=columns,
-        counts=_counts([entry for _, some in groups for entry in some]),
+        results=RESULTS,
+        counts=_counts([entry.project for entry in every]),
+        own_counts=_counts([entry.yours for entry in every]),
         studies=Markup(prose.render("\n".join(studies))),  # noqa: S704 - the renderer escapes
         measured=measured,
         cards={e.name: Markup(prose.render(claim.card(e.name))) for e in measured},  # noqa: S704
@@ -39,7 +43,7 @@ def html(
     )
 
 
-def _counts(entries: Collection[Any]) -> str:
-    """`17 reproduced, 12 not run`."""
-    counted = Counter(str(entry.verdict) for entry in entries)
+def _counts(results: Collection[Any]) -> str:
+    """Return `17 reproduced, 12 not run`."""
+    counted = Counter(str(result.verdict) if result else "not run" for result in results)
     return ", ".join(f"{number} {verdict}" for verdict, number in counted.most_common())

@@ -167,7 +167,7 @@ def verify(asked: Verify) -> Pipeline:
 
 def _claims(names: tuple[str, ...], scale: str) -> list[str]:
     """The names of the claims that these words mean."""
-    recorded = [e.name for e in report.entries() if e.run and e.run.tags["scale"] == scale]
+    recorded = [e.name for e in report.entries() if e.yours and e.yours.scale == scale]
     every = [name for name in claim.names() if scale in claim.load(name).scales]
     found = []
     for name in names:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, reference, report, sweep, terminal
+from pipelines import claim, evidence, report, sweep, terminal
 from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.studied import study
@@ -17,6 +17,7 @@ TRIALS = 6
 def quickstart(force: bool) -> None:
     """Run every part, say what each gave, and end with the scoreboard."""
     started = time.perf_counter()
+    evidence.take_in()
     parts: list[tuple[str, Callable[[], str]]] = [
         (name, lambda name=name: _claim(name, force))  # type: ignore[misc]
         for name in CLAIMS
@@ -27,7 +28,8 @@ def quickstart(force: bool) -> None:
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
         begun = time.perf_counter()
         print(f"[{number}/{len(parts)}] {title}: {part()}, {time.perf_counter() - begun:.0f} s")
-    terminal.scoreboard(report.entries())
+    terminal.scoreboard([entry for entry in report.entries() if entry.name in CLAIMS])
+    print("The project's numbers of every other claim: python -m pipelines report")
     print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
 
 
@@ -48,6 +50,4 @@ def _study(force: bool) -> str:
 
 
 def _report() -> str:
-    """With what the papers report beside it in MLflow."""
-    reference.write()
     return str(report.write(report.place())["results"])

@@ -3,13 +3,14 @@
 From a database whose tables schema.py knows in one query each, else through MLflow's client.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import history, schema, store
+from pipelines.store import OWNER, PROJECT
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, float]  # run, metric, step, value
@@ -27,14 +28,23 @@ def curves(run_ids: Sequence[str]) -> dict[str, Table]:
     found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
     for run_id, metric, step, value in points:
         found[run_id].setdefault(metric, {})[step] = value
-    return {run_id: _table(metrics) for run_id, metrics in found.items()}
+    return {run_id: table(metrics) for run_id, metrics in found.items()}
 
 
-def finished(claim: str, code: str) -> dict[str, str]:
-    """Run ids by fingerprint, of the finished cells of a claim that this code measured.
+def finished(claim: str, code: str, reuse: str = "own") -> dict[str, str]:
+    """Return run ids by fingerprint, of the finished cells of a claim: of whom says `reuse`.
 
-    Where a cell was measured more than once, the newest.
+    Where a cell was measured more than once, that by this code, else the newest.
     """
+    if reuse == "own":
+        return _finished_here(claim, code)
+    owner = {OWNER: PROJECT} if reuse == "project" else {}
+    rows = history.everyones(kind="setting", claim=claim, **owner)
+    best_last = sorted(rows, key=lambda row: (row.tags["code"] == code, row.start_ms))
+    return {row.tags["fingerprint"]: row.id for row in best_last}
+
+
+def _finished_here(claim: str, code: str) -> dict[str, str]:
     database = schema.sql_store()
     if database is None:
         rows = reversed(history.rows(kind="setting", claim=claim, code=code))
@@ -49,8 +59,20 @@ def finished(claim: str, code: str) -> dict[str, str]:
     for key, value in {"kind": "setting", "claim": claim, "code": code}.items():
         same = select(tags.run_uuid).where(tags.key == key, tags.value == value)
         query = query.where(runs.run_uuid.in_(same))
+    evidence = select(tags.run_uuid).where(tags.key == OWNER, tags.value == PROJECT)
+    query = query.where(runs.run_uuid.not_in(evidence))
     with database.ManagedSessionMaker() as session:
         return dict(map(tuple, session.execute(query)))
+
+
+def measured_s(rows: Iterable[history.Row]) -> float:
+    """Return the seconds in which runs were measured; those at the same time share theirs."""
+    seconds, until_ms = 0.0, 0
+    for row in sorted(rows, key=lambda row: row.start_ms):
+        end_ms = row.end_ms or row.start_ms
+        seconds += max(0, end_ms - max(row.start_ms, until_ms)) / 1000
+        until_ms = max(end_ms, until_ms)
+    return seconds
 
 
 def _select(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
@@ -75,7 +97,8 @@ def _fetch(run_ids: Sequence[str]) -> Iterator[Point]:
                 yield run_id, metric, point.step, point.value
 
 
-def _table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
+def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
+    """Return the steps [k], ascending, and the values [k] of metrics given by step."""
     steps = sorted(set[int]().union(*metrics.values()))
     found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
     for curve in found.values():

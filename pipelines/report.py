@@ -1,36 +1,32 @@
 """The scoreboard: what MLflow holds, as RESULTS.md and one page of HTML, a figure a claim.
 
-Reads the database, writes files, measures nothing; the same database gives the same files. Verdicts
-are given anew, by the rules of today, from the numbers of every seed.
+Reads the database, writes files, measures nothing; the same database gives the same files. What the
+project recorded stands beside what was measured here. Verdicts are given anew, by the rules of
+today, from the numbers of every seed.
 """
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, page, recorded, store, tables, ui
+from pipelines import claim, history, page, store, tables, ui
 from pipelines.errors import disk_error
 from pipelines.order import Order
-from pipelines.provenance import ROOT
 from pipelines.published import SCALES
+from pipelines.sweep import CODES
 from pipelines.verdict import spread
 
-COLUMNS = (
-    "claim",
-    "verdict",
-    "as printed",
-    "scale",
-    "floor reached",
-    "says",
-    "source",
-    "reported",
-    "decided by",
-    "measured",
-    "cost",
-    "commit",
-    "run",
+STATED = ("says", "source", "reported", "decided by")
+PUBLISHED = (  # columns of the project's own RESULTS.md
+    *("claim", "verdict", "as printed", "scale", "floor reached"),
+    *(*STATED, "measured", "cost", "commit", "run"),
+)
+LOCAL = (  # of the one that is written beside a database
+    *("claim", "recorded by the project", "yours", "as printed", "floor reached"),
+    *(*STATED, "cost", "commit", "run"),
 )
 DOCUMENTS = {  # by the letters that name a source
     "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
@@ -39,21 +35,65 @@ DOCUMENTS = {  # by the letters that name a source
     "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
     "ours": "what no document says",
 }
+JUDGEMENT = ("verdict", "as_printed", "floor")
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 
 
 @dataclass(frozen=True)
+class Result:
+    """A finished run of a claim, with what the rules of today say of it."""
+
+    run: history.Row
+    judgement: dict[str, str]
+
+    @property
+    def verdict(self) -> str:
+        return self.judgement["verdict"]
+
+    @property
+    def scale(self) -> str:
+        return self.run.tags["scale"]
+
+    @property
+    def judged(self) -> history.Row:
+        """The run with what the rules of today say of it, not those of its day."""
+        return replace(self.run, tags={**self.run.tags, **self.judgement})
+
+    @property
+    def link(self) -> str:
+        """The run's page in the UI."""
+        return ui.run_page(self.run.id)
+
+    def document(self) -> dict[str, Any]:
+        """The claim as `run --json` prints it."""
+        return tables.document(self.run) | self.judgement
+
+    def measured(self) -> str:
+        """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
+        return measured(claim.load(self.run.tags["claim"]), self.document()["metrics"])
+
+    def commit(self) -> str:
+        """Return the commit, and the codes of cells that were measured by others."""
+        codes = self.run.tags.get(CODES)
+        return self.run.tags["commit"] + (f"; measured by the codes {codes}" if codes else "")
+
+
+@dataclass(frozen=True)
 class Entry:
-    """A claim with its latest finished run at the largest scale; no run where there is none."""
+    """A claim with its latest finished runs at the largest scale: the project's, and yours."""
 
     name: str
-    run: history.Row | None
-    judgement: dict[str, str] = field(default_factory=dict)
-    """Verdict, as printed and floor by the rules of today; empty: as the run has them."""
+    project: Result | None = None
+    yours: Result | None = None
+
+    @property
+    def shown(self) -> Result | None:
+        """Your result, else the project's, else none."""
+        return self.yours or self.project
 
     @property
     def source(self) -> str:
-        return str(self.run.tags["source"] if self.run else claim.load(self.name).source)
+        return claim.load(self.name).source
 
     @property
     def document_of(self) -> str:
@@ -62,76 +102,101 @@ class Entry:
         return next((word for word in words if word in DOCUMENTS), "ours")
 
     @property
-    def link(self) -> str:
-        """The run's page in the UI."""
-        return ui.run_page(self.run.id) if self.run else ""
-
-    @property
     def verdict(self) -> str:
-        return str(self.document()["verdict"])
+        return self.shown.verdict if self.shown else "not run"
 
     def document(self) -> dict[str, Any]:
-        """The claim as `run --json` prints it, with verdict "not run" where there is no run."""
-        if self.run:
-            return tables.document(self.run) | self.judgement
-        return {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
+        """The claim as `run --json` prints it, yours before the project's, which is beside it.
 
-    def cells(self) -> list[str]:
-        """Return the row of the scoreboard in the order of COLUMNS, of the run its first letters.
+        Its verdict is "not run" where there is neither.
+        """
+        bare = {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
+        project = self.project.document() if self.project else None
+        owner = "you" if self.yours else "project" if self.project else None
+        shown = self.shown.document() if self.shown else bare
+        return {**shown, "recorded_by": owner, "project": project}
+
+    def cells(self) -> dict[str, str]:
+        """Return the row of the scoreboard by column, of the run its first letters.
 
         Without a run, what one would cost by scale.
         """
-        found, document = claim.load(self.name), self.document()
-        reported = "; ".join(f"{key} {value:g}" for key, value in found.reported.items())
-        decisive = [bound.metric for bound in found.decided_by]
-        shown = dict.fromkeys([*decisive, *found.reported, *found.shown])
-        metrics = {key: document["metrics"][key] for key in shown if key in document["metrics"]}
-        measured = "; ".join(f"{key} {spread(value)}" for key, value in metrics.items())
-        stated = [found.says, self.source, reported, "; ".join(map(str, found.decided_by))]
-        if self.run is None:
-            costs = "; ".join(f"{scale} {cost}" for scale, cost in found.costs.items())
-            return [self.name, self.verdict, "", "", "", *stated, "", costs, "", ""]
-        tags = self.run.tags
-        judged = [document["verdict"], document["as_printed"], tags["scale"], document["floor"]]
-        effort = [f"{document['wall_s']:.0f} s", tags["commit"], self.run.origin[:8]]
-        return [self.name, *judged, *stated, measured, *effort]
+        stated, shown = claim.load(self.name), self.shown
+        reported = "; ".join(f"{key} {value:g}" for key, value in stated.reported.items())
+        cells = dict.fromkeys((*PUBLISHED, *LOCAL), "")
+        cells |= {"claim": self.name, "verdict": self.verdict, "says": stated.says}
+        cells |= {"source": self.source, "reported": reported}
+        cells["decided by"] = "; ".join(map(str, stated.decided_by))
+        cells |= {"recorded by the project": in_words(self.project), "yours": in_words(self.yours)}
+        if shown is None:
+            costs = "; ".join(f"{scale} {cost}" for scale, cost in stated.costs.items())
+            return cells | {"cost": costs}
+        document = shown.document()
+        cells |= {"as printed": document["as_printed"], "scale": shown.scale}
+        cells |= {"floor reached": document["floor"], "measured": shown.measured()}
+        cells |= {"cost": f"{document['wall_s']:.0f} s", "commit": shown.commit()}
+        return cells | {"run": shown.run.origin[:8]}
+
+
+def in_words(result: Result | None) -> str:
+    """Return `reproduced at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
+    if result is None:
+        return "not run"
+    return f"{result.verdict} at {result.scale} scale: {result.measured()}"
+
+
+def measured(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
+    decisive = [bound.metric for bound in stated.decided_by]
+    keys = dict.fromkeys([*decisive, *stated.reported, *stated.shown])
+    return "; ".join(f"{key} {spread(metrics[key])}" for key in keys if key in metrics)
 
 
 def grouped(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
     """Return the entries by the title of their document, ours last; those not run at the end."""
     titles = {letters: f"{letters}: {title}" for letters, title in DOCUMENTS.items()}
-    ordered = sorted(found, key=lambda entry: entry.run is None)
+    ordered = sorted(found, key=lambda entry: entry.shown is None)
     groups = {t: [e for e in ordered if e.document_of == letters] for letters, t in titles.items()}
     return [(title, some) for title, some in groups.items() if some]
 
 
 def entries() -> list[Entry]:
-    """One entry a claim, by name: the newest run with the claim's own settings, largest scale."""
+    """Return one entry a claim, by name, of the runs with the claim's own settings."""
+    rows = history.everyones(kind="claim", as_stated="True")
+    stated = [row for row in rows if is_stated(row)]  # newest first
+    project = largest(row for row in stated if row.is_project)
+    yours = largest(row for row in stated if not row.is_project)
+    judged = tables.judgements([*project.values(), *yours.values()])
+    results = [
+        {name: Result(row, judged[row.id]) for name, row in chosen.items()}
+        for chosen in (project, yours)
+    ]
+    return [Entry(name, *(chosen.get(name) for chosen in results)) for name in claim.names()]
+
+
+def beside_project(document: Mapping[str, Any]) -> Entry:
+    """Return the entry of a run that was just shown or measured, beside the project's."""
+    row, name = history.row(document["run_id"]), str(document["claim"])
+    result = Result(row, {key: str(document[key]) for key in JUDGEMENT})
+    if row.is_project:
+        return Entry(name, project=result)
+    rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
+    chosen = largest(filter(is_stated, rows)).get(name)
+    judged = tables.judgements([chosen])[chosen.id] if chosen else {}
+    return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
+
+
+def largest(rows: Iterable[history.Row]) -> dict[str, history.Row]:
+    """Return by claim the first run of those with the largest scale and then the most seeds."""
     chosen: dict[str, history.Row] = {}
-    for row in filter(_is_stated, history.rows(kind="claim", as_stated="True")):  # newest first
-        name, before = row.tags["claim"], chosen.get(row.tags["claim"])
-        if before is None or _rank(row) > _rank(before):
-            chosen[name] = row
-    judged = judgements(list(chosen.values()))
-    return [Entry(name, chosen.get(name), judged.get(name, {})) for name in claim.names()]
-
-
-def judgements(rows: Sequence[history.Row]) -> dict[str, dict[str, str]]:
-    """Return by claim what the rules of today say of these runs, one a claim."""
-    curves = recorded.curves([row.id for row in rows])
-    judged = {}
     for row in rows:
-        _, columns = curves[row.id]
-        values = {
-            key.removeprefix(claim.SEED): column.tolist()
-            for key, column in columns.items()
-            if key.startswith(claim.SEED)
-        }
-        judged[row.tags["claim"]] = claim.load(row.tags["claim"]).judge(values, row.tags["scale"])
-    return judged
+        before = chosen.setdefault(row.tags["claim"], row)
+        if rank(row) > rank(before):
+            chosen[row.tags["claim"]] = row
+    return chosen
 
 
-def _is_stated(row: history.Row) -> bool:
+def is_stated(row: history.Row) -> bool:
     """Return whether a run has the settings and seeds that its claim states today."""
     name, scale = row.tags["claim"], row.tags["scale"]
     if name not in claim.names() or scale not in claim.load(name).scales:
@@ -141,8 +206,14 @@ def _is_stated(row: history.Row) -> bool:
     return order.as_stated and order.fingerprint == row.tags["fingerprint"]
 
 
-def _rank(row: history.Row) -> int:
-    return SCALES.index(row.tags["scale"])
+def rank(row: history.Row) -> tuple[int, int]:
+    """Return by what a run is preferred to others of its claim: its scale, its seeds."""
+    return SCALES.index(row.tags["scale"]), int(row.tags["seeds"])
+
+
+def cells_of(row: history.Row) -> list[str]:
+    """Return the ids of the cells that a claim's run was made of."""
+    return [str(cell["run_id"]) for cell in tables.cells(row.id)]
 
 
 def studies() -> list[history.Row]:
@@ -152,25 +223,18 @@ def studies() -> list[history.Row]:
 
 
 def place() -> Path:
-    """Where the report goes by itself: the project, or beside a database that lies elsewhere."""
-    own = store.home() == ROOT / "mlruns"
-    return ROOT if own else store.home()
+    """Return where the report goes by itself: beside the database."""
+    return store.home() / "report"
 
 
 def write(folder: Path) -> dict[str, Any]:
     """Write RESULTS.md, figures/ and results.html into `folder`; the report as a JSON document."""
-    found, tuned, figures = entries(), studies(), folder / "figures"
-    try:
-        figures.mkdir(parents=True, exist_ok=True)
-        drawn = _drawn(found, figures)
-        (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn))
-        html = page.html(grouped(found), COLUMNS, _study_table(tuned) if tuned else [], drawn)
+    found, tuned = entries(), studies()
+    with _writing(folder):
+        drawn = _drawn(found, folder / "figures")
+        (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn, LOCAL))
+        html = page.html(grouped(found), LOCAL, _study_table(tuned) if tuned else [], drawn)
         (folder / "results.html").write_text(html)
-    except OSError as error:
-        raise disk_error(error)(
-            f"The report needs a folder it can write. Received: {error} for {folder}. Name another "
-            "with --out."
-        ) from error
     return {
         "claims": [entry.document() for entry in found],
         "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
@@ -179,18 +243,44 @@ def write(folder: Path) -> dict[str, Any]:
     }
 
 
+def publish(folder: Path) -> dict[str, Any]:
+    """Write RESULTS.md and figures/ of the project's evidence alone; the JSON document of it."""
+    found = [Entry(entry.name, entry.project) for entry in entries()]
+    with _writing(folder):
+        drawn = _drawn(found, folder / "figures")
+        (folder / "RESULTS.md").write_text(markdown(found, [], drawn, PUBLISHED))
+    return {
+        "claims": [entry.document() for entry in found],
+        "results": str(folder / "RESULTS.md"),
+    }
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        (folder / "figures").mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise disk_error(error)(
+            f"The report needs a folder it can write. Received: {error} for {folder}. Name another "
+            "with --out."
+        ) from error
+
+
 def _drawn(found: list[Entry], figures: Path) -> dict[str, Path]:
     """The figures of the claims, copied out of their runs; by claim."""
     drawn = {}
     for entry in found:
-        figure = store.artifact(entry.run.id, "figure.png") if entry.run else None
+        figure = store.artifact(entry.shown.run.id, "figure.png") if entry.shown else None
         if figure is not None:
             drawn[entry.name] = figures / f"{entry.name}.png"
             drawn[entry.name].write_bytes(figure)
     return drawn
 
 
-def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str]) -> str:
+def markdown(
+    found: list[Entry], tuned: list[history.Row], drawn: Collection[str], columns: Sequence[str]
+) -> str:
     """RESULTS.md: the scoreboard, the studies, and the card of every claim with its figure."""
     lines = [
         "# Results",
@@ -200,31 +290,32 @@ def markdown(found: list[Entry], tuned: list[history.Row], drawn: Collection[str
         "runs.",
     ]
     for title, some in grouped(found):
-        lines += ["", f"## {title}", "", f"| {' | '.join(COLUMNS)} |"]
-        lines += [f"|{'---|' * len(COLUMNS)}"]
-        lines += [f"| {' | '.join(_linked(entry))} |" for entry in some]
+        lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |"]
+        lines += [f"|{'---|' * len(columns)}"]
+        lines += [f"| {' | '.join(_linked(entry, columns))} |" for entry in some]
     if tuned:
         lines += ["", "## Learning-rate studies", "", *_study_table(tuned)]
     for entry in found:
-        if entry.run:
+        if entry.shown:
             lines += ["", f"## {entry.name}", ""]
             if entry.name in drawn:
                 lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
-            lines += [claim.card(entry.name), "", *_metric_list(entry)]
+            lines += [claim.card(entry.name), "", *_metric_list(entry.shown)]
     return "\n".join(lines) + "\n"
 
 
-def _linked(entry: Entry) -> list[str]:
+def _linked(entry: Entry, columns: Sequence[str]) -> list[str]:
     """The cells in Markdown: the claim's name leads to its card, the run's to its page."""
-    name, *cells, run = map(_escape, entry.cells())
-    if entry.run is None:
-        return [name, *cells, run]
-    return [f"[{name}](#{name})", *cells, f"[{run}]({entry.link})"]
+    cells = {column: _escape(cell) for column, cell in entry.cells().items()}
+    if entry.shown:
+        cells["claim"] = f"[{entry.name}](#{entry.name})"
+        cells["run"] = f"[{cells['run']}]({entry.shown.link})"
+    return [cells[column] for column in columns]
 
 
-def _metric_list(entry: Entry) -> list[str]:
+def _metric_list(result: Result) -> list[str]:
     """Everything the claim measured, one bullet a metric."""
-    metrics = entry.document()["metrics"]
+    metrics = result.document()["metrics"]
     return [
         "Measured:",
         "",

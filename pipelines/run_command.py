@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import tyro
 
-from pipelines import claim, history, listing, machines, published, report, sweep, terminal
+from pipelines import claim, evidence, listing, machines, published, report, sweep, terminal
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.habits import Habits
 from pipelines.overriding import one_sentence, overridden, with_schedule
@@ -30,6 +30,8 @@ class Options:
     published)."""
     seeds: int | None = None
     """Repeat with seeds 0, 1, ... (a claim: its own default; a recipe: once, with its seed)."""
+    only_seed: int | None = None
+    """Measure this seed of a claim alone; `evidence add` joins it with those of other machines."""
     force: bool = False
     """Repeat what has finished before with the same settings."""
     new_run: bool = False
@@ -46,7 +48,12 @@ class Options:
 
     @property
     def habits(self) -> Habits:
-        return Habits(self.force, self.new_run, self.checkpoint_every, self._until)
+        return Habits(
+            force=self.force,
+            new_run=self.new_run,
+            checkpoint_every=self.checkpoint_every,
+            until=self._until,
+        )
 
     @property
     def _until(self) -> float:
@@ -57,6 +64,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.seeds is not None:
             check_counts(MOST, seeds=self.seeds)
+        self._check_only_seed()
         if self.checkpoint_every is not None:
             check_counts(checkpoint_every=self.checkpoint_every)
         if self.max_minutes is None:
@@ -71,6 +79,16 @@ class Options:
                 "A command with --max-minutes is repeated to go on. Received: "
                 f"{'--force' if self.force else '--new-run'}, which would begin anew each time. "
                 "Leave one of the two out."
+            )
+
+    def _check_only_seed(self) -> None:
+        if self.only_seed is None:
+            return
+        if not 0 <= self.only_seed < MOST or self.seeds is not None:
+            given = f" with --seeds {self.seeds}" if self.seeds is not None else ""
+            raise UserError(
+                f"only_seed must be an integer from 0 to {MOST - 1:,}, without --seeds. Received: "
+                f"only_seed={self.only_seed}{given}. Set --only-seed accordingly."
             )
 
 
@@ -204,13 +222,21 @@ def _describe(name: str) -> str | None:
 def _run_claim(name: str, options: Options, settings: Any) -> None:
     if isinstance(settings, Recipe):
         _check_seeds(name, options, settings)
-    document = sweep.check(name, options.scale, settings, options.seeds, options.habits)
+    evidence.take_in([name])
+    document = sweep.check(
+        name,
+        options.scale,
+        settings,
+        options.seeds,
+        habits=options.habits,
+        only_seed=options.only_seed,
+    )
     if options.json:
         print_json(document)
         return
     if document["reused"]:
-        print("Found finished with the same settings; --force repeats it.")
-    terminal.scoreboard([report.Entry(name, history.row(document["run_id"]))])
+        print(terminal.reused(document))
+    terminal.scoreboard([report.beside_project(document)])
     terminal.place(document)
 
 
@@ -228,6 +254,11 @@ def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
 
 def _run_recipe(recipe: Recipe, options: Options) -> None:
     run_as = f"{recipe.name} {options.scale}"
+    if options.only_seed is not None:
+        raise UserError(
+            f"A claim has seeds of its own. Received: --only-seed {options.only_seed} for the "
+            f"recipe {recipe.name}. Set --seed instead."
+        )
     document = repeat(recipe, options.seeds, options.habits, run_as) | {"scale": options.scale}
     if options.json:
         print_json(document)

@@ -24,6 +24,7 @@ from pipelines.errors import Unavailable, UserError, missing_driver, without_pas
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
+OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
 RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
 ANSWER_S = 5.0

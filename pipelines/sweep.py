@@ -5,10 +5,12 @@ run holds already, and both, killed and started again, end as if they had not be
 """
 
 import contextlib
+import dataclasses
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,21 +39,50 @@ from pipelines.verdict import summary
 
 ENGINES = ("local", "dask")
 BUSY = "busy_s"  # tag: seconds of the slices before
+CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
+CODES = "measured_by"  # tag: the digests of the codes that measured a claim's cells
+CHEAP_S = 300  # of seconds: what took less is measured anew where the code is another
+LONG = ("hours", "paper")  # scales that always take longer
 
 
 def check(
-    name: str, scale: str, settings: Any, seeds: int | None = None, habits: Habits = USUAL
+    name: str,
+    scale: str,
+    settings: Any,
+    seeds: int | None = None,
+    *,
+    habits: Habits = USUAL,
+    only_seed: int | None = None,
 ) -> dict[str, Any]:
-    """Measure a claim over seeds 0, 1, ..., record it, and return its document.
+    """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `habits.force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    `habits.force`; nor when it is expensive and a run by other code, or of the project's evidence,
+    has the same settings and seeds. The scoreboard takes runs `as_stated`: with the claim's own
+    settings and seeds.
     """
     workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
-    n = _seeds(name, seeds)
+    if habits.reuse == "own" and is_expensive(name, scale):
+        habits = dataclasses.replace(habits, reuse="any")
     return _measured(
-        Order(name=name, scale=scale, settings=settings, seeds=n, habits=habits, workers=workers)
+        Order(
+            name=name,
+            scale=scale,
+            settings=settings,
+            seeds=_seeds(name, seeds) if only_seed is None else 1,
+            first_seed=only_seed or 0,
+            habits=habits,
+            workers=workers,
+        )
     )
+
+
+def is_expensive(name: str, scale: str) -> bool:
+    """Return whether measuring a claim takes long: it did once, or its scale is of hours."""
+    if scale in LONG:
+        return True
+    done = history.everyones(kind="claim", claim=name, scale=scale)
+    return any(row.metrics.get("wall_s", 0) >= CHEAP_S for row in done)
 
 
 def sweep(
@@ -124,15 +155,14 @@ def _cores() -> int:
 
 def _check(order: Order) -> None:
     """Raise UserError where a cell of the order cannot be measured anywhere."""
-    for recipe in _recipes(order, grid.cells(order.axes, order.seeds)):
+    for recipe in _recipes(order, order.cells):
         recipe.check()
 
 
 def _check_here(order: Order) -> None:
     """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
-    there = {} if order.habits.force else recorded.finished(order.name, order.code)
-    every = grid.cells(order.axes, order.seeds)
-    todo = [cell for cell in every if order.cell_fingerprint(cell) not in there]
+    there = _recorded(order)
+    todo = [cell for cell in order.cells if order.cell_fingerprint(cell) not in there]
     for recipe in _recipes(order, todo):
         check_trainable(recipe, order.habits)
     if order.claim.reads:
@@ -155,10 +185,31 @@ def _measured(order: Order) -> dict[str, Any]:
     with settle.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
         same = [] if order.habits.force else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
-        if done:
-            return tables.document(done[0]) | {"reused": True}
+        if found := next(iter([*done, *_stand_ins(order)]), None):
+            document = tables.rejudged(found, bool(order.differing))
+            return document | {"reused": True} | _other_code(found, order)
         broken = [row.id for row in same if row.status in ("KILLED", "FAILED")]
         return tables.document(history.row(_record(order, tags, broken[0] if broken else None)))
+
+
+def _stand_ins(order: Order) -> list[history.Row]:
+    """Return runs that took long for the same settings and seeds, by other code or elsewhere."""
+    if order.habits.force or order.habits.reuse != "any":
+        return []
+    return history.everyones(kind=order.kind, fingerprint=order.fingerprint, scale=order.scale)
+
+
+def _other_code(row: history.Row, order: Order) -> dict[str, Any]:
+    """Return, for the document of a run, whether other code has measured some of its cells."""
+    same = row.tags.get(CELL_CODE) == order.code and CODES not in row.tags
+    return {} if same else {"other_code": True}
+
+
+def _recorded(order: Order) -> dict[str, str]:
+    """Return by fingerprint the runs of cells that need not be measured."""
+    if order.habits.force:
+        return {}
+    return recorded.finished(order.name, order.code, order.habits.reuse)
 
 
 def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
@@ -172,6 +223,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         params=order.params,
         tags={
             **tags,
+            CELL_CODE: order.code,
             "claim": order.name,
             "source": found.source,
             "seeds": str(order.seeds),
@@ -180,7 +232,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         resume=resume,
     ) as run:
         try:
-            measured = _cells(order, run, resume is not None)
+            measured, before_s = _cells(order, run, resume is not None)
         except Paused:
             run.tag(BUSY, f"{time.perf_counter() - started:.1f}")
             raise
@@ -196,9 +248,24 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
         run.log(
             summary(values)
             | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
-            | {"wall_s": time.perf_counter() - started}
+            | {"wall_s": time.perf_counter() - started + before_s}
         )
     return run.id
+
+
+def _taken_over(order: Order, run_ids: Collection[str], run: tracking.Run) -> float:
+    """Return the seconds that cells took which were measured elsewhere or by other code.
+
+    The run names the codes, and how many cells each of them measured.
+    """
+    if order.habits.reuse == "own":
+        return 0.0
+    every = history.everyones(kind="setting", claim=order.name)
+    rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
+    codes = Counter(row.tags["code"] for row in rows)
+    if set(codes) - {order.code}:
+        run.tag(CODES, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items())))
+    return recorded.measured_s(rows)
 
 
 def _busy(resume: str | None) -> float:
@@ -211,7 +278,7 @@ def _log_seeds(
 ) -> dict[str, list[float]]:
     """One value a seed of every metric, logged with the seed as step."""
     values: dict[str, list[float]] = {}
-    for seed in range(order.seeds):
+    for seed in order.each_seed:
         metrics = order.claim.metrics([m for m in measured if m.cell.seed == seed])
         run.log({f"{claim.SEED}{key}": value for key, value in metrics.items()}, seed)
         for key, value in metrics.items():
@@ -219,13 +286,16 @@ def _log_seeds(
     return values
 
 
-def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
-    """Every cell of the order, in its order: found finished, or measured and recorded now."""
+def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measured], float]:
+    """Every cell of the order, in its order: found finished, or measured and recorded now.
+
+    And the seconds in which those were measured that are of other runs' making.
+    """
     if resumed and isinstance(order.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
-    cells = {order.cell_fingerprint(c): c for c in grid.cells(order.axes, order.seeds)}
-    there = {} if order.habits.force else recorded.finished(order.name, order.code)
-    there = {print_: run_id for print_, run_id in there.items() if print_ in cells}
+    cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
+    there = {print_: run_id for print_, run_id in _recorded(order).items() if print_ in cells}
+    before_s = _taken_over(order, there.values(), run)
     histories = recorded.curves(list(there.values()))
     measured = {
         print_: Measured(cells[print_], *histories[run_id], run_id)
@@ -244,7 +314,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> list[Measured]:
                 order.habits.pause(len(measured), len(cells), "settings")
     if todo:
         bulk.analyze()
-    return [measured[print_] for print_ in cells]
+    return [measured[print_] for print_ in cells], before_s
 
 
 def _discard_half_written(run: tracking.Run) -> None:

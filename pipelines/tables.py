@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import claim, history, store, ui
+from pipelines import claim, history, recorded, store, ui
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
 from pipelines.verdict import Bound, deviation, spread, spreads
@@ -162,7 +162,7 @@ def _spread(values: Sequence[float]) -> str:
 def document(row: history.Row) -> dict[str, Any]:
     """A measured claim as users script against it; all of it read back from MLflow."""
     name, n = row.tags["claim"], int(row.tags["seeds"])
-    sweep = {"kind": "sweep", "settings": _settings(row.id)} if row.tags["kind"] == "sweep" else {}
+    sweep = {"kind": "sweep", "settings": cells(row.id)} if row.tags["kind"] == "sweep" else {}
     return {
         "claim": name,
         "source": row.tags["source"],
@@ -180,12 +180,35 @@ def document(row: history.Row) -> dict[str, Any]:
     }
 
 
+def rejudged(row: history.Row, altered: bool = False) -> dict[str, Any]:
+    """Return the document of a measured claim with its verdict by the rules of today.
+
+    `altered`: its settings are not those of its scale.
+    """
+    return document(row) | judgements([row], altered)[row.id]
+
+
+def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
+    """Return by id what the rules of today say of runs: verdict, as printed, floor."""
+    curves = recorded.curves([row.id for row in rows])
+    return {row.id: _judgement(row, curves[row.id][1], altered) for row in rows}
+
+
+def _judgement(row: history.Row, columns: Mapping[str, Any], altered: bool) -> dict[str, str]:
+    values = {
+        key.removeprefix(claim.SEED): column.tolist()
+        for key, column in columns.items()
+        if key.startswith(claim.SEED)
+    }
+    return claim.load(row.tags["claim"]).judge(values, row.tags["scale"], altered)
+
+
 def _results(metrics: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key not in BOOKKEEPING}
 
 
-def _settings(run_id: str) -> list[dict[str, Any]]:
-    """The rows of a sweep's table, with numbers as such."""
+def cells(run_id: str) -> list[dict[str, Any]]:
+    """The rows of the table of a claim or a sweep, with numbers as such."""
     table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
     return [{k: _plain(v) for k, v in row.items()} for row in csv.DictReader(table)]
 

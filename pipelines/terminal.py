@@ -1,44 +1,57 @@
 """What a person sees in the terminal of claims, sweeps and the scoreboard."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from pipelines import claim, tables, ui
-from pipelines.report import Entry
+from pipelines import claim, history, tables, ui, watch
+from pipelines.report import Entry, Result
 from pipelines.verdict import spread
 
 ROWS = 20  # of a sweep
 
 
 def scoreboard(found: list[Entry]) -> None:
-    """The scoreboard in the terminal: of each claim the first metric that decides it."""
+    """The scoreboard in the terminal: what the project recorded of each claim, and what you did."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("claim", "verdict", "measured: mean ± sd (n), and its bound", "cost")
+    table = Table("claim", "decided first by", "recorded by the project", "yours")
     for entry in found:
-        table.add_row(entry.name, _judgement(entry), *_measurement(entry))
+        bound = claim.load(entry.name).decided_by[0]
+        yours = _shown(entry.yours, bound.metric)
+        if entry.yours and entry.project:
+            yours = f"{yours}\n{watch.agreement(entry.project.judged, entry.yours.judged)}"
+        rule = f"{bound.metric}\n{bound.rule}"
+        table.add_row(entry.name, rule, _shown(entry.project, bound.metric), yours)
     Console().print(table)
 
 
-def _judgement(entry: Entry) -> str:
-    """Return the verdict, at which scale, and whether the statement fails as it is printed."""
+def _shown(result: Result | None, metric: str) -> str:
+    """Return verdict, scale, the metric, whether the statement fails as printed, and the cost."""
+    if result is None:
+        return "[yellow]not run[/]"
     colours = {"reproduced": "green", "refuted": "red"}
-    verdict = f"[{colours.get(entry.verdict, 'yellow')}]{entry.verdict}[/]"
-    if entry.run is None:
-        return verdict
-    scale, printed = str(entry.run.tags["scale"]), str(entry.document()["as_printed"])
-    return f"{verdict}\n{scale}" + "; as printed: fails" * printed.startswith("fails")
+    verdict = f"[{colours.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
+    metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
+    number = [spread(metrics[metric])] if metric in metrics else []
+    printed = ["as printed: fails"] * result.judgement["as_printed"].startswith("fails")
+    return "\n".join([verdict, *number, *printed, f"{wall_s:.0f} s"])
 
 
-def _measurement(entry: Entry) -> tuple[str, str]:
-    """Return the first metric that decides the claim with its bound, and what measuring cost."""
-    if entry.run is None:
-        return "", ""
-    document = entry.document()
-    bounds = [b for b in claim.load(entry.name).decided_by if b.metric in document["metrics"]]
-    shown = [f"{b.metric} {spread(document['metrics'][b.metric])}\n{b.rule}" for b in bounds[:1]]
-    return "".join(shown) or "not judged", f"{document['wall_s']:.0f} s"
+def reused(document: Mapping[str, Any]) -> str:
+    """Return why a claim was not measured, whose run is shown, and what would measure it."""
+    row = history.row(document["run_id"])
+    here = "--force measures it here."
+    if "other_code" not in document and not row.is_project:
+        return "Found finished with the same settings; --force repeats it."
+    day = datetime.fromtimestamp(row.start_ms / 1000, UTC).date()
+    whose = "the project" if row.is_project else "you"
+    code = ", by other code than this" if "other_code" in document else ""
+    return (
+        f"Measured by {whose} on {day} in {row.metrics['wall_s']:.0f} s (commit "
+        f"{row.tags['commit'][:8]}){code}: shown, not measured again. {here}"
+    )
 
 
 def sweep(document: Mapping[str, Any]) -> None:

@@ -174,6 +174,14 @@ def _packages(*rows: Row) -> list[dict[str, str]]:
     return [{line.partition("==")[0]: line.partition("==")[2] for line in some} for some in lines]
 
 
+def agreement(project: Row, yours: Row) -> str:
+    """Return `agrees`, or in what your run of a claim differs from the project's."""
+    if _settings(project) != _settings(yours):
+        return "not compared: other settings or seeds"
+    changes = _changes(Pair(new=yours, old=project))
+    return "; ".join(["differs", *map(_line, changes)]) if changes else "agrees"
+
+
 def said(document: Mapping[str, Any]) -> str:
     """The difference in one line, with the packages and commits that may have made it."""
     changes, versions = document["changes"], document["versions"]

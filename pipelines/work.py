@@ -103,7 +103,7 @@ def _computed(
     batches = list(grid.batches(todo, found.apart, found.batch))
     if not batches:
         return
-    whole = len(batches) == 1 and len(todo) == len(grid.cells(order.axes, order.seeds))
+    whole = len(batches) == 1 and len(todo) == len(order.cells)
     if order.engine == "local" and (order.workers == 1 or whole):
         yield from ([_compute(order.name, cells)] for cells in batches)
         return

@@ -30,7 +30,11 @@ RATE = 0.5
 UNUSED = 1
 
 def descend(x, rate):
-    return [helper(each) * rate for each in x]
+    rest = x
+    return [helper(each) * rate for each in rest]
+
+def rest():
+    return 1
 
 def helper(x):
     return x + 1
@@ -87,6 +91,7 @@ def test_what_the_numbers_come_from_changes_the_digest(
     [
         ("theory/descent.py", "UNUSED = 1", "UNUSED = 2  # a comment"),
         ("theory/descent.py", "(x, rate)", "(\n    x,\n    rate,\n)"),
+        ("theory/descent.py", "return 1", "return 2"),  # of a name that is a local one where used
         ("pipelines/claims/mine.py", '"Measure."', '"In other words."'),
         ("pipelines/claims/mine.py", "Give cells.", "Cells are needed."),
         ("pipelines/claims/mine.py", "A sentence.", "Another one."),

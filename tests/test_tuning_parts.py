@@ -237,7 +237,7 @@ def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[
         study.tell(one, 20.0)
     tags = {"best": "--learning-rate 0.2"} if complete else {}
     metrics = {f"best_{OBJECTIVE}": 20.0, "test_error_pct": 21.0} if complete else {"trials": 0.0}
-    row = history.Row("id", "s", status, 0, {}, metrics, tags)
+    row = history.Row("id", "s", status, 0, 1, {}, metrics, tags)
     return summary.document(study, plan, row)
 
 
@@ -375,7 +375,7 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     study.tell(one, 20.0)
     monkeypatch.setattr(ranges, "RATE", (1 / 2, 1))
-    row = history.Row("id", "s", "FINISHED", 0, {}, {}, {"best": "--learning-rate 0.2"})
+    row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
     found = summary.document(study, Plan.of(study.user_attrs[travel.PLAN]), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
 

@@ -36,7 +36,7 @@ def waiting(name: str, where: str) -> history.Row | None:
     known = name in optuna.get_all_study_names(there)
     if known and PLAN in optuna.load_study(study_name=name, storage=there).user_attrs:
         return None
-    row = next(iter(history.rows(kind="study", study=name)), None)
+    row = next(iter(history.everyones(kind="study", study=name)), None)
     _refuse_elsewhere(name, row, where)
     return row
 

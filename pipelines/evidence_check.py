@@ -1,0 +1,185 @@
+"""The evidence, checked without a database: every verdict derived from the curves in the bundles.
+
+It is compared with its row of RESULTS.md and with what the claim's run recorded.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines import (
+    bundle_format,
+    bundle_in,
+    claim,
+    evidence,
+    recorded,
+    report,
+    shell,
+    store,
+    verdict,
+)
+from pipelines.grid import Measured
+from pipelines.order import Order
+from pipelines.provenance import ROOT
+from pipelines.published import SCALES
+
+COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What the curves of a claim say at the largest scale that is complete."""
+
+    claim: str
+    seeds: int
+    values: dict[str, list[float]]
+    """By metric, one number a seed."""
+    cells: dict[str, str]
+    """By column of RESULTS.md."""
+
+
+def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
+    """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`."""
+    published, problems, derived = rows_of(results.read_text()), [], []
+    for name in claim.names():
+        documents = list(_documents(name))
+        problems += [f"{name}: {problem}" for problem in _doubled(documents)]
+        found = derive(name, documents)
+        derived += [found] if found else []
+        row = published.get(name, {})
+        problems += [f"{name}: {problem}" for problem in _differences(found, row)]
+        problems += [f"{name}: {problem}" for problem in _recorded_otherwise(found, documents)]
+    claims = [{"claim": d.claim, "seeds": d.seeds, **d.cells} for d in derived]
+    return {"claims": claims, "problems": problems, "results": str(results)}
+
+
+def rows_of(text: str) -> dict[str, dict[str, str]]:
+    """Return by claim the row of the scoreboard in a RESULTS.md, by column."""
+    rows: dict[str, dict[str, str]] = {}
+    head: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("| "):
+            continue
+        cells = [
+            cell.replace("\\|", "|") for cell in re.split(r" \| ", line[2:].removesuffix(" |"))
+        ]
+        if cells[0] == "claim":
+            head = cells
+        elif len(cells) == len(head):
+            name = re.sub(r"\[(.*?)\]\(.*\)", r"\1", cells[0])
+            rows[name] = dict(zip(head, cells, strict=True))
+    return rows
+
+
+def _documents(name: str) -> Iterator[Document]:
+    """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
+    for file in evidence.bundles([name]):
+        with bundle_format.opened(file, store.home(), bundle_in.check) as archive:
+            for row in archive.manifest["runs"]:
+                if row["claim"] == name and row["kind"] in ("setting", "claim"):
+                    yield archive.run(row["run_id"])
+
+
+def _doubled(documents: Sequence[Document]) -> Iterator[str]:
+    prints = [d["tags"]["fingerprint"] for d in documents if d["tags"]["kind"] == "setting"]
+    twice = len(prints) - len(set(prints))
+    if twice:
+        yield f"{twice} settings are in the evidence twice"
+
+
+def derive(name: str, documents: Sequence[Document]) -> Derived | None:
+    """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
+    cells = {d["tags"]["fingerprint"]: d for d in documents if d["tags"]["kind"] == "setting"}
+    most = max((int(d["params"]["seed"]) + 1 for d in cells.values()), default=0)
+    for scale in sorted(claim.load(name).scales, key=SCALES.index, reverse=True):
+        order = evidence.stated(name, scale, max(most, 1))
+        seeds = evidence.complete_seeds(order.cells, order, cells.keys())
+        if seeds >= order.claim.seeds:
+            return _derived(evidence.stated(name, scale, seeds), cells)
+    return None
+
+
+def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
+    found, values = order.claim, dict[str, list[float]]()
+    documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
+    measured = [
+        Measured(cell, *curves_of(document), document["run_id"])
+        for cell, document in zip(order.cells, documents, strict=True)
+    ]
+    for seed in order.each_seed:
+        for key, value in found.metrics([m for m in measured if m.cell.seed == seed]).items():
+            values.setdefault(key, []).append(value)
+    judgement = found.judge(values, order.scale)
+    spreads = verdict.spreads(verdict.summary(values), order.seeds)
+    columns = {
+        "verdict": judgement["verdict"],
+        "as printed": judgement["as_printed"],
+        "scale": order.scale,
+        "floor reached": judgement["floor"],
+        "measured": report.measured(found, spreads),
+    }
+    return Derived(order.name, order.seeds, values, columns)
+
+
+def curves_of(document: Document) -> recorded.Table:
+    """Return steps [k] and by metric the values [k] of a run's document."""
+    return recorded.table(
+        {
+            metric: {step: math.nan if value is None else value for step, _, value in points}
+            for metric, points in document["metrics"].items()
+        }
+    )
+
+
+def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
+    """Yield in what RESULTS.md differs from what was derived."""
+    if found is None:
+        if row.get("verdict") != "not run":
+            yield f"RESULTS.md says {row.get('verdict', 'nothing')}, and no evidence says so"
+        return
+    for column in COMPARED:
+        if row.get(column) != found.cells[column]:
+            said = row.get(column, "nothing")
+            yield f"{column}: RESULTS.md says {said!r}, its curves {found.cells[column]!r}"
+
+
+def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) -> Iterator[str]:
+    """Yield whether no run of the claim has recorded the numbers that were derived."""
+    if found is None:
+        return
+    runs = [curves_of(d)[1] for d in documents if d["tags"]["kind"] == "claim"]
+    if not any(_same(found.values, columns) for columns in runs):
+        yield "no run of the claim has recorded what its cells' curves say"
+
+
+def _same(values: Mapping[str, Sequence[float]], columns: Mapping[str, Any]) -> bool:
+    """Return whether a run has recorded these numbers, seed by seed."""
+    prefix = claim.SEED
+    return all(
+        np.array_equal(columns.get(f"{prefix}{key}", []), column, equal_nan=True)
+        for key, column in values.items()
+    )
+
+
+def command(json: bool) -> None:
+    """Print what was derived; SystemExit with code 1 where it differs from what is published."""
+    document = check()
+    if json:
+        shell.print_json(document)
+    else:
+        for each in document["claims"]:
+            print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}")
+        for problem in document["problems"]:
+            print(problem)
+        print(
+            f"{len(document['claims'])} verdicts derived from their curves, "
+            f"{len(document['problems'])} differences from RESULTS.md."
+        )
+    if document["problems"]:
+        raise SystemExit(1)
