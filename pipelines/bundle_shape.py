@@ -110,8 +110,20 @@ def members(value: object) -> bool:
 def metrics(value: object) -> bool:
     """Every history: [step, milliseconds since 1970, value]."""
     return isinstance(value, dict) and all(
-        short(key) and not _mismatch(points, [(integer, count, number)], "")
+        short(key) and isinstance(points, list) and all(map(_point, points))
         for key, points in value.items()
+    )
+
+
+def _point(value: object) -> bool:
+    """Compare with (integer, count, number) in a tenth of the time: a file has a million points."""
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and type(value[0]) is type(value[1]) is int
+        and -(2**63) < value[0] < 2**63
+        and 0 <= value[1] < 2**63
+        and (type(value[2]) is float or number(value[2]))
     )
 
 

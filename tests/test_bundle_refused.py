@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import json
 import os
 import resource
@@ -21,6 +22,7 @@ import pytest
 from pipelines import (
     bundle,
     bundle_format,
+    bundle_shape,
     store,
 )
 from pipelines.errors import Unavailable, UserError
@@ -320,6 +322,9 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "bad point": (in_run(metrics={"loss": [[0, 0, "x"]]}), "keys and types"),
     "too large": (in_text('"metrics": {', '"metrics": {"a": [[0, 0, 1e999]], '), "must be JSON"),
     "infinite": (in_run(metrics={"loss": [[0, 0, float("inf")]]}), "must be JSON"),
+    "half a name": (in_text('"loss"', '"loss\\uDFFF"'), "must be JSON"),
+    "not a number": (in_run(metrics={"loss": [[0, 0, float("nan")]]}), "must be JSON"),
+    "no curve": (in_run(metrics={"loss": {}}), "keys and types"),
     "short point": (in_run(metrics={"loss": [[0, 0]]}), "keys and types"),
     "huge step": (in_run(metrics={"loss": [[2**63, 0, 1.0]]}), "keys and types"),
     "bad metric name": (in_run(metrics={"a,b": []}), "that MLflow takes"),
@@ -355,6 +360,14 @@ def test_a_damaged_or_hostile_file_is_refused_whole(
     assert all_runs() == []
     assert len(store.client().search_experiments()) == experiments
     assert {path: each for path, each in tree(tmp_path).items() if path != "runs.zip"} == before
+
+
+def test_a_point_is_taken_where_its_shape_is() -> None:
+    odd = [0, -1, 2**63 - 1, 2**63, 1 - 2**63, -(2**63), 1.5, True, False, None, "0", [0]]
+    shape = (bundle_shape.integer, bundle_shape.count, bundle_shape.number)
+    points = [list(each) for n in range(5) for each in itertools.product(odd, repeat=n)]
+    for point in [*odd, *points, {}, (0, 0, 0)]:
+        assert bundle_shape._point(point) == (not bundle_shape._mismatch(point, shape, "")), point
 
 
 def test_any_flipped_byte_is_refused_or_changes_nothing(home: Path, go: Go, tmp_path: Path) -> None:
