@@ -8,7 +8,7 @@ holds exactly what the client would have written: tests/test_bulk.py compares th
 import operator
 import secrets
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipelines import alive, provenance, schema, store, tracking
 from pipelines.schema import Point
+
+TEXT = ("run_uuid", "key", "value")  # columns, in the order of the rows
+POINT = ("run_uuid", "key", "step", "timestamp", "value", "is_nan")
+LATEST = operator.itemgetter(2, 3, 4)  # of a curve, the greatest by step, time and value
 
 
 @dataclass(frozen=True)
@@ -159,21 +163,29 @@ def _curves(run: Finished) -> dict[str, list[Point]]:
 
 def insert(database: Any, experiment_id: str, runs: Sequence[Record]) -> None:
     """Fill the tables as MLflow's SqlAlchemyStore does in create_run and log_batch: all or none."""
-    from mlflow.store.tracking.dbmodels import models
-
+    if not runs:
+        return
     root = database.get_experiment(experiment_id).artifact_location
+    rows = [_run_row(run, experiment_id, root) for run in runs]
     points, latest = _metric_rows(runs)
     tables = {  # the others refer to the first
-        models.SqlRun: [_run_row(run, experiment_id, root) for run in runs],
-        models.SqlTag: _text_rows((run.run_id, run.tags) for run in runs),
-        models.SqlParam: _text_rows((run.run_id, run.params) for run in runs),
-        models.SqlMetric: points,
-        models.SqlLatestMetric: latest,
+        "runs": (rows[0].keys(), [tuple(row.values()) for row in rows]),
+        "tags": (TEXT, _text_rows((run.run_id, run.tags) for run in runs)),
+        "params": (TEXT, _text_rows((run.run_id, run.params) for run in runs)),
+        "metrics": (POINT, points),
+        "latest_metrics": (POINT, latest),
     }
     with database.ManagedSessionMaker(read_only=False) as session:
-        for model, rows in tables.items():
-            if rows:
-                session.execute(model.__table__.insert(), rows)
+        for table, (columns, tuples) in tables.items():
+            if tuples:
+                statement = _statement(database, table, columns)
+                session.connection().exec_driver_sql(statement, tuples)
+
+
+def _statement(database: Any, table: str, columns: Collection[str]) -> str:
+    """Write the driver's own INSERT, of tuples: SQLAlchemy would look through a dict a row."""
+    marks = ["?" if database.db_type == "sqlite" else "%s"] * len(columns)
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"  # noqa: S608
 
 
 def _run_row(run: Record, experiment_id: str, root: str) -> dict[str, Any]:
@@ -194,8 +206,8 @@ def _run_row(run: Record, experiment_id: str, root: str) -> dict[str, Any]:
     }
 
 
-def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[dict[str, str]]:
-    return [{"run_uuid": i, "key": k, "value": v} for i, some in texts for k, v in some.items()]
+def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[Any]:
+    return [(run_id, *pair) for run_id, some in texts for pair in some.items()]
 
 
 def _metric_rows(runs: Iterable[Record]) -> tuple[list[Any], list[Any]]:
@@ -203,7 +215,7 @@ def _metric_rows(runs: Iterable[Record]) -> tuple[list[Any], list[Any]]:
     points, latest = [], []
     for run in runs:
         for metric, curve in run.curves.items():
-            rows = [schema.point(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
+            rows = [(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
             points += rows
-            latest += [max(rows, key=schema.LATEST)] if rows else []
+            latest += [max(rows, key=LATEST)] if rows else []
     return points, latest

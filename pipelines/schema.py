@@ -44,19 +44,6 @@ def _say_unknown(revision: str) -> None:
     print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)
 
 
-def point(run_id: str, metric: str, *at: Any) -> dict[str, Any]:
-    """The row of a Point of a metric."""
-    step, date_ms, value, is_nan = at
-    return {
-        "run_uuid": run_id,
-        "key": metric,
-        "step": step,
-        "timestamp": date_ms,
-        "value": value,
-        "is_nan": is_nan,
-    }
-
-
 def append(database: Any, run_id: str, numbers: Sequence[live.Number]) -> bool:
     """Write numbers into a run as MLflow's log_batch does, equal ones once; False: it is deleted.
 
@@ -81,8 +68,14 @@ def _row(run_id: str, number: live.Number) -> dict[str, Any]:
     """As MLflow keeps a number: NaN as a marked 0, infinity as the largest number."""
     metric, value, step, date_ms = number
     nan, most = math.isnan(value), sys.float_info.max
-    kept = 0.0 if nan else max(-most, min(most, value))
-    return point(run_id, metric, step, date_ms, kept, nan)
+    return {
+        "run_uuid": run_id,
+        "key": metric,
+        "step": step,
+        "timestamp": date_ms,
+        "value": 0.0 if nan else max(-most, min(most, value)),
+        "is_nan": nan,
+    }
 
 
 def _insert(database: Any) -> Any:
