@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ from typing import IO, Any, BinaryIO
 from pipelines import model_files
 from pipelines.bundle_shape import READY, check_manifest, check_run, check_tree, refused, wrong_name
 from pipelines.errors import Unavailable, UserError, disk_error
+from pipelines.progress import progress_bar
 
 VERSION = 1
 MANIFEST = "manifest.json"
@@ -37,6 +39,7 @@ MEMORY = 1 << 30  # for one JSON document, read as a whole: six curves of 180,00
 A_BYTE, A_VALUE = 14, 90  # of that, at most, as measured; a value begins at [, { or ,
 PACKING, FREE = 100, 1 << 26  # larger unpacked, it is at most so many times the file: ours are 2-10
 MEMBER = re.compile(r"runs/([0-9a-f]{32})(\.json|/artifacts/.+|/models/(m-[0-9a-f]{32})/.+)", re.S)
+SURROGATE = re.compile(rb"\\u[dD]")  # escaped, it may be half a character
 HALF = ".half-export"  # ends the name of a file that is being written
 
 
@@ -158,8 +161,9 @@ class Archive:
     """The members of every run but its document."""
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """The document of a run."""
-        return _document(self.zipped, f"runs/{run_id}.json")
+        """The document of a run, checked when the archive was opened."""
+        document: dict[str, Any] = json.loads(self.zipped.read(f"runs/{run_id}.json"))
+        return document
 
     def extract(self, run_id: str, below: str, folder: Path) -> bool:
         """Write the files of a run below `artifacts` or a model; False where there is none."""
@@ -222,15 +226,21 @@ def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Any], None])
     odd = sorted({MANIFEST, *manifest["members"]} ^ set(names))
     if odd:
         raise refused("The manifest must list every member that is there.", odd[0])
-    for name, entry in manifest["members"].items():
-        _check_bytes(zipped, name, entry)
-    archive = Archive(zipped, manifest, _files(zipped, manifest, check))
+    total = len(manifest["members"]) + len(manifest["runs"])
+    with progress_bar("check", total, "") as advance:
+        for name, entry in manifest["members"].items():
+            _check_bytes(zipped, name, entry)
+            advance(1, math.nan)
+        archive = Archive(zipped, manifest, _files(zipped, manifest, check, advance))
     _check_models(archive)
     return archive
 
 
 def _files(
-    zipped: zipfile.ZipFile, manifest: Mapping[str, Any], check: Callable[[Any], None]
+    zipped: zipfile.ZipFile,
+    manifest: Mapping[str, Any],
+    check: Callable[[Any], None],
+    advance: Callable[[int, float], None],
 ) -> dict[str, list[str]]:
     """The files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
@@ -242,6 +252,7 @@ def _files(
         document = _document(zipped, name)
         check_run(document, row)
         check(document)
+        advance(1, math.nan)
         owners[row["run_id"]] = ["", *(model["model_id"] for model in document["models"])]
         whole |= {model["model_id"] for model in document["models"] if model["status"] == READY}
     files: dict[str, list[str]] = {run_id: [] for run_id in owners}
@@ -332,8 +343,9 @@ def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     if A_BYTE * size > MEMORY or _memory(text) > MEMORY:
         raise refused(*_too_large(name, size))
     try:
-        found = json.loads(text, parse_constant=_no_number)
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # no half of a pair
+        found = json.loads(text.decode(), parse_constant=_finite, parse_float=_finite)
+        if SURROGATE.search(text):
+            json.dumps(found, ensure_ascii=False).encode()  # no half of a pair
     except (ValueError, RecursionError) as error:
         raise refused(f"{name} must be JSON.", str(error)) from error
     if not isinstance(found, dict):
@@ -351,5 +363,8 @@ def _too_large(name: str, size: int) -> tuple[str, str]:
     return f"Reading one document must take at most {MEMORY >> 20} MiB.", f"{name}, {size:,} bytes"
 
 
-def _no_number(text: str) -> float:
+def _finite(text: str) -> float:
+    """Read a number; ValueError for one that JSON or a database cannot hold."""
+    if math.isfinite(number := float(text)):
+        return number
     raise ValueError(f"{text} is no number of JSON")
