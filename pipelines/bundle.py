@@ -1,5 +1,6 @@
 """Runs taken from one tracking store to another, in one file: `export` and `import`."""
 
+import gc
 import math
 import operator
 import re
@@ -174,6 +175,7 @@ def _write(
 def import_runs(file: Path) -> dict[str, Any]:
     """Take in the runs of a file, none twice; ids are those of this store."""
     store.client()
+    gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         bundle_format.opened(file, store.home(), bundle_in.check) as archive,
         live.locked(store.home() / "live", "import", "Another import is going on; waiting for it."),
@@ -224,10 +226,11 @@ def _take(archive: bundle_format.Archive, todo: Sequence[str], ids: dict[str, st
         return (_readdressed(archive.run(run_id), ids, experiments) for run_id in run_ids)
 
     with progress_bar("import", len(todo), "") as advance:
-        rest = todo
+        rest, bare = todo, set[str]()
         if database is not None:
-            bare = bundle_in.insert(database, documents(fresh), places, archive)
-            advance(len(bare), math.nan)
+            for whole in bundle_in.insert(database, documents(fresh), places, archive):
+                bare |= whole
+                advance(len(whole), math.nan)
             rest = [run_id for run_id in todo if run_id not in bare]
         for document in documents(rest):
             run_id = ids[document["run_id"]]

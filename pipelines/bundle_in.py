@@ -18,7 +18,7 @@ from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
 ORIGIN_MODEL = "origin_model_id"
-RUNS, BYTES = 500, 1 << 22  # of documents: a transaction has no more, but one document
+RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
 
 Document = Mapping[str, Any]
 
@@ -65,25 +65,22 @@ def _early_tags(document: Document) -> dict[str, str]:
 
 def insert(
     database: Any, documents: Iterable[Document], places: Mapping[str, str], archive: Archive
-) -> set[str]:
-    """Begin runs by writing their rows, many a transaction; the ids of those that are whole then.
+) -> Iterator[set[str]]:
+    """Begin runs by writing their rows; after every transaction, the ids of those that are whole.
 
     They have no files, data sets or models.
     """
-    whole = set()
     for experiment, some in itertools.groupby(documents, operator.itemgetter("experiment")):
-        for batch in _batches(some, archive):
-            records = [_record(document, archive) for document in batch]
+        for records in _batches(some, archive):
             bulk.insert(database, places[experiment], records)
-            whole |= {each.run_id for each in records if IMPORTING not in each.tags}
-    return whole
+            yield {each.run_id for each in records if IMPORTING not in each.tags}
 
 
-def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[Document]]:
+def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[bulk.Record]]:
     """As many runs as have some number of bytes, and at most RUNS."""
     batch, size = [], 0
     for document in documents:
-        batch.append(document)
+        batch.append(_record(document, archive))
         size += archive.manifest["members"][f"runs/{document['run_id']}.json"]["bytes"]
         if len(batch) == RUNS or size > BYTES:
             yield batch
