@@ -4,7 +4,6 @@ Each holds runs of one claim, without stored networks. The project's own MLflow 
 by itself; there they have the tag `origin` = `project`, and count as nobody's own measurements.
 """
 
-import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,7 +46,7 @@ def take_in(names: Collection[str] | None = None) -> int:
 
     A store that MLFLOW_TRACKING_URI names holds what people put there: `import` brings a bundle.
     """
-    if os.environ.get("MLFLOW_TRACKING_URI"):
+    if not store.is_own():
         return 0
     missing = [file for file in bundles(names) if not is_here(file)]
     if missing:
@@ -85,7 +84,8 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             wanted |= _of_file(Path(word))
         else:
             raise unknown("What is added", word, claim.names())
-    added = [_add(name, run_ids) for name, run_ids in sorted(wanted.items())]
+    every = list(bundle_out.search("attributes.status = 'FINISHED'"))
+    added = [_add(name, run_ids, every) for name, run_ids in sorted(wanted.items())]
     return {"added": [each for each in added if each]}
 
 
@@ -100,13 +100,12 @@ def _of_file(file: Path) -> dict[str, set[str]]:
     }
 
 
-def _add(name: str, run_ids: set[str] | None) -> dict[str, Any] | None:
+def _add(name: str, run_ids: set[str] | None, every: Sequence[Any]) -> dict[str, Any] | None:
     """Write the cells of a claim that are new into a bundle, with the runs that join them."""
     cells = _new_cells(name, run_ids)
     if not cells:
         return None
     known = {row["run_id"] for file in bundles() for row in _runs(file)}
-    every = list(bundle_out.search("attributes.status = 'FINISHED'"))
     whole = bundle.with_relatives([cell.id for cell in cells], every) - known
     for run_id in sorted(whole):
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)

@@ -159,10 +159,10 @@ def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) ->
 
 
 def _same(values: Mapping[str, Sequence[float]], columns: Mapping[str, Any]) -> bool:
-    """Return whether a run has recorded these numbers, seed by seed."""
-    prefix = claim.SEED
+    """Return whether a run has recorded these numbers, seed by seed; some seeds may lack one."""
+    recorded_of = {key: columns.get(f"{claim.SEED}{key}", np.array([])) for key in values}
     return all(
-        np.array_equal(columns.get(f"{prefix}{key}", []), column, equal_nan=True)
+        np.array_equal(recorded_of[key][~np.isnan(recorded_of[key])], column)
         for key, column in values.items()
     )
 

@@ -33,10 +33,19 @@ CACHE_KB = 65_536  # of a database in memory: with the default indices of many r
 
 def uri() -> str:
     """MLFLOW_TRACKING_URI, else the project's own database; the same text for the same store."""
-    found = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{_own_home() / 'mlflow.db'}"
+    found = os.environ.get("MLFLOW_TRACKING_URI") or _own()
     if found.startswith(SQLITE):
         return f"{SQLITE}{Path(found.removeprefix(SQLITE)).resolve()}"
     return found.rstrip("/")
+
+
+def _own() -> str:
+    return f"{SQLITE}{_own_home() / 'mlflow.db'}"
+
+
+def is_own() -> bool:
+    """Return whether the store is the project's own home, and no other that was named."""
+    return uri() == _own()
 
 
 def shown() -> str:

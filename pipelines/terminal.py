@@ -16,7 +16,9 @@ def scoreboard(found: list[Entry]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("claim", "decided first by", "recorded by the project", "yours")
+    table = Table()
+    for column in ("claim", "decided first by", "recorded by the project", "yours"):
+        table.add_column(column, overflow="fold")
     for entry in found:
         bound = claim.load(entry.name).decided_by[0]
         yours = _shown(entry.yours, bound.metric)
