@@ -46,8 +46,10 @@ def take_in(names: Collection[str] | None = None) -> int:
 
     A store that MLFLOW_TRACKING_URI names holds what people put there: `import` brings a bundle.
     """
-    if not store.is_own():
-        return 0
+    return _import_missing(names) if store.is_own() else 0
+
+
+def _import_missing(names: Collection[str] | None) -> int:
     missing = [file for file in bundles(names) if not is_here(file)]
     if missing:
         print(f"Taking in the project's evidence, once: {len(missing)} bundles.", file=sys.stderr)
@@ -84,6 +86,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             wanted |= _of_file(Path(word))
         else:
             raise unknown("What is added", word, claim.names())
+    _import_missing(wanted)
     every = list(bundle_out.search("attributes.status = 'FINISHED'"))
     added = [_add(name, run_ids, every) for name, run_ids in sorted(wanted.items())]
     return {"added": [each for each in added if each]}
