@@ -68,7 +68,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     training = recorded("training", {"recipe": "of no claim"})
     assert champion.claim_of(history.row(training)) is None
     (entry,) = [entry for entry in report.entries() if entry.name == NAME]
-    assert (entry.verdict, entry.run and entry.run.id) == ("reproduced", measured)
+    assert (entry.verdict, entry.yours and entry.yours.run.id) == ("reproduced", measured)
     exported = bundle.export_runs(tmp_path / "runs.zip", [measured], None)
     assert {run["run_id"] for run in exported["runs"]} == {measured, *settings}
     bundle.export_runs(tmp_path / "training.zip", [training], None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, history, report, sweep, ui
+from pipelines import claim, report, sweep, ui
 from pipelines.errors import UserError
 from pipelines.verdict import Bound, spread
 from tests.conftest import command
@@ -44,9 +44,9 @@ def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path)
     document = sweep.check(NAME, "smoke", setting, seeds=1)
     assert {entry.verdict for entry in report.entries()} == {"not run"}
     stated = sweep.check(NAME, "smoke", setting)
-    shown = {entry.name: entry.run for entry in report.entries()}[NAME]
-    assert shown is not None
-    assert shown.id == stated["run_id"] != document["run_id"]
+    yours = {entry.name: entry.yours for entry in report.entries()}[NAME]
+    assert yours is not None
+    assert yours.run.id == stated["run_id"] != document["run_id"]
 
 
 def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
@@ -82,12 +82,11 @@ def test_numbers_that_decide_nothing_can_be_shown(
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     decisive = {bound.metric for bound in found.decided_by}
     other = next(key for key in document["metrics"] if key not in decisive)
-    entry = report.Entry(NAME, history.row(document["run_id"]))
-    measured = report.COLUMNS.index("measured")
-    assert other not in entry.cells()[measured]
+    entry = report.beside_project(document)
+    assert other not in entry.cells()["measured"]
     shown = dataclasses.replace(found, shown=(other,))
     monkeypatch.setattr(claim, "load", lambda name: shown)
-    assert f"{other} {spread(document['metrics'][other])}" in entry.cells()[measured]
+    assert f"{other} {spread(document['metrics'][other])}" in entry.cells()["measured"]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +103,7 @@ def test_a_source_names_its_document(
     source: str, document: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(report.Entry, "source", source)
-    entry = report.Entry(NAME, None)
+    entry = report.Entry(NAME)
     assert entry.document_of == document
     [(title, entries)] = report.grouped([entry])
     assert entries == [entry]
@@ -112,7 +111,7 @@ def test_a_source_names_its_document(
 
 
 def test_every_claim_is_of_one_of_the_documents() -> None:
-    entries = [report.Entry(name, None) for name in claim.names()]
+    entries = [report.Entry(name) for name in claim.names()]
     assert {entry.document_of for entry in entries} <= set(report.DOCUMENTS)
 
 
@@ -140,7 +139,8 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(claim, "load", lambda name: stricter)
     [after] = [entry for entry in report.entries() if entry.name == NAME]
     assert (before.verdict, after.verdict) == ("reproduced", "refuted")
-    assert before.document() | after.judgement == after.document()
+    assert after.yours is not None
+    assert before.document() | after.yours.judgement == after.document()
     assert after.document()["as_printed"] == "not tested"
 
 

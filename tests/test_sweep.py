@@ -133,7 +133,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     setting = dataclasses.replace(claim.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
-    terminal.scoreboard([report.Entry(name, history.row(document["run_id"]))])
+    terminal.scoreboard([report.beside_project(document)])
     assert "not judged" in capsys.readouterr().out
 
 

@@ -87,4 +87,5 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
 def test_a_report_s_link_is_the_run_s_page(home: Path) -> None:
     document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
     entry = next(entry for entry in report.entries() if entry.name == NAME)
-    assert entry.link.endswith(f"#/runs/{document['run_id']}")
+    assert entry.yours is not None
+    assert entry.yours.link.endswith(f"#/runs/{document['run_id']}")

@@ -1,0 +1,312 @@
+"""The evidence: it travels, counts as the project's and nobody's own, adds up, and is checked."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import (
+    bundle,
+    claim,
+    evidence,
+    evidence_check,
+    history,
+    measuring_code,
+    report,
+    store,
+    sweep,
+    terminal,
+)
+from pipelines.errors import UserError
+from pipelines.habits import Habits
+from tests.conftest import Go
+
+NAME = "small-norm-factorization"
+MOST = 20_000_000  # bytes that git keeps of all evidence
+
+
+@pytest.fixture
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the evidence is, empty at first; every home of a test is the project's own."""
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(store, "is_own", lambda: True)
+    return evidence.FOLDER
+
+
+def measure(seeds: int | None = None, **how: Any) -> str:
+    """Measure the claim at smoke scale; the id of its run."""
+    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds, **how)
+    return str(document["run_id"])
+
+
+def entry() -> report.Entry:
+    [found] = [entry for entry in report.entries() if entry.name == NAME]
+    return found
+
+
+def project_seeds() -> int:
+    project = entry().project
+    return 0 if project is None else int(project.run.tags["seeds"])
+
+
+def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go) -> None:
+    measured = measure()
+    [added] = evidence.add([NAME])["added"]
+    assert added["seeds"] == {"smoke": 5}
+    go("b")
+    assert evidence.take_in() == 1
+    assert evidence.take_in() == 0
+    assert history.rows(None, kind="claim") == history.rows(None, kind="setting") == []
+    [row] = history.rows(kind="claim", origin="project")
+    assert row.id == measured
+    assert (entry().yours, entry().verdict) == (None, "reproduced")
+    own = measure()  # a cheap claim is measured here, too
+    assert own != measured
+    shown = entry()
+    assert shown.project and shown.yours
+    assert (shown.project.run.id, shown.yours.run.id) == (measured, own)
+    document = shown.document()
+    assert (document["run_id"], document["recorded_by"]) == (own, "you")
+    assert document["project"]["run_id"] == measured
+
+
+def test_a_store_that_was_named_is_left_alone(
+    home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    measure()
+    evidence.add([NAME])
+    go("b")
+    assert evidence.take_in() == 0
+    assert not evidence.is_here(evidence.bundles()[0])
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "own"))
+    assert evidence.take_in() == 1
+
+
+def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
+    folder: Path, go: Go, tmp_path: Path
+) -> None:
+    measure()
+    evidence.add([NAME])
+    go("b")
+    alone = measure(only_seed=5)
+    bundle.export_runs(tmp_path / "five.zip", [alone], None)
+    bundle.export_runs(tmp_path / "six.zip", [measure(6)], None)  # five of them once more
+    go("a")
+    [added] = evidence.add([str(tmp_path / "five.zip")])["added"]
+    assert added["seeds"] == {"smoke": 6}
+    cells = len(history.rows(kind="setting", origin="project"))
+    assert project_seeds() == 6
+    assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
+    assert evidence.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
+    assert len(history.rows(kind="setting", origin="project")) == cells
+    assert len(evidence.bundles()) == 2
+    go("c")
+    assert evidence.take_in() == 2
+    assert project_seeds() == 6
+
+
+def test_no_seed_can_be_left_out(folder: Path) -> None:
+    measure()
+    measure(only_seed=7)
+    [added] = evidence.add([NAME])["added"]
+    assert added["seeds"] == {"smoke": 5}
+    measure(only_seed=5)
+    evidence.add([NAME])
+    measure(only_seed=6)
+    evidence.add([NAME])
+    assert project_seeds() == 8
+
+
+def test_the_whole_is_joined_from_parts_of_several_machines(
+    folder: Path, go: Go, tmp_path: Path
+) -> None:
+    files = []
+    for seed in range(5):
+        go(f"machine {seed}")
+        files.append(tmp_path / f"{seed}.zip")
+        bundle.export_runs(files[-1], [measure(only_seed=seed)], None)
+    go("whole")
+    whole = report.measured(claim.load(NAME), metrics_of(measure()))
+    go("joined")
+    for file in files[:4]:
+        evidence.add([str(file)])
+    assert project_seeds() == 0  # fewer than the claim asks for decide nothing
+    evidence.add([str(files[4])])
+    project = entry().project
+    assert project is not None
+    assert project.measured() == whole
+
+
+def metrics_of(run_id: str) -> Any:
+    return report.Result(history.row(run_id), {}).document()["metrics"]
+
+
+def test_cells_of_other_code_are_joined_and_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure(only_seed=0)
+    monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
+    for seed in range(1, 5):
+        measure(only_seed=seed)
+    evidence.add([NAME])
+    assert project_seeds() == 5
+    project = entry().project
+    assert project is not None
+    codes = project.run.tags[sweep.CODES]
+    assert codes.count("settings)") == 2
+    assert codes in project.commit()
+
+
+def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
+    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = measure()
+    evidence.add([NAME])
+    go("b")
+    evidence.take_in()
+    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    settings = claim.load(NAME).scales["smoke"]
+    document = sweep.check(NAME, "smoke", settings)
+    assert (document["run_id"], document["reused"]) == (measured, True)
+    assert terminal.reused(document).startswith("Measured by the project on 20")
+    assert "other code" not in terminal.reused(document)
+    monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
+    assert ", by other code than this: " in terminal.reused(sweep.check(NAME, "smoke", settings))
+    assert history.rows(kind="setting") == []
+    assert measure(habits=Habits(force=True)) != measured
+    assert history.rows(kind="setting")
+
+
+def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
+    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure()
+    evidence.add([NAME])
+    go("b")
+    evidence.take_in()
+    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    own = history.row(measure(6))
+    assert {row.params["seed"] for row in history.rows(kind="setting")} == {"5"}
+    assert own.metrics["n/ratio"] == 6
+
+
+def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: Path) -> None:
+    measured = measure()
+    evidence.add([NAME])
+    go("b")
+    evidence.take_in()
+    own = measure()
+    runs = bundle.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
+    assert own in {run["run_id"] for run in runs}
+    assert measured not in {run["run_id"] for run in runs}
+    [named] = [
+        run
+        for run in bundle.export_runs(tmp_path / "named.zip", [measured], None)["runs"]
+        if run["kind"] == "claim"
+    ]
+    assert named["run_id"] == measured
+
+
+def published(tmp_path: Path) -> Path:
+    """Write RESULTS.md of the evidence."""
+    report.publish(tmp_path / "published")
+    return tmp_path / "published" / "RESULTS.md"
+
+
+def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: Path) -> None:
+    for name in (NAME, "gradient-formula"):
+        sweep.check(name, "smoke", claim.load(name).scales["smoke"])
+    evidence.add([NAME, "gradient-formula"])
+    results = published(tmp_path)
+    go("empty")
+    document = evidence_check.check(results)
+    assert document["problems"] == []
+    assert [each["claim"] for each in document["claims"]] == ["gradient-formula", NAME]
+    assert history.everyones(None) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("| reproduced |", "| refuted |", "verdict: RESULTS.md says 'refuted'"),
+        ("(n = 5)", "(n = 50)", "measured: RESULTS.md says"),
+        ("| smoke |", "| paper |", "scale: RESULTS.md says 'paper'"),
+        (f"[{NAME}](#{NAME})", "another", "verdict: RESULTS.md says 'nothing'"),
+    ],
+)
+def test_a_doctored_row_is_found(
+    folder: Path, tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    measure()
+    evidence.add([NAME])
+    results = published(tmp_path)
+    text = results.read_text()
+    assert old in text
+    results.write_text(text.replace(old, new))
+    [first, *_] = evidence_check.check(results)["problems"]
+    assert first.startswith(f"{NAME}: {problem}")
+
+
+def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
+    folder: Path, tmp_path: Path
+) -> None:
+    measure()
+    evidence.add([NAME])
+    results = published(tmp_path)
+    [file] = evidence.bundles()
+    again = file.with_name(f"{NAME}-00000000.zip")
+    again.write_bytes(file.read_bytes())
+    [problem] = evidence_check.check(results)["problems"]
+    assert problem.endswith("settings are in the evidence twice")
+    for each in evidence.bundles():
+        each.unlink()
+    [problem] = evidence_check.check(results)["problems"]
+    assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
+
+
+def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
+    folder: Path, tmp_path: Path
+) -> None:
+    row = history.row(measure())
+    worst = row.metrics["ratio"]
+    store.client().log_metric(row.id, f"{claim.SEED}ratio", worst / 2, step=0)
+    evidence.add([NAME])
+    problems = evidence_check.check(published(tmp_path))["problems"]
+    assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
+
+
+def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
+    with pytest.raises(UserError, match="must be named"):
+        evidence.add([])
+    with pytest.raises(UserError, match="small-norm"):
+        evidence.add(["small-norm"])
+    assert evidence.add([NAME])["added"] == []
+
+
+@pytest.mark.slow
+def test_trainings_travel_without_networks_and_with_thin_curves(
+    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines import bundle_out
+
+    name = "identity-beats-plain"
+    monkeypatch.setattr(bundle_out, "POINTS", 3)
+    sweep.check(name, "smoke", claim.load(name).scales["smoke"])
+    trained = {row.id: row.metrics for row in history.rows(kind="training")}
+    evidence.add([name])
+    go("b")
+    evidence.take_in()
+    rows = history.rows(kind="training", origin="project")
+    assert {row.id: row.metrics for row in rows} == trained
+    assert all(store.logged_model(row.id) is None for row in rows)
+    history_of = store.client().get_metric_history(rows[0].id, "batch_loss")
+    assert 3 <= len(history_of) <= 4
+
+
+def test_the_shipped_evidence_is_small_and_about_claims() -> None:
+    files = evidence.bundles()
+    assert files
+    assert {evidence.subject(file) for file in files} <= set(claim.names())
+    assert sum(file.stat().st_size for file in files) < MOST
