@@ -37,7 +37,7 @@ class Options:
     start: Annotated[str | None, tyro.conf.arg(name="from")] = None
     """Begin with this step, with what the steps before it gave last."""
     out: Path | None = None
-    """Where the report is written (default: the project)."""
+    """Where the report is written (default: report/ beside the database)."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None

@@ -33,7 +33,7 @@ COLUMNS = {  # of the table of runs, by experiment
     "trained networks": ("test_error_pct", "sd/test_error_pct", "n/test_error_pct", "wall_s"),
     "tuning": ("best_val_error_pct", "gain_pct", "test_error_pct", "device_hours", "val_error_pct"),
 }
-TAGS = ("verdict", "scale", "source")
+TAGS = ("verdict", "scale", "source", "origin")
 ABOVE = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
 VIEWS = {  # of the table of runs: which, in which order, ascending or not
     "newest": (ABOVE, "attributes.start_time", False),

@@ -30,16 +30,16 @@ def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
     assert len(history.rows(**below)) == 6 + 1  # its best; a claim has trained the published one
     verdicts = {row.tags["claim"]: row.tags["verdict"] for row in history.rows(kind="claim")}
     assert verdicts["small-norm-factorization"] == verdicts["gradient-formula"] == "reproduced"
-    results = (home / "RESULTS.md").read_text()
+    results = (home / "report" / "RESULTS.md").read_text()
     for name in verdicts:
         assert name in results
-        assert (home / "figures" / f"{name}.png").stat().st_size > 5_000
+        assert (home / "report" / "figures" / f"{name}.png").stat().st_size > 5_000
 
     second = command("pipelines", "quickstart", timeout=120)
     assert second.returncode == 0, second.stderr
     assert second.stdout.count("(found finished)") == 4
     assert counts() == found
-    assert (home / "RESULTS.md").read_text() == results
+    assert (home / "report" / "RESULTS.md").read_text() == results
 
 
 def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -> None:

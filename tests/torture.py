@@ -140,7 +140,8 @@ class Bench:
         places = {"folder": folder, "bundle": self.root / "bundle.zip", "storage": storage}
         command = [word.format_map(places) for word in words or self.scenario.words]
         home = self.root / "source" if self.scenario.name == "export" else folder / "home"
-        environment = {"MLRUNS_HOME": str(home), "TFDS_DATA_DIR": str(self.root / "data")}
+        store = f"sqlite:///{home}/mlflow.db"  # one that is named takes in no evidence
+        environment = {"MLFLOW_TRACKING_URI": store, "TFDS_DATA_DIR": str(self.root / "data")}
         for each in ("home", "out"):
             (folder / each).mkdir(parents=True, exist_ok=True)
         with (folder / "said.txt").open("ab", buffering=0) as said:
@@ -298,16 +299,20 @@ def _works(child: psutil.Process) -> bool:
 def living(folder: Path) -> list[str]:
     """Return the processes of a home that do not end some time after its commands have ended."""
     limit = time.monotonic() + END_S
-    while found := [each for each in psutil.process_iter() if _home(each) == str(folder / "home")]:
+    while found := [
+        each
+        for each in psutil.process_iter()
+        if _store(each) == f"sqlite:///{folder}/home/mlflow.db"
+    ]:
         if time.monotonic() > limit:
             return [f"a process that did not end: {each}" for each in found]
         time.sleep(0.5)
     return []
 
 
-def _home(process: psutil.Process) -> str | None:
+def _store(process: psutil.Process) -> str | None:
     try:
-        return process.environ().get("MLRUNS_HOME")
+        return process.environ().get("MLFLOW_TRACKING_URI")
     except psutil.Error:
         return None
 
