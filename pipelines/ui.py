@@ -49,7 +49,7 @@ def address(host: str = "127.0.0.1", port: int = 5000) -> str:
 
 
 def links(server: str) -> dict[str, str]:
-    """Addresses of every experiment's runs, newest first; of claims, beside what papers report."""
+    """Addresses of every experiment's runs, newest first, and by claim: papers, project, you."""
     found = {}
     for experiment in store.client().search_experiments():
         name, number = experiment.name, experiment.experiment_id
@@ -58,9 +58,13 @@ def links(server: str) -> dict[str, str]:
         _describe(experiment)
         page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
         found[name] = f"{page}{_view(number, name, 'newest')}"
-        if store.client().search_runs([number], "tags.kind = 'reference'", max_results=1):
+        if any(_has(number, kind) for kind in ("reference", "claim")):
             found[f"{name}, by claim"] = f"{page}{_view(number, name, 'claims')}"
     return found
+
+
+def _has(number: str, kind: str) -> bool:
+    return bool(store.client().search_runs([number], f"tags.kind = '{kind}'", max_results=1))
 
 
 def _describe(experiment: Any) -> None:
