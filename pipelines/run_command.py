@@ -228,7 +228,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         options.scale,
         settings,
         options.seeds,
-        habits=options.habits,
+        habits=sweep.sparing(options.habits, name, options.scale),
         only_seed=options.only_seed,
     )
     if options.json:

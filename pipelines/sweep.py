@@ -41,7 +41,7 @@ ENGINES = ("local", "dask")
 BUSY = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
 CODES = "measured_by"  # tag: the digests of the codes that measured a claim's cells
-CHEAP_S = 300  # of seconds: what took less is measured anew where the code is another
+CHEAP_S = 600  # of seconds: what took less is measured anew where the code is another
 LONG = ("hours", "paper")  # scales that always take longer
 
 
@@ -57,13 +57,9 @@ def check(
     """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `habits.force`; nor when it is expensive and a run by other code, or of the project's evidence,
-    has the same settings and seeds. The scoreboard takes runs `as_stated`: with the claim's own
-    settings and seeds.
+    `habits.force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
     workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
-    if habits.reuse == "own" and is_expensive(name, scale):
-        habits = dataclasses.replace(habits, reuse="any")
     return _measured(
         Order(
             name=name,
@@ -77,7 +73,12 @@ def check(
     )
 
 
-def is_expensive(name: str, scale: str) -> bool:
+def sparing(habits: Habits, name: str, scale: str) -> Habits:
+    """Return habits by which an expensive claim is not measured where anyone's run shows it."""
+    return dataclasses.replace(habits, reuse="any") if _is_expensive(name, scale) else habits
+
+
+def _is_expensive(name: str, scale: str) -> bool:
     """Return whether measuring a claim takes long: it did once, or its scale is of hours."""
     if scale in LONG:
         return True

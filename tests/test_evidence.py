@@ -34,9 +34,13 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measure(seeds: int | None = None, **how: Any) -> str:
-    """Measure the claim at smoke scale; the id of its run."""
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds, **how)
-    return str(document["run_id"])
+    """Measure the claim at smoke scale, as `run` does; the id of its run."""
+    return str(documented(seeds, **how)["run_id"])
+
+
+def documented(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
+    habits = sweep.sparing(Habits(force=force), NAME, "smoke")
+    return sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds, habits=habits, **how)
 
 
 def entry() -> report.Entry:
@@ -167,15 +171,14 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     go("b")
     evidence.take_in()
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
-    settings = claim.load(NAME).scales["smoke"]
-    document = sweep.check(NAME, "smoke", settings)
+    document = documented()
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert terminal.reused(document).startswith("Measured by the project on 20")
     assert "other code" not in terminal.reused(document)
     monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
-    assert ", by other code than this: " in terminal.reused(sweep.check(NAME, "smoke", settings))
+    assert ", by other code than this: " in terminal.reused(documented())
     assert history.rows(kind="setting") == []
-    assert measure(habits=Habits(force=True)) != measured
+    assert measure(force=True) != measured
     assert history.rows(kind="setting")
 
 
