@@ -78,33 +78,31 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             "What is added must be named: a file that `export` wrote, or a claim that was run "
             "here. Received: nothing. Name one."
         )
-    wanted: dict[str, set[str] | None] = {}
-    for word in words:
-        if word in claim.names():
-            wanted[word] = None
-        elif Path(word).is_file():
-            wanted |= _of_file(Path(word))
-        else:
+    names = {word for word in words if word in claim.names()}
+    files = [word for word in words if word not in names]
+    for word in files:
+        if not (Path(word).is_file() or word.endswith(".zip")):
             raise unknown("What is added", word, claim.names())
+    ids = {run_id for word in files for run_id in _imported(Path(word))}
+    cells = history.everyones(kind="setting")
+    wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     _import_missing(wanted)
     every = list(bundle_out.search("attributes.status = 'FINISHED'"))
-    added = [_add(name, run_ids, every) for name, run_ids in sorted(wanted.items())]
+    added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
-def _of_file(file: Path) -> dict[str, set[str]]:
-    """Import a file; by claim the ids here of the cells in it."""
+def _imported(file: Path) -> list[str]:
+    """Import a file; the ids here of the runs in it."""
     done = bundle.import_runs(file)
-    ids = {*done["imported"], *done["present"]}
-    rows = [row for row in history.everyones(kind="setting") if row.id in ids]
-    return {
-        name: {row.id for row in rows if row.tags["claim"] == name}
-        for name in {row.tags["claim"] for row in rows}
-    }
+    return [*done["imported"], *done["present"]]
 
 
-def _add(name: str, run_ids: set[str] | None, every: Sequence[Any]) -> dict[str, Any] | None:
-    """Write the cells of a claim that are new into a bundle, with the runs that join them."""
+def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> dict[str, Any] | None:
+    """Write the cells of a claim that are new into a bundle, with the runs that join them.
+
+    Only cells with these ids are taken, if any are given.
+    """
     cells = _new_cells(name, run_ids)
     if not cells:
         return None
@@ -128,7 +126,7 @@ def _runs(file: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _new_cells(name: str, run_ids: set[str] | None) -> list[history.Row]:
+def _new_cells(name: str, run_ids: Collection[str] | None) -> list[history.Row]:
     """Return finished cells with settings that a claim states and that no bundle has; each once."""
     code_of: dict[str, str] = {}
     rows = history.everyones(kind="setting", claim=name)
@@ -165,7 +163,7 @@ def complete_seeds(cells: Iterable[Cell], order: Order, there: Collection[str]) 
 
 
 def _join(name: str, scale: str) -> history.Row | None:
-    """Return the run that joins the project's cells at a scale; None where it would say no more.
+    """Return the run that joins the project's cells at a scale; None where no seed is complete.
 
     No seed is left out between two others, so that none can be chosen.
     """
@@ -174,9 +172,9 @@ def _join(name: str, scale: str) -> history.Row | None:
     there = recorded.finished(name, order.code, "project")
     seeds = complete_seeds(order.cells, order, there)
     order = stated(name, scale, max(seeds, 1))
-    before = history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint)
-    if not seeds or any(row.is_project for row in before):
+    if not seeds:
         return None
+    before = history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint)
     ids = {there[order.cell_fingerprint(cell)] for cell in order.cells}
     same = [row for row in before if set(report.cells_of(row)) == ids]
     if same:

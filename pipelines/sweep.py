@@ -184,7 +184,8 @@ def _measured(order: Order) -> dict[str, Any]:
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
     with settle.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
-        same = [] if order.habits.force else history.rows(None, kind=order.kind, **tags)
+        anew = order.habits.force or order.habits.reuse == "project"  # of its cells alone
+        same = [] if anew else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if found := next(iter([*done, *_stand_ins(order)]), None):
             document = tables.rejudged(found, bool(order.differing))

@@ -176,11 +176,11 @@ def _packages(*rows: Row) -> list[dict[str, str]]:
 
 
 def agreement(project: Row, yours: Row) -> str:
-    """Return `agrees`, or in what your run of a claim differs from the project's."""
+    """Return whether your run of a claim agrees with the project's, or in what it differs."""
     if _settings(project) != _settings(yours):
         return "not compared: other settings or seeds"
     changes = _changes(Pair(new=yours, old=project))
-    return "; ".join(["differs", *map(_line, changes)]) if changes else "agrees"
+    return "; ".join(["differs", *map(_line, changes)]) if changes else "agrees with the project"
 
 
 def said(document: Mapping[str, Any]) -> str:
