@@ -7,6 +7,7 @@ import pytest
 
 from pipelines import (
     bundle,
+    bundle_format,
     claim,
     evidence,
     evidence_check,
@@ -145,6 +146,21 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
 
 def metrics_of(run_id: str) -> Any:
     return report.Result(history.row(run_id), {}).document()["metrics"]
+
+
+def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
+    measured = measure()
+    evidence.add([NAME])
+    [old] = evidence.bundles()
+    assert evidence.add([NAME])["added"] == []
+    again = measure(force=True)
+    old.unlink()
+    [added] = evidence.add([NAME])["added"]
+    assert added["seeds"] == {"smoke": 5}
+    ids = {row["run_id"] for row in bundle_format.read_manifest(Path(added["file"]))["runs"]}
+    assert again in ids
+    assert measured not in ids
+    assert project_seeds() == 5
 
 
 def test_cells_of_other_code_are_joined_and_named(
