@@ -11,23 +11,30 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pipelines import claims, quiet
 from pipelines.provenance import ROOT
 from pipelines.recipes import digest
 
-PACKAGES = ("pipelines", "theory", "keras_models")
+PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
-TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.train:train")
+TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.run:_recorded")
+SEARCHING = tuple(  # of studies, which are run as commands of their own
+    f"tuning.{name}:" for name in ("outcomes", "ranges", "samplers", "spaces", "tunability")
+)
+CONSTRUCTORS = {("pipelines.claim", "Theorem"), ("pipelines.claim", "Experiment")}
+HEARD = {("pipelines.claim", name) for name in ("Bench", "numbers")}  # of modules that are silent
 CLAIMS = "pipelines.claims"
 JUDGING = {"pipelines.claim", "pipelines.verdict"}
 SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
     "keras_models._arguments",
     *(f"pipelines.{name}" for name in ("bulk", "checkpoints", "errors", "history", "interrupts")),
     *(f"pipelines.{name}" for name in ("live", "machines", "measuring_code", "progress")),
-    *(f"pipelines.{name}" for name in ("provenance", "quiet", "recorded", "run", "studied")),
+    *(f"pipelines.{name}" for name in ("provenance", "quiet", "recorded", "run", "settle")),
+    *(f"pipelines.{name}" for name in ("store", "studied", "tracking", "ui", "unfinished")),
     "pipelines.published",  # the settings of a run tell its recipe apart
-    "pipelines.tracking",
+    *(f"tuning.{name}" for name in ("catalogue", "figures", "importances", "plan", "storage")),
 }
 WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
     *("also", "as_printed", "charts", "costs", "decided_by", "family", "figure", "floors"),
@@ -88,13 +95,19 @@ def measuring(name: str, root: Path = ROOT) -> list[str]:
     reach = Reach(root, without=WORDS)
     texts = reach.texts([f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"])
     trains = ("pipelines.claim", "Experiment") in reach.silenced
-    return [*texts, *(trained(root) if trains else [])]
+    searches = any(module == "pipelines.studied" for module, _ in reach.silenced)
+    return [
+        *texts,
+        *(trained(root) if trains else []),
+        *(Reach(root).texts(SEARCHING) if searches else []),
+    ]
 
 
 class Reach:
     """The definitions that some roots reach, in the tree of files below a folder.
 
-    Those of modules in `silent` are not followed. Keywords in `without` are left out of calls.
+    Those of modules in `silent` are not followed. Keywords in `without` are left out of what makes
+    a claim.
     """
 
     def __init__(
@@ -103,6 +116,7 @@ class Reach:
         self.root, self.silent, self.without = root, set(silent), set(without)
         self.silenced: set[tuple[str, str]] = set()
         """Definitions that were reached and not followed: modules and names."""
+        self.labels: dict[Place, str] = {}
 
     def texts(self, roots: Iterable[str]) -> list[str]:
         """Return the text of every definition reached from `module:name`; each once."""
@@ -115,10 +129,27 @@ class Reach:
             elif place not in texts:
                 writer = Writer(self, self.module(module), name)
                 texts[place] = writer.text(writer.definition)
-                silenced = {other for other in writer.reached if other[0] in self.silent}
+                silenced = set(filter(self.is_silent, writer.reached))
                 self.silenced |= silenced
                 todo += writer.reached - silenced
         return list(texts.values())
+
+    def is_silent(self, place: Place) -> bool:
+        """Return whether a definition is not followed."""
+        return place[0] in self.silent and place not in HEARD
+
+    def label(self, place: Place) -> str:
+        """Return what stands for a definition in a text: its name, and a digest of what it says.
+
+        Others of the same name are told apart so, and where it stands does not matter.
+        """
+        if not place[1] or self.is_silent(place):
+            return place[1] or "module"
+        if place not in self.labels:
+            self.labels[place] = place[1]  # in its own text and in those it refers to
+            writer = Writer(self, self.module(place[0]), place[1], labelled=False)
+            self.labels[place] = f"{place[1]} {digest(writer.text(writer.definition))}"
+        return self.labels[place]
 
     def module(self, name: str) -> Module:
         """Return the module of that name, which there must be."""
@@ -222,8 +253,8 @@ def bound(scope: ast.AST) -> set[str]:
 class Writer:
     """A definition as text, the same for every version of Python, and what it refers to."""
 
-    def __init__(self, reach: Reach, module: Module, name: str) -> None:
-        self.reach, self.module = reach, module
+    def __init__(self, reach: Reach, module: Module, name: str, labelled: bool = True) -> None:
+        self.reach, self.module, self.name, self.labelled = reach, module, name, labelled
         self.definition = module.definitions[name]
         self.local = imports(self.definition, module.package)
         self.reached: set[Place] = set()
@@ -242,15 +273,23 @@ class Writer:
             return f"Raise({self.text(node.exc.func)})"
         if isinstance(node, ast.Name | ast.Attribute) and (place := self.place(node)):
             self.reached.add(place)
-            return place[1] or "module"
+            return self.reach.label(place) if self.labelled else place[1] or "module"
         self.bound.append(bound(node) if isinstance(node, SCOPES) else set())
         fields = [
             f"{name}={self.text(value)}"
-            for name, value in ast.iter_fields(node)
+            for name, value in self._fields(node)
             if value not in (None, []) and name not in UNWRITTEN
         ]
         self.bound.pop()
         return f"{type(node).__name__}({' '.join(fields)})"
+
+    def _fields(self, node: ast.AST) -> Iterator[tuple[str, Any]]:
+        """Yield the fields of a node; of what makes a claim, without the keywords left out."""
+        for name, value in ast.iter_fields(node):
+            if name == "keywords" and isinstance(node, ast.Call) and self._makes_claim(node):
+                yield name, [each for each in value if each.arg not in self.reach.without]
+            else:
+                yield name, value
 
     def place(self, node: ast.expr) -> Place | None:
         """Return where a name, or a name in modules, is defined; None for anything else."""
@@ -266,8 +305,9 @@ class Writer:
         return self.reach.resolve(above[0], node.attr)
 
     def _is_silent(self, node: ast.AST) -> bool:
-        """Return whether a node is a docstring, or a keyword that is to be left out."""
-        if isinstance(node, ast.keyword):
-            return node.arg in self.reach.without
+        """Return whether a node is a docstring."""
         constant = node.value if isinstance(node, ast.Expr) else None
         return isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+
+    def _makes_claim(self, call: ast.Call) -> bool:
+        return self.name == "CLAIM" or self.place(call.func) in CONSTRUCTORS

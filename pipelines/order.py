@@ -8,6 +8,7 @@ from typing import Any
 from pipelines import claim, grid, measuring_code
 from pipelines.grid import Cell
 from pipelines.habits import USUAL, Habits
+from pipelines.published import RECIPES
 from pipelines.recipes import Recipe, digest
 from pipelines.unfinished import RUN_AS
 
@@ -78,10 +79,11 @@ class Order:
 
     @property
     def _trained(self) -> list[Any]:
-        """The recipes of one cell: a claim may take some of their fields from published ones."""
+        """The published recipes from which a claim may take what its settings do not say."""
         cell = self.cells[0]
         recipes = self.claim.recipes(self.setting(cell), 0) if self.claim.recipes else {}
-        return [recipe.flat() for recipe in recipes.values()]
+        names = sorted({recipe.name for recipe in recipes.values()} & RECIPES.keys())
+        return [recipe.flat() for name in names for recipe in RECIPES[name].values()]
 
     @property
     def differing(self) -> dict[str, Any]:

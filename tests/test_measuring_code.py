@@ -123,6 +123,30 @@ def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None
     assert not trained <= set(measuring_code.measuring("gradient-lower-bound"))
 
 
+def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    other = {"theory/other.py": "def norm(x):\n    return sum(x)\n"}
+    both = CLAIM + "\nfrom theory.other import norm as second\nBOTH = [second]\n"
+    both = both.replace("measure(cells), figure", "[measure(cells), BOTH], figure")
+    files = TREE | other | {"pipelines/claims/mine.py": both}
+    before = digest(write(tmp_path / "before", files))
+    swapped = both.replace("theory.other", "theory.x").replace("theory.matrices", "theory.other")
+    files["pipelines/claims/mine.py"] = swapped.replace("theory.x", "theory.matrices")
+    assert digest(write(tmp_path / "after", files)) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "reached"),
+    [
+        ("teacher-student", "ClassDef(name='Bench'"),
+        ("skip-length", "FunctionDef(name='numbers'"),
+        ("tuning-without-batchnorm", "FunctionDef(name='lr_only'"),
+        ("identity-beats-plain", "FunctionDef(name='_recorded'"),
+    ],
+)
+def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
+    assert any(text.startswith(reached) for text in measuring_code.measuring(name))
+
+
 @pytest.mark.parametrize(
     "name", ["train", "_fit", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"]
 )
