@@ -158,10 +158,12 @@ def register(
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
     from pipelines import evidence, settle, store
+    from pipelines import reference as references
     from pipelines import ui as pages
 
     settle.reap()
     evidence.take_in()
+    references.write()
     for title, link in pages.links(pages.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
     if not store.served():

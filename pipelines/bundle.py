@@ -5,7 +5,7 @@ import math
 import operator
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.progress import progress_bar
 from pipelines.store import NOTE, ORIGIN, OWNER, PARENT, PROJECT
 
+Change = Callable[[dict[str, Any]], dict[str, Any]]  # of a run's document
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 REUSED = "reused."  # begins the tag that names a run by its id
 LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
@@ -80,7 +81,8 @@ def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
         given = [*names, *([f"--filter {condition!r}"] if condition else [])]
         raise UserError(
             f"There must be a run to export that has ended. Received: {' '.join(given) or 'none'}, "
-            f"{len(chosen)} runs match. See them: python -m pipelines ui"
+            f"{len(chosen)} runs match. The project's evidence is in mlruns/evidence; a run of it "
+            "is exported by its id. See them: python -m pipelines ui"
         )
     return run_ids, [run_id for run_id in chosen if not ended[run_id]]
 
@@ -125,18 +127,23 @@ def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
 
 
 def write(
-    file: Path, run_ids: Sequence[str], *, files: bool, models: bool, thin: bool = False
+    file: Path, run_ids: Sequence[str], *, files: bool, models: bool, change: Change = dict
 ) -> list[dict[str, Any]]:
     """Write runs into a file, with their files and models or not; the rows of its manifest.
 
-    `thin` leaves out points of trainings' curves that a figure would not show.
+    `change` says what becomes of the document of each.
     """
     with bundle_format.written(file) as archive:
-        return _write(archive, run_ids, files=files, models=models, thin=thin)
+        return _write(archive, run_ids, files=files, models=models, change=change)
 
 
 def _write(
-    archive: bundle_format.Writer, run_ids: Sequence[str], *, files: bool, models: bool, thin: bool
+    archive: bundle_format.Writer,
+    run_ids: Sequence[str],
+    *,
+    files: bool,
+    models: bool,
+    change: Change,
 ) -> list[dict[str, Any]]:
     """One run after another, then the manifest; its rows."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
@@ -151,8 +158,7 @@ def _write(
                     "export the numbers alone with --without-artifacts."
                 )
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
-            document = bundle_out.document(run, names[run.info.experiment_id], made)
-            document = bundle_out.thinned(document) if thin else document
+            document = change(bundle_out.document(run, names[run.info.experiment_id], made))
             archive.json(f"runs/{run.info.run_id}.json", document)
             if files:
                 with bundle_out.files(run, made) as copies:

@@ -124,14 +124,18 @@ class Claim:
         could add seeds until it pleases. Where one is stated, which decides nothing, they can.
         """
         verdict = self.verdict(values, scale, altered)
-        stated = {key: column[: self.seeds] for key, column in values.items()}
-        if self.recipes and self.seeds > 1 and verdict != self.verdict(stated, scale, altered):
-            verdict = "inconclusive"
+        printed = self.printed(values)
+        if self.recipes and self.seeds > 1:
+            stated = {key: column[: self.seeds] for key, column in values.items()}
+            if verdict != self.verdict(stated, scale, altered):
+                verdict = "inconclusive"
+            if printed.partition(":")[0] != self.printed(stated).partition(":")[0]:
+                printed = "undecided"
         judged = verdict != "smaller scale" and self.reaches_floors(values)
         tested = judged and (scale == "paper" or self.recipes is None)
         return {
             "verdict": verdict,
-            "as_printed": self.printed(values) if tested else "not tested",
+            "as_printed": printed if tested else "not tested",
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 

@@ -4,41 +4,30 @@ Each holds runs of one claim, without stored networks. The project's own MLflow 
 by itself; there they have the tag `origin` = `project`, and count as nobody's own measurements.
 """
 
+import itertools
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pipelines import (
     bundle,
-    bundle_format,
     bundle_out,
     claim,
+    evidence_files,
     history,
+    live,
     recorded,
-    reference,
     report,
     store,
     sweep,
+    tables,
 )
 from pipelines.errors import UserError, unknown
-from pipelines.grid import Cell
-from pipelines.habits import Habits
 from pipelines.order import Order
-from pipelines.provenance import ROOT
 from pipelines.recipes import digest
-
-FOLDER = ROOT / "mlruns" / "evidence"
-
-
-def bundles(names: Collection[str] | None = None) -> list[Path]:
-    """Return the files of the evidence: all, or those about the claims named."""
-    return [f for f in sorted(FOLDER.glob("*.zip")) if names is None or subject(f) in names]
-
-
-def subject(file: Path) -> str:
-    """Return the claim that a bundle is about: `two-phases` of two-phases-3f2a9c01.zip."""
-    return file.stem.rpartition("-")[0]
 
 
 def take_in(names: Collection[str] | None = None) -> int:
@@ -50,21 +39,23 @@ def take_in(names: Collection[str] | None = None) -> int:
 
 
 def _import_missing(names: Collection[str] | None) -> int:
-    missing = [file for file in bundles(names) if not is_here(file)]
+    missing = [file for file, here in state(names).items() if not here]
     if missing:
         print(f"Taking in the project's evidence, once: {len(missing)} bundles.", file=sys.stderr)
     for file in missing:
         bundle.import_runs(file)
-    if missing and names is None:
-        reference.write()
     return len(missing)
 
 
-def is_here(file: Path) -> bool:
-    """Return whether all runs of a bundle are in this store, whole."""
-    ids = [row["run_id"] for row in bundle_format.read_manifest(file)["runs"]]
-    there = bundle_out.present(ids)
-    return all(i in there and not there[i].unfinished for i in ids)
+def state(names: Collection[str] | None = None) -> dict[Path, bool]:
+    """Return every bundle, and whether all its runs are in this store, whole."""
+    rows = {file: evidence_files.rows_of(file) for file in evidence_files.bundles(names)}
+    ids = [row[key] for some in rows.values() for row in some for key in ("run_id", "origin")]
+    whole = {i for i, each in bundle_out.present(ids).items() if not each.unfinished}
+    return {
+        file: all(not whole.isdisjoint((row["run_id"], row["origin"])) for row in some)
+        for file, some in rows.items()
+    }
 
 
 def add(words: Sequence[str]) -> dict[str, Any]:
@@ -88,7 +79,8 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     _import_missing(wanted)
     every = list(bundle_out.search("attributes.status = 'FINISHED'"))
-    added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
+    with live.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+        added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
@@ -101,102 +93,105 @@ def _imported(file: Path) -> list[str]:
 def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> dict[str, Any] | None:
     """Write the cells of a claim that are new into a bundle, with the runs that join them.
 
-    Only cells with these ids are taken, if any are given.
+    Only cells with these ids are taken, if any are given. What is written becomes the project's.
     """
-    cells = _new_cells(name, run_ids)
-    if not cells:
+    shipped = {r["fingerprint"]: r["run_id"] for r in evidence_files.rows([name], "setting")}
+    new = _new_cells(name, run_ids, shipped)
+    there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
+    joined = {scale: run for scale in claim.load(name).scales if (run := _join(name, scale, there))}
+    known = {row["run_id"] for row in evidence_files.rows([name])}
+    cells = bundle.with_relatives([row.id for row in new.values()], every)
+    chosen = sorted((cells | {row.id for row in joined.values()}) - known)
+    if not chosen:
         return None
-    known = {row["run_id"] for file in bundles() for row in _runs(file)}
-    whole = bundle.with_relatives([cell.id for cell in cells], every) - known
-    for run_id in sorted(whole):
+    file = evidence_files.FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    bundle.write(file, chosen, files=True, models=False, change=_as_evidence)
+    for run_id in chosen:
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
-    joined = [row for scale in claim.load(name).scales if (row := _join(name, scale))]
-    for row in joined:
-        store.client().set_tag(row.id, store.OWNER, store.PROJECT)
-    chosen = sorted(whole | {row.id for row in joined} - known)
-    file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    bundle.write(file, chosen, files=True, models=False, thin=True)
-    seeds = {row.tags["scale"]: int(row.tags["seeds"]) for row in joined}
-    return {"claim": name, "file": str(file), "cells": len(cells), "seeds": seeds}
+    seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
+    return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
 
 
-def _runs(file: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = bundle_format.read_manifest(file)["runs"]
-    return rows
+def _as_evidence(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the document of a run as the project's, with thin curves of a training."""
+    tags = document["tags"] | {store.OWNER: store.PROJECT}
+    return bundle_out.thinned(document) | {"tags": tags}
 
 
-def _new_cells(name: str, run_ids: Collection[str] | None) -> list[history.Row]:
-    """Return finished cells with settings that a claim states and that no bundle has; each once."""
-    code_of: dict[str, str] = {}
-    rows = history.everyones(kind="setting", claim=name)
-    most = max((int(row.params["seed"]) + 1 for row in rows), default=0)
-    for scale in claim.load(name).scales:
-        order = stated(name, scale, max(most, 1))
-        code_of |= {order.cell_fingerprint(cell): order.code for cell in order.cells}
-    taken = {r["fingerprint"] for file in bundles([name]) for r in _runs(file)}
-    new = {
-        row.tags["fingerprint"]: row
-        for row in sorted(rows, key=lambda row: _preference(row, code_of))
-        if row.tags["fingerprint"] in code_of.keys() - taken
-        if run_ids is None or row.id in run_ids or row.is_project
-    }
-    return list(new.values())
+def _new_cells(
+    name: str, run_ids: Collection[str] | None, shipped: Collection[str]
+) -> dict[str, history.Row]:
+    """Return by fingerprint the finished cells with settings that a claim states, not yet shipped.
 
-
-def _preference(row: history.Row, code_of: Mapping[str, str]) -> tuple[bool, int]:
-    """Return by what one of two measurements of a cell is preferred: today's code, its date."""
-    return row.tags["code"] == code_of.get(row.tags["fingerprint"]), row.start_ms
-
-
-def stated(name: str, scale: str, seeds: int) -> Order:
-    """Return what a claim states at a scale, with so many seeds, over the project's cells alone."""
-    settings = claim.load(name).scales[scale]
-    habits = Habits(reuse="project")
-    return Order(name=name, scale=scale, settings=settings, seeds=seeds, habits=habits)
-
-
-def complete_seeds(cells: Iterable[Cell], order: Order, there: Collection[str]) -> int:
-    """Return how many seeds are complete, from 0 on, where cells with these prints are there."""
-    lacking = {c.seed for c in cells if order.cell_fingerprint(c) not in there}
-    return min(lacking, default=order.seeds)
-
-
-def _join(name: str, scale: str) -> history.Row | None:
-    """Return the run that joins the project's cells at a scale; None where no seed is complete.
-
-    No seed is left out between two others, so that none can be chosen.
+    Of two measurements of a cell that by today's code is taken, else the newer one.
     """
-    rows = history.rows(kind="setting", claim=name, **{store.OWNER: store.PROJECT})
-    order = stated(name, scale, max(int(row.params["seed"]) + 1 for row in rows))
-    there = recorded.finished(name, order.code, "project")
-    seeds = complete_seeds(order.cells, order, there)
-    order = stated(name, scale, max(seeds, 1))
+    rows = history.rows(kind="setting", claim=name)
+    code_of: dict[str, str] = {}
+    for seed in {int(row.params["seed"]) for row in rows}:
+        for scale in claim.load(name).scales:
+            order = stated(name, scale, 1, first_seed=seed)
+            code_of |= {order.cell_fingerprint(cell): order.code for cell in order.cells}
+    wanted = code_of.keys() - set(shipped)
+    new = [row for row in rows if row.tags["fingerprint"] in wanted]
+    new = [row for row in new if run_ids is None or row.id in run_ids]
+    new.sort(key=lambda row: (row.tags["code"] == code_of[row.tags["fingerprint"]], row.start_ms))
+    return {row.tags["fingerprint"]: row for row in new}
+
+
+def stated(name: str, scale: str, seeds: int, **more: Any) -> Order:
+    """Return what a claim states at a scale, with so many seeds."""
+    settings = claim.load(name).scales[scale]
+    return Order(name=name, scale=scale, settings=settings, seeds=seeds, **more)
+
+
+def complete_seeds(name: str, scale: str, there: Collection[str]) -> int:
+    """Return how many seeds are complete, from 0 on, where cells with these fingerprints are there.
+
+    None is left out between two others, so that no seed can be chosen.
+    """
+    for seed in itertools.count():
+        order = stated(name, scale, 1, first_seed=seed)
+        if not {order.cell_fingerprint(cell) for cell in order.cells} <= set(there):
+            break
+    return seed
+
+
+def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None:
+    """Return the run of a claim that joins cells, made now or before; None: no seed is complete."""
+    seeds = complete_seeds(name, scale, there)
     if not seeds:
         return None
-    before = history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint)
-    ids = {there[order.cell_fingerprint(cell)] for cell in order.cells}
-    same = [row for row in before if set(report.cells_of(row)) == ids]
-    if same:
-        return same[0]
-    done = sweep.check(name, scale, order.settings, seeds, habits=order.habits)
+    order = stated(name, scale, seeds)
+    own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
+    for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
+        if set(report.cells_of(row)) == {*own.values()} and _is_of_today(row, order):
+            return row
+    done = sweep.measure(stated(name, scale, seeds, cells_there=own))
     return history.row(done["run_id"])
+
+
+def _is_of_today(row: history.Row, order: Order) -> bool:
+    """Return whether a run has recorded the numbers that today's rules make of its cells."""
+    now = sweep.values_of_cells(order, row) or {}
+    then = tables.seed_values(recorded.histories([row.id])[row.id])
+    return all(np.array_equal(then.get(k, []), v, equal_nan=True) for k, v in now.items())
 
 
 def listing() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    return {"evidence": [_line(file) for file in bundles()]}
+    return {"evidence": [_line(file, here) for file, here in state().items()]}
 
 
-def _line(file: Path) -> dict[str, Any]:
-    kinds = [row["kind"] for row in _runs(file)]
+def _line(file: Path, here: bool) -> dict[str, Any]:
+    kinds = [row["kind"] for row in evidence_files.rows_of(file)]
     return {
         "file": file.name,
-        "claim": subject(file),
+        "claim": evidence_files.subject(file),
         "cells": kinds.count("setting"),
         "runs": len(kinds),
         "bytes": file.stat().st_size,
-        "here": is_here(file),
+        "here": here,
     }
 
 
@@ -206,7 +201,7 @@ def show(document: Mapping[str, Any]) -> None:
         here = "" if row["here"] else "  not in this store"
         print(f"{row['file']:<55} {row['runs']:>5} runs {row['bytes']:>10,} bytes{here}")
     size = sum(row["bytes"] for row in document["evidence"])
-    print(f"{len(document['evidence'])} bundles, {size:,} bytes: {FOLDER}")
+    print(f"{len(document['evidence'])} bundles, {size:,} bytes: {evidence_files.FOLDER}")
 
 
 def show_added(document: Mapping[str, Any]) -> None:
@@ -216,6 +211,6 @@ def show_added(document: Mapping[str, Any]) -> None:
         print(f"{each['claim']}: {each['cells']} cells added, {joined or 'no seed complete yet'}")
         print(f"  {each['file']}")
     if not document["added"]:
-        print("Nothing is new: the evidence has all of it.")
+        print("Nothing was added: no cell has settings that its claim states and is not there yet.")
     else:
         print("Next: python -m pipelines report --publish, and commit what it wrote.")

@@ -17,12 +17,17 @@ from pipelines import (
     bundle_in,
     claim,
     evidence,
+    evidence_files,
+    history,
     recorded,
     report,
     shell,
     store,
+    sweep,
+    tables,
     verdict,
 )
+from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
 from pipelines.provenance import ROOT
@@ -46,6 +51,11 @@ class Derived:
 
 def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
     """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`."""
+    if not results.is_file():
+        raise UserError(
+            f"The evidence is compared with a RESULTS.md. Received: {results}, which is not there. "
+            "Write it: python -m pipelines report --publish"
+        )
     published, problems, derived = rows_of(results.read_text()), [], []
     for name in claim.names():
         documents = list(_documents(name))
@@ -79,7 +89,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
 
 def _documents(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
-    for file in evidence.bundles([name]):
+    for file in evidence_files.bundles([name]):
         with bundle_format.opened(file, store.home(), bundle_in.check) as archive:
             for row in archive.manifest["runs"]:
                 if row["claim"] == name and row["kind"] in ("setting", "claim"):
@@ -96,25 +106,21 @@ def _doubled(documents: Sequence[Document]) -> Iterator[str]:
 def derive(name: str, documents: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
     cells = {d["tags"]["fingerprint"]: d for d in documents if d["tags"]["kind"] == "setting"}
-    most = max((int(d["params"]["seed"]) + 1 for d in cells.values()), default=0)
     for scale in sorted(claim.load(name).scales, key=SCALES.index, reverse=True):
-        order = evidence.stated(name, scale, max(most, 1))
-        seeds = evidence.complete_seeds(order.cells, order, cells.keys())
-        if seeds >= order.claim.seeds:
+        seeds = evidence.complete_seeds(name, scale, cells.keys())
+        if seeds >= claim.load(name).seeds:
             return _derived(evidence.stated(name, scale, seeds), cells)
     return None
 
 
 def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
-    found, values = order.claim, dict[str, list[float]]()
+    found = order.claim
     documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
-        Measured(cell, *curves_of(document), document["run_id"])
+        Measured(cell, *recorded.table(histories(document)), document["run_id"])
         for cell, document in zip(order.cells, documents, strict=True)
     ]
-    for seed in order.each_seed:
-        for key, value in found.metrics([m for m in measured if m.cell.seed == seed]).items():
-            values.setdefault(key, []).append(value)
+    values = sweep.by_metric(sweep.seed_metrics(order, measured))
     judgement = found.judge(values, order.scale)
     spreads = verdict.spreads(verdict.summary(values), order.seeds)
     columns = {
@@ -127,14 +133,16 @@ def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
     return Derived(order.name, order.seeds, values, columns)
 
 
-def curves_of(document: Document) -> recorded.Table:
-    """Return steps [k] and by metric the values [k] of a run's document."""
-    return recorded.table(
-        {
-            metric: {step: math.nan if value is None else value for step, _, value in points}
-            for metric, points in document["metrics"].items()
-        }
-    )
+def histories(document: Document) -> dict[str, dict[int, float]]:
+    """Return by metric the values of a run's document by step."""
+    return {
+        metric: {step: _number(value) for step, _, value in points}
+        for metric, points in document["metrics"].items()
+    }
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else history.INFINITIES.get(value, value)
 
 
 def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
@@ -153,18 +161,14 @@ def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) ->
     """Yield whether no run of the claim has recorded the numbers that were derived."""
     if found is None:
         return
-    runs = [curves_of(d)[1] for d in documents if d["tags"]["kind"] == "claim"]
-    if not any(_same(found.values, columns) for columns in runs):
+    runs = [tables.seed_values(histories(d)) for d in documents if d["tags"]["kind"] == "claim"]
+    if not any(_same(found.values, values) for values in runs):
         yield "no run of the claim has recorded what its cells' curves say"
 
 
-def _same(values: Mapping[str, Sequence[float]], columns: Mapping[str, Any]) -> bool:
-    """Return whether a run has recorded these numbers, seed by seed; some seeds may lack one."""
-    recorded_of = {key: columns.get(f"{claim.SEED}{key}", np.array([])) for key in values}
-    return all(
-        np.array_equal(recorded_of[key][~np.isnan(recorded_of[key])], column)
-        for key, column in values.items()
-    )
+def _same(derived: Mapping[str, Sequence[float]], values: Mapping[str, Sequence[float]]) -> bool:
+    """Return whether a run has recorded these numbers, seed by seed."""
+    return all(np.array_equal(values.get(k, []), v, equal_nan=True) for k, v in derived.items())
 
 
 def command(json: bool) -> None:

@@ -3,7 +3,6 @@
 import math
 import time
 from dataclasses import dataclass
-from typing import Literal
 
 from pipelines.errors import Paused
 
@@ -14,9 +13,6 @@ class Habits:
 
     force: bool = False
     """Train again what has finished."""
-    reuse: Literal["own", "any", "project"] = "own"
-    """Whose finished results are taken: what this code has measured here; all there are, by
-    whatever code; those of the project's evidence alone."""
     new_run: bool = False
     """Start anew what was interrupted."""
     checkpoint_every: int | None = None

@@ -1,6 +1,7 @@
 """What is to be measured: a claim, its settings, its seeds."""
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,6 +28,10 @@ class Order:
     varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Axes of fields that hold a single value in the settings."""
     habits: Habits = USUAL
+    sparing: bool = False
+    """Whether finished cells and runs are taken that were measured anywhere, by whatever code."""
+    cells_there: Mapping[str, str] | None = None
+    """The runs of cells by fingerprint which alone are taken, if any are given."""
     workers: int = 1
     """Processes, one BLAS thread each."""
     engine: str = "local"

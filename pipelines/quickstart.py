@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, evidence, report, sweep, terminal
+from pipelines import claim, evidence, reference, report, sweep, terminal
 from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.studied import study
@@ -18,6 +18,7 @@ def quickstart(force: bool) -> None:
     """Run every part, say what each gave, and end with the scoreboard."""
     started = time.perf_counter()
     evidence.take_in()
+    reference.write()
     parts: list[tuple[str, Callable[[], str]]] = [
         (name, lambda name=name: _claim(name, force))  # type: ignore[misc]
         for name in CLAIMS

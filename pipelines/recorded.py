@@ -18,33 +18,42 @@ CHUNK = 500  # run ids a query
 
 
 def curves(run_ids: Sequence[str]) -> dict[str, Table]:
-    """The histories of runs: by run id, the steps [k], ascending, and by metric the values [k].
+    """Return the histories of runs: by run id, the steps [k], ascending, and by metric values [k].
 
-    NaN where a metric lacks a step of another; of a step that was logged twice, the value that
-    MLflow calls latest. Infinity, and the largest float64 that stands for it, come as infinity.
+    NaN where a metric lacks a step of another.
+    """
+    return {run_id: table(metrics) for run_id, metrics in histories(run_ids).items()}
+
+
+def histories(run_ids: Sequence[str]) -> dict[str, dict[str, dict[int, float]]]:
+    """Return by run id and metric the values by step.
+
+    Of a step that was logged twice, the value that MLflow calls latest. Infinity, and the largest
+    float64 that stands for it, come as infinity.
     """
     database = schema.sql_store()
     points = _fetch(run_ids) if database is None else _select(database, run_ids)
     found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
     for run_id, metric, step, value in points:
-        found[run_id].setdefault(metric, {})[step] = value
-    return {run_id: table(metrics) for run_id, metrics in found.items()}
+        found[run_id].setdefault(metric, {})[step] = history.INFINITIES.get(value, value)
+    return found
 
 
-def finished(claim: str, code: str, reuse: str = "own") -> dict[str, str]:
-    """Return run ids by fingerprint, of the finished cells of a claim: of whom says `reuse`.
+def finished_anywhere(claim: str, code: str) -> dict[str, str]:
+    """Return run ids by fingerprint, of the finished cells of a claim, by whatever code.
 
     Where a cell was measured more than once, that by this code, else the newest.
     """
-    if reuse == "own":
-        return _finished_here(claim, code)
-    owner = {OWNER: PROJECT} if reuse == "project" else {}
-    rows = history.everyones(kind="setting", claim=claim, **owner)
+    rows = history.everyones(kind="setting", claim=claim)
     best_last = sorted(rows, key=lambda row: (row.tags["code"] == code, row.start_ms))
     return {row.tags["fingerprint"]: row.id for row in best_last}
 
 
-def _finished_here(claim: str, code: str) -> dict[str, str]:
+def finished(claim: str, code: str) -> dict[str, str]:
+    """Return run ids by fingerprint, of the finished cells of a claim that this code measured here.
+
+    Where a cell was measured more than once, the newest.
+    """
     database = schema.sql_store()
     if database is None:
         rows = reversed(history.rows(kind="setting", claim=claim, code=code))
@@ -101,6 +110,4 @@ def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
     """Return the steps [k], ascending, and the values [k] of metrics given by step."""
     steps = sorted(set[int]().union(*metrics.values()))
     found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
-    for curve in found.values():
-        curve[curve == history.LARGEST], curve[curve == -history.LARGEST] = np.inf, -np.inf
     return np.array(steps, np.int64), found

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, history, page, store, tables, ui
+from pipelines import claim, evidence_files, history, page, store, tables, ui
 from pipelines.errors import disk_error
 from pipelines.order import Order
 from pipelines.published import SCALES
@@ -164,8 +164,8 @@ def entries() -> list[Entry]:
     """Return one entry a claim, by name, of the runs with the claim's own settings."""
     rows = history.everyones(kind="claim", as_stated="True")
     stated = [row for row in rows if is_stated(row)]  # newest first
-    project = largest(row for row in stated if row.is_project)
-    yours = largest(row for row in stated if not row.is_project)
+    project = largest(of_project(stated), seeds_count=True)
+    yours = largest([row for row in stated if not row.is_project])
     judged = tables.judgements([*project.values(), *yours.values()])
     results = [
         {name: Result(row, judged[row.id]) for name, row in chosen.items()}
@@ -181,17 +181,23 @@ def beside_project(document: Mapping[str, Any]) -> Entry:
     if row.is_project:
         return Entry(name, project=result)
     rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
-    chosen = largest(filter(is_stated, rows)).get(name)
+    chosen = largest(of_project(filter(is_stated, rows)), seeds_count=True).get(name)
     judged = tables.judgements([chosen])[chosen.id] if chosen else {}
     return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
 
 
-def largest(rows: Iterable[history.Row]) -> dict[str, history.Row]:
-    """Return by claim the first run of those with the largest scale and then the most seeds."""
+def of_project(rows: Iterable[history.Row]) -> list[history.Row]:
+    """Return the runs that the evidence of today holds: none that it once held."""
+    listed = evidence_files.listed()
+    return [row for row in rows if row.is_project and row.origin in listed]
+
+
+def largest(rows: Iterable[history.Row], seeds_count: bool = False) -> dict[str, history.Row]:
+    """Return by claim the first run of those with the largest scale and then, maybe, most seeds."""
     chosen: dict[str, history.Row] = {}
     for row in rows:
         before = chosen.setdefault(row.tags["claim"], row)
-        if rank(row) > rank(before):
+        if rank(row, seeds_count) > rank(before, seeds_count):
             chosen[row.tags["claim"]] = row
     return chosen
 
@@ -206,9 +212,9 @@ def is_stated(row: history.Row) -> bool:
     return order.as_stated and order.fingerprint == row.tags["fingerprint"]
 
 
-def rank(row: history.Row) -> tuple[int, int]:
-    """Return by what a run is preferred to others of its claim: its scale, its seeds."""
-    return SCALES.index(row.tags["scale"]), int(row.tags["seeds"])
+def rank(row: history.Row, seeds_count: bool) -> tuple[int, int]:
+    """Return by what a run is preferred to others of its claim: its scale, maybe its seeds."""
+    return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
 
 
 def cells_of(row: history.Row) -> list[str]:

@@ -75,7 +75,7 @@ def run(
     same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with settle.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        done = [] if habits.force else _finished(habits, kind, same)
+        done = [] if habits.force else history.rows(kind=kind, **same)
         if done:
             _dismiss_others(recipe)
             Saving(unfinished.folder(done[0].id)).discard()  # a kill may have come before that
@@ -99,19 +99,13 @@ def run(
         return result
 
 
-def _finished(habits: Habits, kind: str, same: Mapping[str, str]) -> list[history.Row]:
-    """Return the finished runs that stand for one with these tags."""
-    find = history.rows if habits.reuse == "own" else history.everyones
-    return find(kind=kind, **same)
-
-
 def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
     """Raise what `check_here` raises, unless a finished run has the numbers."""
     try:
         recipe.check_here()
     except (UserError, Unavailable):
         same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
-        if habits.force or not _finished(habits, "training", same):
+        if habits.force or not history.rows(kind="training", **same):
             raise
 
 

@@ -228,7 +228,8 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         options.scale,
         settings,
         options.seeds,
-        habits=sweep.sparing(options.habits, name, options.scale),
+        habits=options.habits,
+        sparing=True,
         only_seed=options.only_seed,
     )
     if options.json:

@@ -35,7 +35,7 @@ from pipelines.order import Order
 from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
 from pipelines.run import check_trainable
-from pipelines.verdict import summary
+from pipelines.verdict import spreads, summary
 
 ENGINES = ("local", "dask")
 BUSY = "busy_s"  # tag: seconds of the slices before
@@ -43,6 +43,7 @@ CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cell
 CODES = "measured_by"  # tag: the digests of the codes that measured a claim's cells
 CHEAP_S = 600  # of seconds: what took less is measured anew where the code is another
 LONG = ("hours", "paper")  # scales that always take longer
+SEEDS = ("seeds", "first_seed")
 
 
 def check(
@@ -53,37 +54,36 @@ def check(
     *,
     habits: Habits = USUAL,
     only_seed: int | None = None,
+    sparing: bool = False,
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `habits.force`. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    `habits.force`; nor, `sparing`, when it is expensive and was measured anywhere by whatever code.
+    The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
-    workers = 1 if scale == "smoke" else _cores()  # a smoke test is over before a process starts
-    return _measured(
-        Order(
-            name=name,
-            scale=scale,
-            settings=settings,
-            seeds=_seeds(name, seeds) if only_seed is None else 1,
-            first_seed=only_seed or 0,
-            habits=habits,
-            workers=workers,
-        )
+    order = Order(
+        name=name,
+        scale=scale,
+        settings=settings,
+        seeds=_seeds(name, seeds) if only_seed is None else 1,
+        first_seed=only_seed or 0,
+        habits=habits,
+        workers=1 if scale == "smoke" else _cores(),  # a smoke test is over before that
     )
+    return measure(dataclasses.replace(order, sparing=sparing and is_expensive(order)))
 
 
-def sparing(habits: Habits, name: str, scale: str) -> Habits:
-    """Return habits by which an expensive claim is not measured where anyone's run shows it."""
-    return dataclasses.replace(habits, reuse="any") if _is_expensive(name, scale) else habits
-
-
-def _is_expensive(name: str, scale: str) -> bool:
-    """Return whether measuring a claim takes long: it did once, or its scale is of hours."""
-    if scale in LONG:
+def is_expensive(order: Order) -> bool:
+    """Return whether an order takes long: by its scale, or as the same settings once did."""
+    if order.scale in LONG:
         return True
-    done = history.everyones(kind="claim", claim=name, scale=scale)
-    return any(row.metrics.get("wall_s", 0) >= CHEAP_S for row in done)
+    alike = {key: str(value) for key, value in order.params.items() if key not in SEEDS}
+    return any(
+        row.metrics.get("wall_s", 0) / int(row.tags["seeds"]) * order.seeds >= CHEAP_S
+        for row in history.everyones(kind="claim", claim=order.name, scale=order.scale)
+        if {key: value for key, value in row.params.items() if key not in SEEDS} == alike
+    )
 
 
 def sweep(
@@ -106,7 +106,7 @@ def sweep(
     _check_engine(name, engine, scheduler, workers)
     workers = _cores() if workers is None else workers
     check_counts(WORKERS, workers=workers)
-    return _measured(
+    return measure(
         Order(
             name=name,
             scale=scale,
@@ -178,40 +178,87 @@ def _recipes(order: Order, cells: Sequence[Cell]) -> Iterator[Recipe]:
             yield from order.claim.recipes(order.setting(cell), cell.seed).values()
 
 
-def _measured(order: Order) -> dict[str, Any]:
-    """The document of an order, from a finished run of it or from a new one."""
+def measure(order: Order) -> dict[str, Any]:
+    """Return the document of an order, from a finished run of it or from a new one."""
     _check(order)
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
     with settle.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
-        anew = order.habits.force or order.habits.reuse == "project"  # of its cells alone
+        anew = order.habits.force or order.cells_there is not None
         same = [] if anew else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
-        if found := next(iter([*done, *_stand_ins(order)]), None):
-            document = tables.rejudged(found, bool(order.differing))
-            return document | {"reused": True} | _other_code(found, order)
+        if done:
+            return tables.rejudged(done[0], bool(order.differing)) | {"reused": True}
+        if stand_in := _stand_in(order):
+            return _derived(order, stand_in) | {"reused": True}
         broken = [row.id for row in same if row.status in ("KILLED", "FAILED")]
         return tables.document(history.row(_record(order, tags, broken[0] if broken else None)))
 
 
-def _stand_ins(order: Order) -> list[history.Row]:
-    """Return runs that took long for the same settings and seeds, by other code or elsewhere."""
-    if order.habits.force or order.habits.reuse != "any":
-        return []
-    return history.everyones(kind=order.kind, fingerprint=order.fingerprint, scale=order.scale)
+def _stand_in(order: Order) -> history.Row | None:
+    """Return the newest run that took long for the same settings and seeds, wherever it was."""
+    if order.habits.force or not order.sparing:
+        return None
+    same = {"fingerprint": order.fingerprint, "scale": order.scale}
+    return next(iter(history.everyones(kind=order.kind, **same)), None)
 
 
-def _other_code(row: history.Row, order: Order) -> dict[str, Any]:
-    """Return, for the document of a run, whether other code has measured some of its cells."""
+def _derived(order: Order, row: history.Row) -> dict[str, Any]:
+    """Return the document of a run with numbers and verdict made of its cells by today's rules."""
+    values = values_of_cells(order, row)
+    if values is None:
+        return tables.rejudged(row, bool(order.differing))
     same = row.tags.get(CELL_CODE) == order.code and CODES not in row.tags
-    return {} if same else {"other_code": True}
+    return (
+        tables.document(row)
+        | {"metrics": spreads(summary(values), order.seeds)}
+        | order.claim.judge(values, order.scale, bool(order.differing))
+        | ({} if same else {"other_code": True})
+    )
+
+
+def values_of_cells(order: Order, row: history.Row) -> dict[str, list[float]] | None:
+    """Return by metric one value a seed, made of the cells of a run; None where they are not here.
+
+    The run is one of the order.
+    """
+    ids = [str(cell["run_id"]) for cell in tables.cells(row.id)]
+    every = {each.id: each for each in history.everyones(kind="setting", claim=order.name)}
+    if not ids or not set(ids) <= every.keys():
+        return None
+    cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
+    measured = [
+        Measured(cells[every[i].tags["fingerprint"]], *curves, i)
+        for i, curves in recorded.curves(ids).items()
+    ]
+    return by_metric(seed_metrics(order, measured))
+
+
+def seed_metrics(order: Order, measured: Sequence[Measured]) -> dict[int, dict[str, float]]:
+    """Return by seed the numbers that the claim makes of what was measured with it."""
+    return {
+        seed: order.claim.metrics([m for m in measured if m.cell.seed == seed])
+        for seed in order.each_seed
+    }
+
+
+def by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return by metric one value a seed, of the seeds that have it."""
+    values: dict[str, list[float]] = {}
+    for metrics in of_seeds.values():
+        for key, value in metrics.items():
+            values.setdefault(key, []).append(value)
+    return values
 
 
 def _recorded(order: Order) -> dict[str, str]:
     """Return by fingerprint the runs of cells that need not be measured."""
+    if order.cells_there is not None:
+        return dict(order.cells_there)
     if order.habits.force:
         return {}
-    return recorded.finished(order.name, order.code, order.habits.reuse)
+    find = recorded.finished_anywhere if order.sparing else recorded.finished
+    return find(order.name, order.code)
 
 
 def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
@@ -260,7 +307,7 @@ def _taken_over(order: Order, run_ids: Collection[str], run: tracking.Run) -> fl
 
     The run names the codes, and how many cells each of them measured.
     """
-    if order.habits.reuse == "own":
+    if not order.sparing and order.cells_there is None:
         return 0.0
     every = history.everyones(kind="setting", claim=order.name)
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
@@ -279,13 +326,10 @@ def _log_seeds(
     order: Order, measured: Sequence[Measured], run: tracking.Run
 ) -> dict[str, list[float]]:
     """One value a seed of every metric, logged with the seed as step."""
-    values: dict[str, list[float]] = {}
-    for seed in order.each_seed:
-        metrics = order.claim.metrics([m for m in measured if m.cell.seed == seed])
+    of_seeds = seed_metrics(order, measured)
+    for seed, metrics in of_seeds.items():
         run.log({f"{claim.SEED}{key}": value for key, value in metrics.items()}, seed)
-        for key, value in metrics.items():
-            values.setdefault(key, []).append(value)
-    return values
+    return by_metric(of_seeds)
 
 
 def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measured], float]:

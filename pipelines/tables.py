@@ -190,16 +190,23 @@ def rejudged(row: history.Row, altered: bool = False) -> dict[str, Any]:
 
 def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
     """Return by id what the rules of today say of runs: verdict, as printed, floor."""
-    curves = recorded.curves([row.id for row in rows])
-    return {row.id: _judgement(row, curves[row.id][1], altered) for row in rows}
+    histories = recorded.histories([row.id for row in rows])
+    return {row.id: _judgement(row, histories[row.id], altered) for row in rows}
 
 
-def _judgement(row: history.Row, columns: Mapping[str, Any], altered: bool) -> dict[str, str]:
-    values = {
-        key.removeprefix(claim.SEED): column.tolist()
-        for key, column in columns.items()
+def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
+    """Return by metric the numbers of the seeds that a claim's run recorded, in their order."""
+    return {
+        key.removeprefix(claim.SEED): [by_seed[seed] for seed in sorted(by_seed)]
+        for key, by_seed in histories.items()
         if key.startswith(claim.SEED)
     }
+
+
+def _judgement(
+    row: history.Row, histories: Mapping[str, Mapping[int, float]], altered: bool
+) -> dict[str, str]:
+    values = seed_values(histories)
     return claim.load(row.tags["claim"]).judge(values, row.tags["scale"], altered)
 
 
@@ -210,7 +217,10 @@ def _results(metrics: Mapping[str, float]) -> dict[str, float]:
 def cells(run_id: str) -> list[dict[str, Any]]:
     """The rows of the table of a claim or a sweep, with numbers as such."""
     table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
-    return [{k: _plain(v) for k, v in row.items()} for row in csv.DictReader(table)]
+    return [
+        {k: v if k == "run_id" else _plain(v) for k, v in row.items()}
+        for row in csv.DictReader(table)
+    ]
 
 
 def _plain(text: str) -> str | float:

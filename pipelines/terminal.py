@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines import claim, history, tables, ui, watch
 from pipelines.report import Entry, Result
-from pipelines.verdict import spread
+from pipelines.verdict import Bound, spread
 
 ROWS = 20  # of a sweep
 
@@ -20,13 +20,20 @@ def scoreboard(found: list[Entry]) -> None:
     for column in ("claim", "decided first by", "recorded by the project", "yours"):
         table.add_column(column, overflow="fold")
     for entry in found:
-        bound = claim.load(entry.name).decided_by[0]
+        bound = _first_bound(entry)
         yours = _shown(entry.yours, bound.metric)
         if entry.yours and entry.project:
             yours = f"{yours}\n{watch.agreement(entry.project.judged, entry.yours.judged)}"
         rule = f"{bound.metric}\n{bound.rule}"
         table.add_row(entry.name, rule, _shown(entry.project, bound.metric), yours)
     Console().print(table)
+
+
+def _first_bound(entry: Entry) -> Bound:
+    """Return the first bound of a claim whose metric was measured, else its first."""
+    bounds = claim.load(entry.name).decided_by
+    metrics = entry.document()["metrics"]
+    return next((bound for bound in bounds if bound.metric in metrics), bounds[0])
 
 
 def _shown(result: Result | None, metric: str) -> str:
@@ -36,9 +43,9 @@ def _shown(result: Result | None, metric: str) -> str:
     colours = {"reproduced": "green", "refuted": "red"}
     verdict = f"[{colours.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
     metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
-    number = [spread(metrics[metric])] if metric in metrics else []
+    number = spread(metrics[metric]) if metric in metrics else "not judged"
     printed = ["as printed: fails"] * result.judgement["as_printed"].startswith("fails")
-    return "\n".join([verdict, *number, *printed, f"{wall_s:.0f} s"])
+    return "\n".join([verdict, number, *printed, f"{wall_s:.0f} s"])
 
 
 def reused(document: Mapping[str, Any]) -> str:

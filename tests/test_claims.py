@@ -221,6 +221,11 @@ def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one(
     assert verdict([*good, 4.0]) == "reproduced"
     assert verdict([*good, *bad, *bad]) == "inconclusive"
     assert verdict([*unclear, *good, *good, *good]) == "inconclusive"
+    printed = [
+        found.judge({"gain_pct": g, "a_pct": [20.0] * len(g), "b_pct": [18.0] * len(g)}, "paper")
+        for g in (unclear, [*unclear, *bad, *bad, *bad])
+    ]
+    assert [each["as_printed"] for each in printed] == ["undecided", "undecided"]
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:

@@ -1,5 +1,6 @@
 """The evidence: it travels, counts as the project's and nobody's own, adds up, and is checked."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pipelines import (
     claim,
     evidence,
     evidence_check,
+    evidence_files,
     history,
     measuring_code,
     report,
@@ -29,9 +31,9 @@ MOST = 20_000_000  # bytes that git keeps of all evidence
 @pytest.fixture
 def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the evidence is, empty at first; every home of a test is the project's own."""
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(evidence_files, "FOLDER", tmp_path / "evidence")
     monkeypatch.setattr(store, "is_own", lambda: True)
-    return evidence.FOLDER
+    return evidence_files.FOLDER
 
 
 def measure(seeds: int | None = None, **how: Any) -> str:
@@ -40,8 +42,8 @@ def measure(seeds: int | None = None, **how: Any) -> str:
 
 
 def documented(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
-    habits = sweep.sparing(Habits(force=force), NAME, "smoke")
-    return sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds, habits=habits, **how)
+    settings, habits = claim.load(NAME).scales["smoke"], Habits(force=force)
+    return sweep.check(NAME, "smoke", settings, seeds, habits=habits, sparing=True, **how)
 
 
 def entry() -> report.Entry:
@@ -78,12 +80,12 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
 def test_a_store_that_was_named_is_left_alone(
     home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(evidence_files, "FOLDER", tmp_path / "evidence")
     measure()
     evidence.add([NAME])
     go("b")
     assert evidence.take_in() == 0
-    assert not evidence.is_here(evidence.bundles()[0])
+    assert [*evidence.state().values()] == [False]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "own"))
     assert evidence.take_in() == 1
@@ -106,7 +108,7 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
     assert evidence.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
     assert len(history.rows(kind="setting", origin="project")) == cells
-    assert len(evidence.bundles()) == 2
+    assert len(evidence_files.bundles()) == 2
     go("c")
     assert evidence.take_in() == 2
     assert project_seeds() == 6
@@ -151,7 +153,7 @@ def metrics_of(run_id: str) -> Any:
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
     measured = measure()
     evidence.add([NAME])
-    [old] = evidence.bundles()
+    [old] = evidence_files.bundles()
     assert evidence.add([NAME])["added"] == []
     again = measure(force=True)
     old.unlink()
@@ -161,6 +163,64 @@ def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) 
     assert again in ids
     assert measured not in ids
     assert project_seeds() == 5
+
+
+def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> None:
+    measure(7)
+    evidence.add([NAME])
+    go("user")
+    evidence.take_in()
+    assert project_seeds() == 7
+    for file in evidence_files.bundles():
+        file.unlink()
+    assert project_seeds() == 0
+    go("fresh")
+    measure()
+    evidence.add([NAME])
+    go("user")
+    assert evidence.take_in() == 1
+    assert project_seeds() == 5
+    assert evidence.add([NAME])["added"] == []
+
+
+def test_an_addition_that_is_killed_is_repeated(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure()
+    with monkeypatch.context() as patch:
+        patch.setattr(bundle, "write", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            evidence.add([NAME])
+    assert project_seeds() == 0
+    assert len(evidence.add([NAME])["added"]) == 1
+    assert project_seeds() == 5
+
+
+def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
+    first, again = documented(only_seed=5), documented(only_seed=5)
+    assert again == first | {"reused": True}
+    assert first["verdict"] == "reproduced"
+
+
+def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
+    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure()
+    evidence.add([NAME])
+    found = claim.load(NAME)
+    more = dataclasses.replace(found, also=lambda measured: found.also(measured) | {"one": 1.0})
+    monkeypatch.setattr(claim, "load", lambda name: more)
+    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    go("b")
+    evidence.take_in()
+    document = documented()
+    assert document["reused"]
+    assert document["metrics"]["one"]["mean"] == 1
+    problems = evidence_check.check(published(folder.parent))["problems"]
+    assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
+    [added] = evidence.add([NAME])["added"]  # joined anew, by today's rules
+    assert added["cells"] == 0
+    assert evidence_check.check(published(folder.parent))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -274,23 +334,24 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
     measure()
     evidence.add([NAME])
     results = published(tmp_path)
-    [file] = evidence.bundles()
+    [file] = evidence_files.bundles()
     again = file.with_name(f"{NAME}-00000000.zip")
     again.write_bytes(file.read_bytes())
     [problem] = evidence_check.check(results)["problems"]
     assert problem.endswith("settings are in the evidence twice")
-    for each in evidence.bundles():
+    for each in evidence_files.bundles():
         each.unlink()
     [problem] = evidence_check.check(results)["problems"]
     assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
 
 
 def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = history.row(measure())
     worst = row.metrics["ratio"]
     store.client().log_metric(row.id, f"{claim.SEED}ratio", worst / 2, step=0)
+    monkeypatch.setattr(evidence, "_is_of_today", lambda *_: True)
     evidence.add([NAME])
     problems = evidence_check.check(published(tmp_path))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
@@ -325,7 +386,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
 
 
 def test_the_shipped_evidence_is_small_and_about_claims() -> None:
-    files = evidence.bundles()
+    files = evidence_files.bundles()
     assert files
-    assert {evidence.subject(file) for file in files} <= set(claim.names())
+    assert {evidence_files.subject(file) for file in files} <= set(claim.names())
     assert sum(file.stat().st_size for file in files) < MOST

@@ -286,7 +286,7 @@ def test_between_trainings_a_pause_is_taken_too(
             "smoke",
             claim.setting(claim.load("gradient-formula"), "gradient-formula", "smoke"),
             3,
-            Habits(until=time.monotonic()),
+            habits=Habits(until=time.monotonic()),
         )
 
 

@@ -1,0 +1,37 @@
+"""The files of the project's evidence: bundles in mlruns/evidence, each about one claim."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from pipelines import bundle_format
+from pipelines.provenance import ROOT
+
+FOLDER = ROOT / "mlruns" / "evidence"
+
+
+def bundles(names: Collection[str] | None = None) -> list[Path]:
+    """Return the files of the evidence: all, or those about the claims named."""
+    return [f for f in sorted(FOLDER.glob("*.zip")) if names is None or subject(f) in names]
+
+
+def subject(file: Path) -> str:
+    """Return the claim that a bundle is about: `two-phases` of two-phases-3f2a9c01.zip."""
+    return file.stem.rpartition("-")[0]
+
+
+def rows(names: Collection[str] | None = None, kind: str | None = None) -> list[dict[str, Any]]:
+    """Return what the manifests say of runs: of all claims or those named, of all kinds or one."""
+    every = [row for file in bundles(names) for row in rows_of(file)]
+    return [row for row in every if kind in (None, row["kind"])]
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    """Return what the manifest of a bundle says of its runs."""
+    runs: list[dict[str, Any]] = bundle_format.read_manifest(file)["runs"]
+    return runs
+
+
+def listed() -> set[str]:
+    """Return the ids that the runs of the evidence had where they were measured."""
+    return {row["origin"] for row in rows()}
