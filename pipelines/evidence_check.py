@@ -43,6 +43,8 @@ class Derived:
 
     claim: str
     seeds: int
+    other_code: int
+    """Cells that were measured by other code than today's."""
     values: dict[str, list[float]]
     """By metric, one number a seed."""
     cells: dict[str, str]
@@ -65,7 +67,9 @@ def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
         row = published.get(name, {})
         problems += [f"{name}: {problem}" for problem in _differences(found, row)]
         problems += [f"{name}: {problem}" for problem in _recorded_otherwise(found, documents)]
-    claims = [{"claim": d.claim, "seeds": d.seeds, **d.cells} for d in derived]
+    claims = [
+        {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
+    ]
     return {"claims": claims, "problems": problems, "results": str(results)}
 
 
@@ -130,7 +134,8 @@ def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
         "floor reached": judgement["floor"],
         "measured": report.measured(found, spreads),
     }
-    return Derived(order.name, order.seeds, values, columns)
+    other = sum(document["tags"]["code"] != order.code for document in documents)
+    return Derived(order.name, order.seeds, other, values, columns)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:
@@ -178,7 +183,8 @@ def command(json: bool) -> None:
         shell.print_json(document)
     else:
         for each in document["claims"]:
-            print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}")
+            other = f", {each['other_code']} settings by other code" if each["other_code"] else ""
+            print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}{other}")
         for problem in document["problems"]:
             print(problem)
         print(

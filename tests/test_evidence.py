@@ -234,6 +234,8 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project_seeds() == 5
     project = entry().project
     assert project is not None
+    [checked] = evidence_check.check(published(folder.parent))["claims"]
+    assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
     codes = project.run.tags[sweep.CODES]
     assert codes.count("settings)") == 2
     assert codes in project.commit()
