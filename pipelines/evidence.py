@@ -41,7 +41,7 @@ def take_in(names: Collection[str] | None = None) -> int:
 def _import_missing(names: Collection[str] | None) -> int:
     missing = [file for file, here in state(names).items() if not here]
     if missing:
-        print(f"Taking in the project's evidence, once: {len(missing)} bundles.", file=sys.stderr)
+        print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
         bundle.import_runs(file)
     return len(missing)
