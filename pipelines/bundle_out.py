@@ -118,7 +118,7 @@ def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]
     }
 
 
-def thinned(document: dict[str, Any]) -> dict[str, Any]:
+def thin_training(document: dict[str, Any]) -> dict[str, Any]:
     """Return a run with at most some POINTS of every curve; of a claim or its cells, with all.
 
     Verdicts come from the curves of cells, so that they are never thinned. The first and the last

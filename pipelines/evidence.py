@@ -10,8 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipelines import (
     bundle,
     bundle_out,
@@ -95,12 +93,13 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
 
     Only cells with these ids are taken, if any are given. What is written becomes the project's.
     """
-    shipped = {r["fingerprint"]: r["run_id"] for r in evidence_files.rows([name], "setting")}
+    listed = evidence_files.rows([name])
+    shipped = {row["fingerprint"]: row["run_id"] for row in listed if row["kind"] == "setting"}
     new = _new_cells(name, run_ids, shipped)
     there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {scale: run for scale in claim.load(name).scales if (run := _join(name, scale, there))}
-    known = {row["run_id"] for row in evidence_files.rows([name])}
     cells = bundle.with_relatives([row.id for row in new.values()], every)
+    known = {row["run_id"] for row in listed}
     chosen = sorted((cells | {row.id for row in joined.values()}) - known)
     if not chosen:
         return None
@@ -116,7 +115,7 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
 def _as_evidence(document: dict[str, Any]) -> dict[str, Any]:
     """Return the document of a run as the project's, with thin curves of a training."""
     tags = document["tags"] | {store.OWNER: store.PROJECT}
-    return bundle_out.thinned(document) | {"tags": tags}
+    return bundle_out.thin_training(document) | {"tags": tags}
 
 
 def _new_cells(
@@ -130,7 +129,7 @@ def _new_cells(
     code_of: dict[str, str] = {}
     for seed in {int(row.params["seed"]) for row in rows}:
         for scale in claim.load(name).scales:
-            order = stated(name, scale, 1, first_seed=seed)
+            order = stated_order(name, scale, 1, first_seed=seed)
             code_of |= {order.cell_fingerprint(cell): order.code for cell in order.cells}
     wanted = code_of.keys() - set(shipped)
     new = [row for row in rows if row.tags["fingerprint"] in wanted]
@@ -139,7 +138,7 @@ def _new_cells(
     return {row.tags["fingerprint"]: row for row in new}
 
 
-def stated(name: str, scale: str, seeds: int, **more: Any) -> Order:
+def stated_order(name: str, scale: str, seeds: int, **more: Any) -> Order:
     """Return what a claim states at a scale, with so many seeds."""
     settings = claim.load(name).scales[scale]
     return Order(name=name, scale=scale, settings=settings, seeds=seeds, **more)
@@ -151,7 +150,7 @@ def complete_seeds(name: str, scale: str, there: Collection[str]) -> int:
     None is left out between two others, so that no seed can be chosen.
     """
     for seed in itertools.count():
-        order = stated(name, scale, 1, first_seed=seed)
+        order = stated_order(name, scale, 1, first_seed=seed)
         if not {order.cell_fingerprint(cell) for cell in order.cells} <= set(there):
             break
     return seed
@@ -162,20 +161,19 @@ def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None
     seeds = complete_seeds(name, scale, there)
     if not seeds:
         return None
-    order = stated(name, scale, seeds)
+    order = stated_order(name, scale, seeds)
     own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
     for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
         if set(report.cells_of(row)) == {*own.values()} and _is_of_today(row, order):
             return row
-    done = sweep.measure(stated(name, scale, seeds, cells_there=own))
+    done = sweep.measure(stated_order(name, scale, seeds, cells_there=own))
     return history.row(done["run_id"])
 
 
 def _is_of_today(row: history.Row, order: Order) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
-    now = sweep.values_of_cells(order, row) or {}
-    then = tables.seed_values(recorded.histories([row.id])[row.id])
-    return all(np.array_equal(then.get(k, []), v, equal_nan=True) for k, v in now.items())
+    values = sweep.values_of_cells(order, row) or {}
+    return tables.has_recorded(recorded.histories([row.id])[row.id], values)
 
 
 def listing() -> dict[str, Any]:

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipelines import (
     bundle_format,
     bundle_in,
@@ -113,11 +111,11 @@ def derive(name: str, documents: Sequence[Document]) -> Derived | None:
     for scale in sorted(claim.load(name).scales, key=SCALES.index, reverse=True):
         seeds = evidence.complete_seeds(name, scale, cells.keys())
         if seeds >= claim.load(name).seeds:
-            return _derived(evidence.stated(name, scale, seeds), cells)
+            return _derive_from(evidence.stated_order(name, scale, seeds), cells)
     return None
 
 
-def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
+def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
     found = order.claim
     documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
@@ -132,7 +130,7 @@ def _derived(order: Order, cells: Mapping[str, Document]) -> Derived:
         "as printed": judgement["as_printed"],
         "scale": order.scale,
         "floor reached": judgement["floor"],
-        "measured": report.measured(found, spreads),
+        "measured": report.metrics_in_words(found, spreads),
     }
     other = sum(document["tags"]["code"] != order.code for document in documents)
     return Derived(order.name, order.seeds, other, values, columns)
@@ -166,14 +164,9 @@ def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) ->
     """Yield whether no run of the claim has recorded the numbers that were derived."""
     if found is None:
         return
-    runs = [tables.seed_values(histories(d)) for d in documents if d["tags"]["kind"] == "claim"]
-    if not any(_same(found.values, values) for values in runs):
+    runs = [histories(d) for d in documents if d["tags"]["kind"] == "claim"]
+    if not any(tables.has_recorded(run, found.values) for run in runs):
         yield "no run of the claim has recorded what its cells' curves say"
-
-
-def _same(derived: Mapping[str, Sequence[float]], values: Mapping[str, Sequence[float]]) -> bool:
-    """Return whether a run has recorded these numbers, seed by seed."""
-    return all(np.array_equal(values.get(k, []), v, equal_nan=True) for k, v in derived.items())
 
 
 def command(json: bool) -> None:

@@ -20,10 +20,9 @@ def subject(file: Path) -> str:
     return file.stem.rpartition("-")[0]
 
 
-def rows(names: Collection[str] | None = None, kind: str | None = None) -> list[dict[str, Any]]:
-    """Return what the manifests say of runs: of all claims or those named, of all kinds or one."""
-    every = [row for file in bundles(names) for row in rows_of(file)]
-    return [row for row in every if kind in (None, row["kind"])]
+def rows(names: Collection[str] | None = None) -> list[dict[str, Any]]:
+    """Return what the manifests say of every run, of all claims or of those named."""
+    return [row for file in bundles(names) for row in rows_of(file)]
 
 
 def rows_of(file: Path) -> list[dict[str, Any]]:

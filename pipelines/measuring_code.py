@@ -62,13 +62,13 @@ class Module:
 @functools.cache
 def training() -> str:
     """Return the digest of the code that trains, whatever the recipe."""
-    return _digest(trained())
+    return _digest(training_definitions())
 
 
 @functools.cache
 def of_claim(name: str) -> str:
     """Return the digest of the code that measures a cell of the claim."""
-    return _digest(measuring(name))
+    return _digest(claim_definitions(name))
 
 
 @functools.cache
@@ -76,7 +76,7 @@ def of_verdict(name: str) -> str:
     """Return the digest of the code that measures the claim, judges it and draws its figure."""
     root = f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"
     judging = Reach(ROOT, silent=SILENT - JUDGING)
-    return _digest([*measuring(name), *judging.texts([root, "pipelines.claim:Claim"])])
+    return _digest([*claim_definitions(name), *judging.texts([root, "pipelines.claim:Claim"])])
 
 
 def _digest(texts: Iterable[str]) -> str:
@@ -84,13 +84,13 @@ def _digest(texts: Iterable[str]) -> str:
 
 
 @functools.cache
-def trained(root: Path = ROOT) -> list[str]:
+def training_definitions(root: Path = ROOT) -> list[str]:
     """Return the definitions that the numbers of any training come from."""
     models = [f"{MODELS}.{path.stem}:" for path in (root / MODELS).glob("[a-z]*.py")]
     return Reach(root).texts([*TRAINING, *models])
 
 
-def measuring(name: str, root: Path = ROOT) -> list[str]:
+def claim_definitions(name: str, root: Path = ROOT) -> list[str]:
     """Return the definitions that the numbers of a claim come from, as text."""
     reach = Reach(root, without=WORDS)
     texts = reach.texts([f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"])
@@ -98,7 +98,7 @@ def measuring(name: str, root: Path = ROOT) -> list[str]:
     searches = any(module == "pipelines.studied" for module, _ in reach.silenced)
     return [
         *texts,
-        *(trained(root) if trains else []),
+        *(training_definitions(root) if trains else []),
         *(Reach(root).texts(SEARCHING) if searches else []),
     ]
 
@@ -267,7 +267,7 @@ class Writer:
             return "[" + " ".join(filter(None, map(self.text, node))) + "]"
         if not isinstance(node, ast.AST):
             return repr(node)
-        if isinstance(node, ast.Import | ast.ImportFrom) or self._is_silent(node):
+        if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
             return ""
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             return f"Raise({self.text(node.exc.func)})"
@@ -304,10 +304,11 @@ class Writer:
             return None
         return self.reach.resolve(above[0], node.attr)
 
-    def _is_silent(self, node: ast.AST) -> bool:
-        """Return whether a node is a docstring."""
-        constant = node.value if isinstance(node, ast.Expr) else None
-        return isinstance(constant, ast.Constant) and isinstance(constant.value, str)
-
     def _makes_claim(self, call: ast.Call) -> bool:
         return self.name == "CLAIM" or self.place(call.func) in CONSTRUCTORS
+
+
+def _is_docstring(node: ast.AST) -> bool:
+    """Return whether a statement is a text alone, which nobody reads at run time."""
+    constant = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(constant, ast.Constant) and isinstance(constant.value, str)

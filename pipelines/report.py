@@ -68,9 +68,9 @@ class Result:
         """The claim as `run --json` prints it."""
         return tables.document(self.run) | self.judgement
 
-    def measured(self) -> str:
+    def metrics(self) -> str:
         """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
-        return measured(claim.load(self.run.tags["claim"]), self.document()["metrics"])
+        return metrics_in_words(claim.load(self.run.tags["claim"]), self.document()["metrics"])
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
@@ -133,7 +133,7 @@ class Entry:
             return cells | {"cost": costs}
         document = shown.document()
         cells |= {"as printed": document["as_printed"], "scale": shown.scale}
-        cells |= {"floor reached": document["floor"], "measured": shown.measured()}
+        cells |= {"floor reached": document["floor"], "measured": shown.metrics()}
         cells |= {"cost": f"{document['wall_s']:.0f} s", "commit": shown.commit()}
         return cells | {"run": shown.run.origin[:8]}
 
@@ -142,10 +142,10 @@ def in_words(result: Result | None) -> str:
     """Return `reproduced at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
     if result is None:
         return "not run"
-    return f"{result.verdict} at {result.scale} scale: {result.measured()}"
+    return f"{result.verdict} at {result.scale} scale: {result.metrics()}"
 
 
-def measured(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
+def metrics_in_words(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
     decisive = [bound.metric for bound in stated.decided_by]
     keys = dict.fromkeys([*decisive, *stated.reported, *stated.shown])

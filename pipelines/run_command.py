@@ -236,7 +236,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         print_json(document)
         return
     if document["reused"]:
-        print(terminal.reused(document))
+        print(terminal.reason_not_measured(document))
     terminal.scoreboard([report.beside_project(document)])
     terminal.place(document)
 

@@ -188,9 +188,9 @@ def measure(order: Order) -> dict[str, Any]:
         same = [] if anew else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if done:
-            return tables.rejudged(done[0], bool(order.differing)) | {"reused": True}
+            return tables.judge_again(done[0], bool(order.differing)) | {"reused": True}
         if stand_in := _stand_in(order):
-            return _derived(order, stand_in) | {"reused": True}
+            return _document_of_cells(order, stand_in) | {"reused": True}
         broken = [row.id for row in same if row.status in ("KILLED", "FAILED")]
         return tables.document(history.row(_record(order, tags, broken[0] if broken else None)))
 
@@ -203,11 +203,11 @@ def _stand_in(order: Order) -> history.Row | None:
     return next(iter(history.everyones(kind=order.kind, **same)), None)
 
 
-def _derived(order: Order, row: history.Row) -> dict[str, Any]:
+def _document_of_cells(order: Order, row: history.Row) -> dict[str, Any]:
     """Return the document of a run with numbers and verdict made of its cells by today's rules."""
     values = values_of_cells(order, row)
     if values is None:
-        return tables.rejudged(row, bool(order.differing))
+        return tables.judge_again(row, bool(order.differing))
     same = row.tags.get(CELL_CODE) == order.code and CODES not in row.tags
     return (
         tables.document(row)

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 from pipelines import claim, history, recorded, store, ui
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
@@ -180,7 +182,7 @@ def document(row: history.Row) -> dict[str, Any]:
     }
 
 
-def rejudged(row: history.Row, altered: bool = False) -> dict[str, Any]:
+def judge_again(row: history.Row, altered: bool = False) -> dict[str, Any]:
     """Return the document of a measured claim with its verdict by the rules of today.
 
     `altered`: its settings are not those of its scale.
@@ -208,6 +210,14 @@ def _judgement(
 ) -> dict[str, str]:
     values = seed_values(histories)
     return claim.load(row.tags["claim"]).judge(values, row.tags["scale"], altered)
+
+
+def has_recorded(
+    histories: Mapping[str, Mapping[int, float]], values: Mapping[str, Sequence[float]]
+) -> bool:
+    """Return whether a claim's run with these histories holds these numbers, seed by seed."""
+    held = seed_values(histories)
+    return all(np.array_equal(held.get(k, []), v, equal_nan=True) for k, v in values.items())
 
 
 def _results(metrics: Mapping[str, float]) -> dict[str, float]:

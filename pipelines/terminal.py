@@ -48,7 +48,7 @@ def _shown(result: Result | None, metric: str) -> str:
     return "\n".join([verdict, number, *printed, f"{wall_s:.0f} s"])
 
 
-def reused(document: Mapping[str, Any]) -> str:
+def reason_not_measured(document: Mapping[str, Any]) -> str:
     """Return why a claim was not measured, whose run is shown, and what would measure it."""
     row = history.row(document["run_id"])
     here = "--force measures it here."

@@ -135,7 +135,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
         files.append(tmp_path / f"{seed}.zip")
         bundle.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
-    whole = report.measured(claim.load(NAME), metrics_of(measure()))
+    whole = report.metrics_in_words(claim.load(NAME), metrics_of(measure()))
     go("joined")
     for file in files[:4]:
         evidence.add([str(file)])
@@ -143,7 +143,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
     evidence.add([str(files[4])])
     project = entry().project
     assert project is not None
-    assert project.measured() == whole
+    assert project.metrics() == whole
 
 
 def metrics_of(run_id: str) -> Any:
@@ -216,11 +216,11 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     document = documented()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
-    problems = evidence_check.check(published(folder.parent))["problems"]
+    problems = evidence_check.check(publish(folder.parent))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
     [added] = evidence.add([NAME])["added"]  # joined anew, by today's rules
     assert added["cells"] == 0
-    assert evidence_check.check(published(folder.parent))["problems"] == []
+    assert evidence_check.check(publish(folder.parent))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -234,7 +234,7 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project_seeds() == 5
     project = entry().project
     assert project is not None
-    [checked] = evidence_check.check(published(folder.parent))["claims"]
+    [checked] = evidence_check.check(publish(folder.parent))["claims"]
     assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
     codes = project.run.tags[sweep.CODES]
     assert codes.count("settings)") == 2
@@ -251,10 +251,10 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     document = documented()
     assert (document["run_id"], document["reused"]) == (measured, True)
-    assert terminal.reused(document).startswith("Measured by the project on 20")
-    assert "other code" not in terminal.reused(document)
+    assert terminal.reason_not_measured(document).startswith("Measured by the project on 20")
+    assert "other code" not in terminal.reason_not_measured(document)
     monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
-    assert ", by other code than this: " in terminal.reused(documented())
+    assert ", by other code than this: " in terminal.reason_not_measured(documented())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured
     assert history.rows(kind="setting")
@@ -290,7 +290,7 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
     assert named["run_id"] == measured
 
 
-def published(tmp_path: Path) -> Path:
+def publish(tmp_path: Path) -> Path:
     """Write RESULTS.md of the evidence."""
     report.publish(tmp_path / "published")
     return tmp_path / "published" / "RESULTS.md"
@@ -300,7 +300,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
     for name in (NAME, "gradient-formula"):
         sweep.check(name, "smoke", claim.load(name).scales["smoke"])
     evidence.add([NAME, "gradient-formula"])
-    results = published(tmp_path)
+    results = publish(tmp_path)
     go("empty")
     document = evidence_check.check(results)
     assert document["problems"] == []
@@ -319,7 +319,7 @@ DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first p
 def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
     measure()
     evidence.add([NAME])
-    results = published(tmp_path)
+    results = publish(tmp_path)
     text = results.read_text()
     for old, (new, problem) in DOCTORED.items():
         assert old in text
@@ -333,7 +333,7 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
 ) -> None:
     measure()
     evidence.add([NAME])
-    results = published(tmp_path)
+    results = publish(tmp_path)
     [file] = evidence_files.bundles()
     again = file.with_name(f"{NAME}-00000000.zip")
     again.write_bytes(file.read_bytes())
@@ -353,7 +353,7 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
     store.client().log_metric(row.id, f"{claim.SEED}ratio", worst / 2, step=0)
     monkeypatch.setattr(evidence, "_is_of_today", lambda *_: True)
     evidence.add([NAME])
-    problems = evidence_check.check(published(tmp_path))["problems"]
+    problems = evidence_check.check(publish(tmp_path))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
 
 

@@ -53,7 +53,7 @@ TREE = {
 
 def digest(root: Path) -> frozenset[str]:
     """Return the definitions that the claim's numbers come from."""
-    return frozenset(measuring_code.measuring("mine", root))
+    return frozenset(measuring_code.claim_definitions("mine", root))
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -117,10 +117,12 @@ def test_a_moved_file_changes_nothing(tmp_path: Path) -> None:
 def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None:
     digests = {name: of_claim(name) for name in claim.names()}
     assert len(set(digests.values())) == len(digests)
-    assert any("'circulant_start'" in text for text in measuring_code.measuring("two-phases"))
-    trained = set(measuring_code.trained(measuring_code.ROOT))
-    assert trained <= set(measuring_code.measuring("identity-beats-plain"))
-    assert not trained <= set(measuring_code.measuring("gradient-lower-bound"))
+    assert any(
+        "'circulant_start'" in text for text in measuring_code.claim_definitions("two-phases")
+    )
+    trained = set(measuring_code.training_definitions(measuring_code.ROOT))
+    assert trained <= set(measuring_code.claim_definitions("identity-beats-plain"))
+    assert not trained <= set(measuring_code.claim_definitions("gradient-lower-bound"))
 
 
 def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -144,12 +146,12 @@ def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
-    assert any(text.startswith(reached) for text in measuring_code.measuring(name))
+    assert any(text.startswith(reached) for text in measuring_code.claim_definitions(name))
 
 
 @pytest.mark.parametrize(
     "name", ["train", "_fit", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"]
 )
 def test_trainings_depend_on_the_loop_the_batches_the_schedules_and_the_networks(name: str) -> None:
-    texts = measuring_code.trained(measuring_code.ROOT)
+    texts = measuring_code.training_definitions(measuring_code.ROOT)
     assert any(text.startswith(f"FunctionDef(name={name!r}") for text in texts)
