@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import claim, evidence_files, history, page, store, tables, ui
-from pipelines.errors import disk_error
+from pipelines.errors import UserError, disk_error
 from pipelines.order import Order
 from pipelines.published import SCALES
 from pipelines.sweep import CODES
@@ -250,8 +250,16 @@ def write(folder: Path) -> dict[str, Any]:
 
 
 def publish(folder: Path) -> dict[str, Any]:
-    """Write RESULTS.md and figures/ of the project's evidence alone; the JSON document of it."""
+    """Write RESULTS.md and figures/ of the project's evidence alone; the JSON document of it.
+
+    UserError where this store holds none of it, before anything is written.
+    """
     found = [Entry(entry.name, entry.project) for entry in entries()]
+    if not any(entry.project for entry in found):
+        raise UserError(
+            "RESULTS.md is published from the project's evidence. Received: a store that holds "
+            "none. Use the project's own home, or import the bundles in mlruns/evidence/."
+        )
     with _writing(folder):
         drawn = _drawn(found, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(found, [], drawn, PUBLISHED))

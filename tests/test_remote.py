@@ -164,7 +164,7 @@ def test_a_worker_of_other_code_or_of_none_is_refused(home: Path, tmp_path: Path
     for package in ("pipelines", "theory", "keras_models"):
         shutil.copytree(ROOT / package, other / package)
     changed = other / "theory" / "factorization.py"
-    changed.write_text(changed.read_text() + "\n# another commit\n")
+    changed.write_text(changed.read_text().replace("np.expm1(", "2 * np.expm1("))
     empty = tmp_path / "empty"
     empty.mkdir()
     for folder, expected in ((other, "with code "), (empty, "without this project")):

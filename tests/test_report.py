@@ -153,3 +153,9 @@ def test_a_run_with_settings_of_before_is_left_out(
     today = dataclasses.replace(found, scales={"smoke": other})
     monkeypatch.setattr(claim, "load", lambda name: today)
     assert {entry.verdict for entry in report.entries()} == {"not run"}
+
+
+def test_without_evidence_nothing_is_published(home: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="a store that holds none"):
+        report.publish(tmp_path / "published")
+    assert not (tmp_path / "published").exists()
