@@ -18,6 +18,7 @@ from pipelines import (
     report,
     store,
     sweep,
+    tables,
     terminal,
 )
 from pipelines.errors import UserError
@@ -310,6 +311,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
 
 DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first problem begins
     "| reproduced |": ("| refuted |", "verdict: RESULTS.md says 'refuted'"),
+    "| ratio 0.": ("| ratio 0.0", "measured: RESULTS.md says"),
     "(n = 5)": ("(n = 50)", "measured: RESULTS.md says"),
     "| smoke |": ("| paper |", "scale: RESULTS.md says 'paper'"),
     f"[{NAME}](#{NAME})": ("another", "verdict: RESULTS.md says 'nothing'"),
@@ -343,6 +345,13 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
         each.unlink()
     [problem] = evidence_check.check(results)["problems"]
     assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
+
+
+def test_the_last_bits_of_a_fit_are_no_other_number() -> None:
+    recorded = {f"{claim.SEED}slope": {0: -0.9912964992116793}}
+    assert tables.has_recorded(recorded, {"slope": [-0.9912964992116795]})
+    assert not tables.has_recorded(recorded, {"slope": [-0.9912964]})
+    assert not tables.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
 
 
 def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
