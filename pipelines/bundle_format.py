@@ -193,11 +193,16 @@ def opened(file: Path, place: Path, check: Callable[[Any], None]) -> Iterator[Ar
 def read_manifest(file: Path) -> dict[str, Any]:
     """Return the manifest of an archive, of which nothing else is read; UserError as `opened`."""
     with _sentences(file), zipfile.ZipFile(file) as zipped:
-        if MANIFEST not in zipped.namelist():
-            raise refused(f"The file must have a {MANIFEST}.", str(file))
-        manifest = _document(zipped, MANIFEST)
-        check_manifest(manifest, VERSION)
-        return manifest
+        return _manifest(zipped)
+
+
+def _manifest(zipped: zipfile.ZipFile) -> dict[str, Any]:
+    names = zipped.namelist()
+    if MANIFEST not in names:
+        raise refused(f"The file must have a {MANIFEST}.", f"{len(names)} other members")
+    manifest = _document(zipped, MANIFEST)
+    check_manifest(manifest, VERSION)
+    return manifest
 
 
 @contextmanager
@@ -219,10 +224,7 @@ def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Any], None])
     names = [_admitted(info) for info in zipped.infolist()]
     check_tree(names)
     _check_size(sum(info.file_size for info in zipped.infolist()), zipped, place)
-    if MANIFEST not in names:
-        raise refused(f"The file must have a {MANIFEST}.", f"{len(names)} other members")
-    manifest = _document(zipped, MANIFEST)
-    check_manifest(manifest, VERSION)
+    manifest = _manifest(zipped)
     odd = sorted({MANIFEST, *manifest["members"]} ^ set(names))
     if odd:
         raise refused("The manifest must list every member that is there.", odd[0])

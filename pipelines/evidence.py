@@ -18,7 +18,6 @@ from pipelines import (
     history,
     live,
     recorded,
-    report,
     store,
     sweep,
     tables,
@@ -72,7 +71,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     for word in files:
         if not (Path(word).is_file() or word.endswith(".zip")):
             raise unknown("What is added", word, claim.names())
-    ids = {run_id for word in files for run_id in _imported(Path(word))}
+    ids = {run_id for word in files for run_id in _import(Path(word))}
     cells = history.everyones(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     _import_missing(wanted)
@@ -82,7 +81,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     return {"added": [each for each in added if each]}
 
 
-def _imported(file: Path) -> list[str]:
+def _import(file: Path) -> list[str]:
     """Import a file; the ids here of the runs in it."""
     done = bundle.import_runs(file)
     return [*done["imported"], *done["present"]]
@@ -164,7 +163,7 @@ def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None
     order = stated_order(name, scale, seeds)
     own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
     for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
-        if set(report.cells_of(row)) == {*own.values()} and _is_of_today(row, order):
+        if set(tables.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
             return row
     done = sweep.measure(stated_order(name, scale, seeds, cells_there=own))
     return history.row(done["run_id"])

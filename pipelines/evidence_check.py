@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pipelines import (
     bundle_format,
     bundle_in,
@@ -62,7 +60,7 @@ def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
     published, problems, derived = rows_of(results.read_text()), [], []
     for name in claim.names():
         documents = list(_documents(name))
-        problems += [f"{name}: {problem}" for problem in _doubled(documents)]
+        problems += [f"{name}: {problem}" for problem in _duplicates(documents)]
         found = derive(name, documents)
         derived += [found] if found else []
         row = published.get(name, {})
@@ -101,7 +99,7 @@ def _documents(name: str) -> Iterator[Document]:
                     yield archive.run(row["run_id"])
 
 
-def _doubled(documents: Sequence[Document]) -> Iterator[str]:
+def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
     prints = [d["tags"]["fingerprint"] for d in documents if d["tags"]["kind"] == "setting"]
     twice = len(prints) - len(set(prints))
     if twice:
@@ -164,16 +162,12 @@ def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]
 
 
 def _say_the_same(published: str, derived: str) -> bool:
-    """Return whether two texts have the same words and numbers, to the last bits of a fit.
-
-    Those differ from processor to processor: what is 1 - slope can be 2e-16 or 2e-14.
-    """
-    if NUMBER.split(published) != NUMBER.split(derived):
-        return False
+    """Return whether two texts have the same words and the same numbers."""
     of_published, of_derived = (
         [float(number) for number in NUMBER.findall(text)] for text in (published, derived)
     )
-    return np.allclose(of_published, of_derived, rtol=1e-9, atol=1e-12)
+    same_words = NUMBER.split(published) == NUMBER.split(derived)
+    return same_words and tables.are_same(of_published, of_derived)
 
 
 def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) -> Iterator[str]:

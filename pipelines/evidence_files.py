@@ -31,6 +31,6 @@ def rows_of(file: Path) -> list[dict[str, Any]]:
     return runs
 
 
-def listed() -> set[str]:
+def origins() -> set[str]:
     """Return the ids that the runs of the evidence had where they were measured."""
     return {row["origin"] for row in rows()}

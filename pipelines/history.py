@@ -57,7 +57,7 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     if database is None:
         return [row for row in _searched(status, tags) if not (own and row.is_project)]
     with database.ManagedSessionMaker() as session:
-        return _selected(session, status, tags, own)
+        return _select(session, status, tags, own)
 
 
 def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
@@ -77,7 +77,7 @@ def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
         token = page.token or ""
 
 
-def _selected(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
+def _select(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
@@ -93,6 +93,15 @@ def _selected(session: Any, status: str | None, tags: Mapping[str, str], own: bo
     ]
 
 
+def evidence_ids() -> Any:
+    """Return the SQL query for the ids of the runs of the project's evidence."""
+    from mlflow.store.tracking.dbmodels.models import SqlTag
+    from sqlalchemy import select
+
+    tag = SqlTag.__table__.c
+    return select(tag.run_uuid).where(tag.key == OWNER, tag.value == PROJECT)
+
+
 def _chosen(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
     """The conditions on the table of runs; `own` leaves the project's evidence out."""
     from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
@@ -106,8 +115,7 @@ def _chosen(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]
         same = select(tag.run_uuid).where(tag.key == key, tag.value == value)
         found.append(run.run_uuid.in_(same))
     if own:
-        evidence = select(tag.run_uuid).where(tag.key == OWNER, tag.value == PROJECT)
-        found.append(run.run_uuid.not_in(evidence))
+        found.append(run.run_uuid.not_in(evidence_ids()))
     return found
 
 

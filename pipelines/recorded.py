@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines import history, schema, store
-from pipelines.store import OWNER, PROJECT
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, float]  # run, metric, step, value
@@ -68,8 +67,7 @@ def finished(claim: str, code: str) -> dict[str, str]:
     for key, value in {"kind": "setting", "claim": claim, "code": code}.items():
         same = select(tags.run_uuid).where(tags.key == key, tags.value == value)
         query = query.where(runs.run_uuid.in_(same))
-    evidence = select(tags.run_uuid).where(tags.key == OWNER, tags.value == PROJECT)
-    query = query.where(runs.run_uuid.not_in(evidence))
+    query = query.where(runs.run_uuid.not_in(history.evidence_ids()))
     with database.ManagedSessionMaker() as session:
         return dict(map(tuple, session.execute(query)))
 

@@ -55,7 +55,7 @@ class Result:
         return self.run.tags["scale"]
 
     @property
-    def judged(self) -> history.Row:
+    def judged_row(self) -> history.Row:
         """The run with what the rules of today say of it, not those of its day."""
         return replace(self.run, tags={**self.run.tags, **self.judgement})
 
@@ -164,7 +164,7 @@ def entries() -> list[Entry]:
     """Return one entry a claim, by name, of the runs with the claim's own settings."""
     rows = history.everyones(kind="claim", as_stated="True")
     stated = [row for row in rows if is_stated(row)]  # newest first
-    project = largest(of_project(stated), seeds_count=True)
+    project = of_project(stated)
     yours = largest([row for row in stated if not row.is_project])
     judged = tables.judgements([*project.values(), *yours.values()])
     results = [
@@ -181,15 +181,16 @@ def beside_project(document: Mapping[str, Any]) -> Entry:
     if row.is_project:
         return Entry(name, project=result)
     rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
-    chosen = largest(of_project(filter(is_stated, rows)), seeds_count=True).get(name)
+    chosen = of_project(filter(is_stated, rows)).get(name)
     judged = tables.judgements([chosen])[chosen.id] if chosen else {}
     return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
 
 
-def of_project(rows: Iterable[history.Row]) -> list[history.Row]:
-    """Return the runs that the evidence of today holds: none that it once held."""
-    listed = evidence_files.listed()
-    return [row for row in rows if row.is_project and row.origin in listed]
+def of_project(rows: Iterable[history.Row]) -> dict[str, history.Row]:
+    """Return by claim the run that stands for the project: of those its evidence holds today."""
+    origins = evidence_files.origins()
+    held = [row for row in rows if row.is_project and row.origin in origins]
+    return largest(held, seeds_count=True)
 
 
 def largest(rows: Iterable[history.Row], seeds_count: bool = False) -> dict[str, history.Row]:
@@ -215,11 +216,6 @@ def is_stated(row: history.Row) -> bool:
 def rank(row: history.Row, seeds_count: bool) -> tuple[int, int]:
     """Return by what a run is preferred to others of its claim: its scale, maybe its seeds."""
     return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
-
-
-def cells_of(row: history.Row) -> list[str]:
-    """Return the ids of the cells that a claim's run was made of."""
-    return [str(cell["run_id"]) for cell in tables.cells(row.id)]
 
 
 def studies() -> list[history.Row]:
@@ -306,7 +302,7 @@ def markdown(
     for title, some in grouped(found):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |"]
         lines += [f"|{'---|' * len(columns)}"]
-        lines += [f"| {' | '.join(_linked(entry, columns))} |" for entry in some]
+        lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in some]
     if tuned:
         lines += ["", "## Learning-rate studies", "", *_study_table(tuned)]
     for entry in found:
@@ -318,7 +314,7 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def _linked(entry: Entry, columns: Sequence[str]) -> list[str]:
+def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
     """The cells in Markdown: the claim's name leads to its card, the run's to its page."""
     cells = {column: _escape(cell) for column, cell in entry.cells().items()}
     if entry.shown:

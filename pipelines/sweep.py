@@ -162,7 +162,7 @@ def _check(order: Order) -> None:
 
 def _check_here(order: Order) -> None:
     """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
-    there = _recorded(order)
+    there = _finished_cells(order)
     todo = [cell for cell in order.cells if order.cell_fingerprint(cell) not in there]
     for recipe in _recipes(order, todo):
         check_trainable(recipe, order.habits)
@@ -222,7 +222,7 @@ def values_of_cells(order: Order, row: history.Row) -> dict[str, list[float]] | 
 
     The run is one of the order.
     """
-    ids = [str(cell["run_id"]) for cell in tables.cells(row.id)]
+    ids = tables.cell_ids(row.id)
     every = {each.id: each for each in history.everyones(kind="setting", claim=order.name)}
     if not ids or not set(ids) <= every.keys():
         return None
@@ -251,7 +251,7 @@ def by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[flo
     return values
 
 
-def _recorded(order: Order) -> dict[str, str]:
+def _finished_cells(order: Order) -> dict[str, str]:
     """Return by fingerprint the runs of cells that need not be measured."""
     if order.cells_there is not None:
         return dict(order.cells_there)
@@ -340,7 +340,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measure
     if resumed and isinstance(order.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
     cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
-    there = {print_: run_id for print_, run_id in _recorded(order).items() if print_ in cells}
+    there = {print_: run_id for print_, run_id in _finished_cells(order).items() if print_ in cells}
     before_s = _taken_over(order, there.values(), run)
     histories = recorded.curves(list(there.values()))
     measured = {

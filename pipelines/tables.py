@@ -215,16 +215,18 @@ def _judgement(
 def has_recorded(
     histories: Mapping[str, Mapping[int, float]], values: Mapping[str, Sequence[float]]
 ) -> bool:
-    """Return whether a claim's run with these histories holds these numbers, seed by seed.
-
-    A slope that is fitted to the same curve differs in its last bits from processor to processor.
-    """
+    """Return whether a claim's run with these histories holds these numbers, seed by seed."""
     held = seed_values(histories)
-    return all(
-        len(held.get(metric, [])) == len(numbers)
-        and np.allclose(held[metric], numbers, rtol=1e-9, atol=1e-14, equal_nan=True)
-        for metric, numbers in values.items()
-    )
+    return all(are_same(held.get(metric, []), numbers) for metric, numbers in values.items())
+
+
+def are_same(first: Sequence[float], second: Sequence[float]) -> bool:
+    """Return whether two lists hold the same numbers, but for the last bits of a fit.
+
+    Those differ from processor to processor; 1 less a slope can be 2e-16 or 2e-14.
+    """
+    same_length = len(first) == len(second)
+    return same_length and np.allclose(first, second, rtol=1e-9, atol=1e-14, equal_nan=True)
 
 
 def _results(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -238,6 +240,11 @@ def cells(run_id: str) -> list[dict[str, Any]]:
         {k: v if k == "run_id" else _plain(v) for k, v in row.items()}
         for row in csv.DictReader(table)
     ]
+
+
+def cell_ids(run_id: str) -> list[str]:
+    """Return the ids of the cells that the run of a claim or a sweep was made of."""
+    return [str(cell["run_id"]) for cell in cells(run_id)]
 
 
 def _plain(text: str) -> str | float:

@@ -23,7 +23,7 @@ def scoreboard(found: list[Entry]) -> None:
         bound = _first_bound(entry)
         yours = _shown(entry.yours, bound.metric)
         if entry.yours and entry.project:
-            yours = f"{yours}\n{watch.agreement(entry.project.judged, entry.yours.judged)}"
+            yours = f"{yours}\n{watch.agreement(entry.project.judged_row, entry.yours.judged_row)}"
         rule = f"{bound.metric}\n{bound.rule}"
         table.add_row(entry.name, rule, _shown(entry.project, bound.metric), yours)
     Console().print(table)
@@ -51,7 +51,6 @@ def _shown(result: Result | None, metric: str) -> str:
 def reason_not_measured(document: Mapping[str, Any]) -> str:
     """Return why a claim was not measured, whose run is shown, and what would measure it."""
     row = history.row(document["run_id"])
-    here = "--force measures it here."
     if "other_code" not in document and not row.is_project:
         return "Found finished with the same settings; --force repeats it."
     day = datetime.fromtimestamp(row.start_ms / 1000, UTC).date()
@@ -59,7 +58,7 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     code = ", by other code than this" if "other_code" in document else ""
     return (
         f"Measured by {whose} on {day} in {row.metrics['wall_s']:.0f} s (commit "
-        f"{row.tags['commit'][:8]}){code}: shown, not measured again. {here}"
+        f"{row.tags['commit'][:8]}){code}: shown, not measured again. --force measures it here."
     )
 
 

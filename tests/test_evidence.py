@@ -39,10 +39,10 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measure(seeds: int | None = None, **how: Any) -> str:
     """Measure the claim at smoke scale, as `run` does; the id of its run."""
-    return str(documented(seeds, **how)["run_id"])
+    return str(measured_document(seeds, **how)["run_id"])
 
 
-def documented(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
+def measured_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
     settings, habits = claim.load(NAME).scales["smoke"], Habits(force=force)
     return sweep.check(NAME, "smoke", settings, seeds, habits=habits, sparing=True, **how)
 
@@ -198,7 +198,7 @@ def test_an_addition_that_is_killed_is_repeated(
 
 
 def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
-    first, again = documented(only_seed=5), documented(only_seed=5)
+    first, again = measured_document(only_seed=5), measured_document(only_seed=5)
     assert again == first | {"reused": True}
     assert first["verdict"] == "reproduced"
 
@@ -214,7 +214,7 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     go("b")
     evidence.take_in()
-    document = documented()
+    document = measured_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
     problems = evidence_check.check(publish(folder.parent))["problems"]
@@ -250,12 +250,12 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     go("b")
     evidence.take_in()
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
-    document = documented()
+    document = measured_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert terminal.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in terminal.reason_not_measured(document)
     monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
-    assert ", by other code than this: " in terminal.reason_not_measured(documented())
+    assert ", by other code than this: " in terminal.reason_not_measured(measured_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured
     assert history.rows(kind="setting")
