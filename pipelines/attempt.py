@@ -1,227 +1,320 @@
-"""The supervisor of an attempt at a scheduled job: `python -m pipelines.attempt`.
+"""An attempt at a scheduled job: its command, its run in MLflow, and who is told how it ended.
 
-Its order is one line of JSON on standard input; without one it does nothing. The command is started
-at once; while it begins, MLflow is imported and the run is opened that its runs are children of.
-Whoever knows of a tick beforehand may start this process seconds before: it is ready by then.
-However the command ends, that run, the table of ticks and who is to be told say how. `... bury`
-does so for an attempt whose supervisor was killed.
+`carry_out` is called by who runs the job and needs neither MLflow nor TensorFlow. It starts
+`python -m pipelines.attempt FOLDER`, which opens the run that the command's runs are children of,
+runs the command, compares its results with earlier ones, and writes `outcome.json` into the folder.
+A kill of any of these leaves the folder; `carry_out` closes what it names before it goes on.
 """
 
-import contextlib
+import dataclasses
 import json
-import os
-import select
+import shlex
 import shutil
 import signal
+import subprocess
 import sys
-import threading
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines import attempted
-from pipelines.attempted import FAILED, KILLED, LOG, PARENT, RAN, Order, Outcome, beside
-from pipelines.linked import PARENT_RUN, give
-from pipelines.supervised import ATTEMPT, Command, end_members
+from pipelines import command
+from pipelines.provenance import ROOT
 
 if TYPE_CHECKING:
     from pipelines.tracking import Run
 
-BEAT_S = 60.0  # between two signs of life in the table of ticks
-PATIENCE_S, REST_S = 600.0, 5.0  # for a table of ticks that is locked, full or away
-UNKNOWN = Outcome(KILLED, "nobody knows how it ended")
-HURRY_S = 0.1  # an order that comes later leaves time to get ready
+EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
+ORDER, LOG, OUTCOME = "order.json", "log.txt", "outcome.json"  # in its folder
+RAN, FAILED, KILLED = "ran", "failed", "killed"
+FAILURE, STATE = "failure", "state"  # tags of its run
+NOT_NOTIFIED = "not_notified"  # tag: why nobody was told
+MOST = 40  # runs named on its page
+LOOK_S = 0.2
+
+_processes: set[Any] = set()  # that carry out attempts for this process
 
 
-@dataclass
-class Record:
-    """What became of an attempt, and what MLflow has of it."""
+@dataclass(frozen=True)
+class Order:
+    """What is to be done."""
 
+    job: str
+    words: tuple[str, ...]
+    """After `python -m`."""
+    tick: str
+    """Date and time, with its zone, as ISO 8601 has it."""
+    attempt: int
+    workflow: str
+    """The id under which the database of the schedule has it."""
+    timeout_s: float | None = None
+    notify: str = ""
+
+    @property
+    def command(self) -> str:
+        """`pipelines run gradient-formula`: what a person types after `python -m`."""
+        return shlex.join(self.words)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """Of its run, by which that is found."""
+        return {
+            "job": self.job,
+            "tick": self.tick,
+            "attempt": str(self.attempt),
+            "workflow": self.workflow,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended: `ran`, `failed` or `killed`, why not well, its exit code, its run."""
+
+    state: str
+    why: str = ""
+    code: int | None = None
     run_id: str | None = None
-    over: bool = False
-    """Whether the command has ended, and the outcome is its."""
-    outcome: Outcome = UNKNOWN
-    watch: dict[str, Any] | None = None
-    log_kept: bool = False
-    """In MLflow, or in the run's journal."""
 
 
-def supervise(order: Order, ready: threading.Thread) -> bool:
-    """Run the command of an attempt to its end, and say everywhere how it ended.
+def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
+    """Run an attempt to its end; `echo` shows meanwhile what it says."""
+    if (folder / ORDER).exists() and not (folder / OUTCOME).exists():  # begun, and killed
+        _settle_in_child(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    (folder / ORDER).write_text(json.dumps(dataclasses.asdict(order)))
+    process = command.start(
+        ("pipelines.attempt", str(folder)), {command.ATTEMPT: str(folder)}, folder / LOG
+    )
+    _processes.add(process)
+    try:
+        _follow(process, folder / LOG, echo)
+    finally:
+        command.end(process)
+        _processes.discard(process)
+    if (folder / OUTCOME).exists():
+        return Outcome(**json.loads((folder / OUTCOME).read_text()))
+    return _settle_in_child(folder)
 
-    `ready` may be importing what that needs. False where the table of ticks does not take it.
-    """
-    environment = {PARENT_RUN: str(order.place(PARENT)), ATTEMPT: order.folder}
-    command = Command(order.job["words"], environment)
-    told = Outcome(KILLED, "its supervisor was told to end")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: command.end(told, number))
-    if order.job.get("timeout_s"):
-        command.limit(order.job["timeout_s"])
-    os.environ.pop(PARENT_RUN, None)  # our own run is nobody's child
-    os.environ[ATTEMPT] = order.folder
-    with _beating(order):
-        if ready.ident:
-            ready.join()
-        record = _recorded(order, command)
-        finished = _finish(order, record)
-    attempted.tell(order, record.outcome, record.run_id, record.watch)
-    if finished and record.log_kept:
-        shutil.rmtree(order.folder, ignore_errors=True)
-    return finished
+
+def _follow(process: Any, log: Path, echo: bool) -> None:
+    """Wait for a process, and show what it says."""
+    with log.open("rb") as file:
+        while True:
+            over = process.poll() is not None
+            if echo:
+                sys.stdout.write(file.read().decode(errors="replace"))
+                sys.stdout.flush()
+            if over:
+                return
+            time.sleep(LOOK_S)
+
+
+def end_all() -> int:
+    """End the attempts that this process carries out; how many there were."""
+    ended = list(_processes)
+    for process in ended:
+        process.terminate()
+    for process in ended:
+        command.end(process)
+    return len(ended)
+
+
+def _settle_in_child(folder: Path) -> Outcome:
+    """Close the runs of an attempt that was killed, in a process that may import MLflow."""
+    words = [sys.executable, "-m", "pipelines.attempt", "settle", str(folder)]
+    subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    if (folder / OUTCOME).exists():
+        return Outcome(**json.loads((folder / OUTCOME).read_text()))
+    return Outcome(KILLED, "it was killed, and its runs could not be closed")
+
+
+def run(order: Order, folder: Path) -> Outcome:
+    """Run the command within a tracked run, in the process that is there for this attempt."""
+    from pipelines import linked, tracking
+    from pipelines.errors import Ended, Unavailable
+
+    outcome = Outcome(KILLED, "it was told to end")
+    try:
+        with (
+            tracking.tracked(
+                f"{order.job} {datetime.fromisoformat(order.tick):%Y-%m-%d %H:%M:%S}",
+                experiment=EXPERIMENT,
+                kind=KIND,
+                params={"command": order.command},
+                tags=order.tags | {"command": order.command, "mlflow.source.name": order.command},
+            ) as tracked_run,
+            linked.parent_of_commands(tracked_run.id, tracked_run.experiment),
+        ):
+            outcome = _conclude(tracked_run, order, folder, _run_command(order, folder))
+            if outcome.state == FAILED:
+                raise Ended(outcome.why, outcome.code or 1)
+            if outcome.state == KILLED:
+                raise SystemExit(outcome.why)
+    except (Ended, SystemExit):  # which ended the run as it should
+        pass
+    except Unavailable as error:
+        print(f"error: {error}", file=sys.stderr)
+        if outcome.run_id is None:  # else a journal keeps what the store did not take
+            outcome = Outcome(FAILED, str(error), 1)
+    return outcome
+
+
+def _run_command(order: Order, folder: Path) -> Outcome:
+    """Run the command to its end, its timeout, or the signal that ends this process."""
+    process = command.start(order.words, {command.TICK: order.workflow}, folder / LOG)
+    deadline = time.monotonic() + (order.timeout_s or float("inf"))
+    try:
+        while process.poll() is None:
+            if time.monotonic() > deadline:
+                command.end(process)
+                why = f"it took longer than its timeout of {order.timeout_s:g} s"
+                return Outcome(FAILED, why, process.returncode)
+            time.sleep(LOOK_S)
+    except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
+        command.end(process)
+        return Outcome(KILLED, "it was told to end", process.returncode)
+    return _judge(process.returncode, folder / LOG)
+
+
+def _judge(code: int, log: Path) -> Outcome:
+    """Return what an exit code means; 128 and more stand for a signal, as in a shell."""
+    if code == 0:
+        return Outcome(RAN, code=0)
+    number = -code if code < 0 else code - 128
+    if number > 0:
+        names = {each.value: each.name for each in signal.Signals}
+        why = f"its command was ended by {names.get(number, f'signal {number}')}"
+        return Outcome(KILLED, why, code)
+    return Outcome(FAILED, command.last_error(log) or f"exit code {code}", code)
+
+
+def _conclude(tracked_run: "Run", order: Order, folder: Path, outcome: Outcome) -> Outcome:
+    """Write into the run how its command ended; a result that has changed is a failure."""
+    from pipelines import settle, store, watch
+
+    comparison = None
+    if outcome.state == RAN:
+        with _beside("The results were not compared with earlier ones"):
+            comparison = watch.examine(below=tracked_run.id)
+            if comparison["changes"]:
+                why = f"A result has changed: {watch.said(comparison)}"
+                outcome = Outcome(FAILED, why, watch.REGRESSION)
+    else:
+        with _beside("What the command left was not settled"):
+            command.end_members(str(folder))
+            settle.reap()
+    outcome = dataclasses.replace(outcome, run_id=tracked_run.id)
+    tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
+    for key, value in tags.items():
+        if value:
+            tracked_run.tag(key, value)
+    with _beside("The page of this attempt was not written"):
+        tracked_run.tag(store.NOTE, _note(order, outcome, comparison))
+    tracked_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
+    with _beside("Nobody was told"):
+        _tell(order, outcome, comparison)
+    return outcome
+
+
+def settle_killed(order: Order, folder: Path) -> Outcome:
+    """Close the runs of an attempt whose process was killed, keep its log, and tell of it."""
+    from pipelines import history, sending, settle, store
+
+    command.end_members(str(folder))
+    settle.reap()
+    rows = history.rows(None, kind=KIND, **order.tags)
+    run_id = rows[0].id if rows else None
+    outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
+    if run_id:
+        tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _note(order, outcome, None)}
+        sending.send_fact(run_id, "tags", tags)
+        with tempfile.TemporaryDirectory() as spool:
+            shutil.copy(folder / LOG, spool)
+            sending.send_files(run_id, Path(spool))
+    _tell(order, outcome, None)
+    return outcome
 
 
 @contextmanager
-def _beating(order: Order) -> Iterator[None]:
-    """Give signs of life in the table of ticks for as long as the block lasts."""
-    over = threading.Event()
-
-    def beat() -> None:
-        while not over.wait(BEAT_S):
-            from pipelines import ticks
-
-            with contextlib.suppress(Exception):  # the next one will do
-                ticks.beat(order.storage, order.id)
-
-    threading.Thread(target=beat, daemon=True).start()
+def _beside(what: str) -> Iterator[None]:
+    """Say what fails beside the command itself: how that ended is recorded all the same."""
     try:
         yield
-    finally:
-        over.set()
-
-
-def _recorded(order: Order, command: Command) -> Record:
-    """Wait for the command within a tracked run; without one where the store does not take it."""
-    from pipelines import tracking
-    from pipelines.errors import Ended, Unavailable
-
-    record, log = Record(), order.place(LOG)
-    try:
-        with tracking.tracked(
-            f"{order.name} {datetime.fromisoformat(order.tick):%Y-%m-%d %H:%M:%S}",
-            experiment=attempted.EXPERIMENT,
-            kind=attempted.KIND,
-            params={"command": order.command},
-            tags={**order.tags, "command": order.command, "mlflow.source.name": order.command},
-        ) as run:
-            record.run_id = run.id
-            _name_parent(order, (run.id, run.experiment))
-            record.outcome, record.over = command.wait(log), True
-            _conclude(run, order, record)
-    except (Ended, SystemExit):  # recorded
-        pass
-    except Unavailable as error:  # what was not taken is kept in a journal
-        print(f"This attempt is not all in its store: {error}", file=sys.stderr)
     except Exception as error:
-        record.log_kept = False
-        print(f"This attempt is not recorded: {type(error).__name__}: {error}", file=sys.stderr)
-    if not order.place(PARENT).exists():
-        _name_parent(order, None)
-    if not record.over:
-        record.outcome = command.wait(log)
-        with beside("What the command left was not settled"):
-            _settle(order, record.outcome)
-    return record
+        print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def _name_parent(order: Order, run: tuple[str, str] | None) -> None:
-    try:
-        give(order.place(PARENT), run)
-    except OSError as error:
-        print(f"The command's runs will have no parent: {error}", file=sys.stderr)
+def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
+    """Return Markdown for the page of its run: how it ended, and the runs of its command."""
+    from pipelines import history, store, watch
+
+    below = history.rows(None, **{store.PARENT: str(outcome.run_id)})
+    why = f": {outcome.why}" if outcome.why else ""
+    lines = [
+        f"**{order.job}** of {order.tick}, attempt {order.attempt}: **{outcome.state}**{why}",
+        "",
+        f"`python -m {order.command}`",
+        "",
+    ]
+    if below:
+        lines += ["| run | kind | status | verdict |", "|---|---|---|---|"]
+        lines += [_line(row) for row in reversed(below[:MOST])]
+    more = len(below) - MOST
+    lines += ["", f"and {more} earlier runs"] if more > 0 else []
+    if comparison and comparison["compared"]:
+        lines += ["", f"Beside earlier results: {watch.said(comparison)}."]
+    return "\n".join(lines)
 
 
-def _conclude(run: "Run", order: Order, record: Record) -> None:
-    """Write into the run how its command ended, and leave its block accordingly."""
-    from pipelines.errors import Ended
+def _line(row: Any) -> str:
+    """Return a row of the table: an address within the UI, which an import readdresses."""
+    from pipelines import store
 
-    with beside("What the command left was not settled"):
-        _settle(order, record.outcome)
-    with beside("The results were not compared with earlier ones"):
-        _watch(run.id, record)
-    outcome = record.outcome
-    tags = {attempted.STATE: outcome.state, "exit_code": str(outcome.code)}
-    if outcome.why:
-        tags[attempted.FAILURE] = outcome.why[:1000]
-    run.outbox.tell("tags", tags)
-    with beside("The page of this attempt was not written"):
-        from pipelines import store
-
-        run.tag(store.NOTE, attempted.note(order, outcome, run.id, record.watch))
-    sys.stderr.flush()
-    run.outbox.file(LOG, lambda place: shutil.copyfile(order.place(LOG), place))
-    record.log_kept = True
-    if outcome.state == FAILED:
-        raise Ended(outcome.why, outcome.code or 1)
-    if outcome.state == KILLED:
-        raise SystemExit(outcome.why)
+    experiment = store.client().get_run(row.id).info.experiment_id
+    name = row.name.replace("|", "\\|")
+    cells = [f"[{name}](#/experiments/{experiment}/runs/{row.id})", row.tags.get("kind", "")]
+    return f"| {' | '.join([*cells, row.status, row.tags.get('verdict', '')])} |"
 
 
-def _settle(order: Order, outcome: Outcome) -> None:
-    """After a command that did not end well: end what it left behind, and close its runs."""
-    from pipelines import settle
+def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> None:
+    """Tell who is to be told of what did not go well; a tag of the run says where that fails."""
+    if not order.notify or outcome.state == RAN:
+        return
+    from pipelines import notify, sending, ui
 
-    if outcome.state != RAN:
-        end_members(order.folder)
-        settle.reap()
-
-
-def _watch(run_id: str, record: Record) -> None:
-    """Compare what was measured with what was before; a regression is a failure."""
-    from pipelines import watch
-
-    if record.outcome.state == RAN:
-        record.watch = watch.examine(below=run_id)
-        if record.watch["changes"]:
-            why = f"A result has changed: {watch.said(record.watch)}"
-            record.outcome = Outcome(FAILED, why, watch.REGRESSION)
-
-
-def _finish(order: Order, record: Record) -> bool:
-    """Write the end into the table of ticks, for as long as it may take; whether it was taken."""
-    from pipelines import ticks
-
-    outcome, end = record.outcome, time.monotonic() + PATIENCE_S
-    result: dict[str, Any] = {"why": outcome.why, "code": outcome.code, "run_id": record.run_id}
-    while True:
-        try:
-            ticks.finish(order.storage, order.id, state=outcome.state, **result)
-            return True
-        except Exception as error:
-            print(f"The table of ticks does not take the end: {error}", file=sys.stderr)
-            if time.monotonic() > end:
-                return False
-            time.sleep(REST_S)
+    document = {
+        **order.tags,
+        "attempt": order.attempt,
+        "state": outcome.state,
+        "why": outcome.why,
+        "exit_code": outcome.code,
+        "command": f"python -m {order.command}",
+        "run_id": outcome.run_id,
+        "page": ui.run_page(outcome.run_id) if outcome.run_id else None,
+        "watch": comparison,
+    }
+    failure = notify.tell(order.notify, document)
+    if failure and outcome.run_id:
+        sending.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
 
 
-def _ready() -> None:
-    """Import what recording needs, and connect to its store, while nothing else is to be done."""
-    with contextlib.suppress(Exception):  # what fails is said when it is needed
-        from pipelines import provenance, settle, store, ticks, tracking, watch  # noqa: F401
-
-        store.client()
-        provenance.tags()
-        provenance.packages()
-
-
-def main(words: list[str]) -> int:
-    """Read the order and follow it; the exit code says whether it could be followed."""
-    if words == ["bury"]:
-        from pipelines.shell import guarded
-
-        return guarded(lambda _: attempted.bury(Order(**json.load(sys.stdin))), [])
-    ready = threading.Thread(target=_ready, daemon=True)
-    if not select.select([sys.stdin], [], [], HURRY_S)[0]:
-        ready.start()
-    line = sys.stdin.readline()
-    if not line.endswith("\n"):  # who was to give it has ended, or has thought better of it
-        shutil.rmtree(os.environ.get(ATTEMPT, ""), ignore_errors=True)
-        os._exit(0)  # whatever is being imported
-    return 0 if supervise(Order(**json.loads(line)), ready) else 1
+def main(arguments: list[str]) -> None:
+    """Carry out the order of a folder, or settle what a kill has left of it."""
+    folder = Path(arguments[-1])
+    document = json.loads((folder / ORDER).read_text())
+    order = Order(**document | {"words": tuple(document["words"])})
+    outcome = (settle_killed if arguments[0] == "settle" else run)(order, folder)
+    half = folder / f"{OUTCOME}.half"
+    half.write_text(json.dumps(dataclasses.asdict(outcome)))
+    half.replace(folder / OUTCOME)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    from pipelines.shell import guarded
+
+    sys.exit(guarded(main, sys.argv[1:], settles=False))

@@ -1,25 +1,26 @@
 """Jobs: commands of ours that are run at their times, and those that come with the project."""
 
-import difflib
-import math
+import dataclasses
 import os
 import re
 import shlex
 import subprocess
 import sys
 import zoneinfo
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
+from pipelines import times
 from pipelines.errors import UserError
 from pipelines.provenance import ROOT
 
+TICK = "tick"  # the workflow of a job whose time has come
 PACKAGES = ("pipelines", "tuning")
 NAME = "[a-z0-9][a-z0-9-]{0,59}"
-UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-LONGEST_D = 3650  # ten years: beyond them dates end
+HOUR_S = 3_600.0
+MOST_S = 3650 * 86_400.0  # ten years: beyond them dates end
 UNKNOWN = "--no-such-option"
 DATE = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
 
@@ -33,10 +34,8 @@ class Job:
     """After `python -m`."""
     tz: str
     """The time zone of the cron expression, and of all times that are shown."""
-    cron: str = ""
-    """Minute, hour, day, month, weekday; or empty, and:"""
-    every_s: float = 0.0
-    """Seconds between two ticks."""
+    cron: str
+    """Minute, hour, day, month, weekday; with six fields, seconds first."""
     timeout_s: float | None = None
     """After which the command is ended, and has failed."""
     retries: int = 0
@@ -56,92 +55,61 @@ class Job:
                 "The name of a job must be small letters, digits and hyphens, at most 60. "
                 f"Received: {self.name!r}. Choose such a name."
             )
-        if bool(self.cron) == bool(self.every_s):
+        for name, value in {"retries": self.retries, "backoff": self.backoff_s}.items():
+            if not 0 <= value <= MOST_S:
+                raise UserError(
+                    f"{name} must be between 0 and ten years. Received: {value:g}. Set --{name} "
+                    "accordingly."
+                )
+        if self.timeout_s is not None and not 0 < self.timeout_s <= MOST_S:
             raise UserError(
-                "A job has either a cron expression or an interval. Received: "
-                f"cron={self.cron!r}, every={self.every_s:g} s. Give one: --cron '0 3 * * *' or "
-                "--every 20m."
+                f"A timeout must be > 0 and at most ten years. Received: {self.timeout_s:g} s. Set "
+                "--timeout so, or leave it out."
             )
-        _check_numbers(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> "Job":
+        """Return the job that a document describes, which was made by dataclasses.asdict."""
+        return cls(**{**document, "words": tuple(document["words"])})
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """What DBOS keeps of it."""
+        return {
+            "schedule_name": self.name,
+            "workflow_name": TICK,
+            "schedule": self.cron,
+            "context": dataclasses.asdict(self),
+            "automatic_backfill": True,  # of ticks at which nothing served
+            "cron_timezone": self.tz,
+        }
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
-        return zone(self.tz)
+        return times.named_zone(self.tz)
 
     @property
     def times(self) -> str:
-        """`0 3 * * * Europe/Berlin` or `every 20 m`."""
-        return f"{self.cron} {self.tz}" if self.cron else f"every {spoken(self.every_s)}"
+        """`0 3 * * * Europe/Berlin`."""
+        return f"{self.cron} {self.tz}"
 
     @property
     def command(self) -> str:
         """What a person would type."""
         return f"python -m {shlex.join(self.words)}"
 
-    def at(self, tick: float) -> tuple[str, ...]:
-        """The words for a tick, in seconds since 1970."""
-        day = self.local(tick).date().isoformat()
+    def words_at(self, tick: datetime) -> tuple[str, ...]:
+        """Return the words for a tick."""
+        day = tick.astimezone(self.zone).date().isoformat()
         return tuple(word.replace(DATE, day) for word in self.words)
 
-    def local(self, seconds: float) -> datetime:
-        """That moment in the job's time zone."""
-        return datetime.fromtimestamp(seconds, self.zone)
+    def next_tick(self, after: datetime) -> datetime | None:
+        """Return when it is due next after that moment."""
+        return times.next_tick(self.cron, self.zone, after)
 
-
-def _check_numbers(job: Job) -> None:
-    for name, value in {"retries": job.retries, "backoff": job.backoff_s}.items():
-        if not 0 <= value < math.inf:
-            raise UserError(
-                f"{name} must be finite and >= 0. Received: {value:g}. Set --{name} accordingly."
-            )
-    lengths = {"every": job.every_s, "timeout": job.timeout_s or 0.0, "backoff": job.backoff_s}
-    for name, value in lengths.items():
-        if not value <= LONGEST_D * UNITS["d"]:
-            raise UserError(
-                f"{name} must be at most ten years. Received: {value / UNITS['d']:g} days. Set "
-                f"--{name} {LONGEST_D}d or less."
-            )
-    if job.every_s and not job.every_s >= 1:
-        raise UserError(
-            f"An interval must be at least 1 s. Received: {job.every_s:g} s. Set --every 1s or "
-            "more."
-        )
-    if job.timeout_s is not None and not job.timeout_s > 0:
-        raise UserError(
-            f"A timeout must be > 0. Received: {job.timeout_s:g} s. Set --timeout so, or leave it "
-            "out."
-        )
-
-
-def zone(name: str) -> zoneinfo.ZoneInfo:
-    """The time zone of that name; UserError names those nearest."""
-    try:
-        return zoneinfo.ZoneInfo(name)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        every = sorted(zoneinfo.available_timezones())
-        same = [each for each in every if name and name.lower() in each.lower()]
-        near = same[:3] or difflib.get_close_matches(name, every) or ["Europe/Berlin", "UTC"]
-        raise UserError(
-            f"A time zone must be a name of the IANA database. Received: {name!r}. Set --tz, for "
-            f"example {' or '.join(near)}."
-        ) from None
-
-
-def seconds(text: str) -> float:
-    """The seconds of `90s`, `20m`, `6h`, `1d`; UserError for anything else."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
-    if not found:
-        raise UserError(
-            f"A length of time must be a number with s, m, h or d. Received: {text!r}. Write, for "
-            "example, 90s, 20m, 6h or 1d."
-        )
-    return float(found[1]) * UNITS[found[2]]
-
-
-def spoken(length_s: float) -> str:
-    """`20 s`, `6 h`: in the largest unit that gives a whole number."""
-    unit = max((u for u, s in UNITS.items() if length_s % s == 0), key=UNITS.get, default="s")  # type: ignore[arg-type]
-    return f"{length_s / UNITS[unit]:g} {unit}"
+    def pause_s(self, attempt: int) -> float:
+        """Return the seconds before the next attempt: twice as many each time, up to a day."""
+        return min(self.backoff_s * 2.0 ** min(attempt - 1, 20), max(self.backoff_s, 86_400.0))
 
 
 def words(line: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +157,7 @@ def shipped(tz: str) -> dict[str, Job]:
             words=("pipelines", "pipeline", "verify", "--force"),
             tz=tz,
             cron="0 3 * * *",
-            timeout_s=6 * UNITS["h"],
+            timeout_s=6 * HOUR_S,
             retries=1,
         ),
         Job(
@@ -199,7 +167,7 @@ def shipped(tz: str) -> dict[str, Job]:
             ),
             tz=tz,
             cron="0 4 * * SUN",
-            timeout_s=12 * UNITS["h"],
+            timeout_s=12 * HOUR_S,
             retries=2,
         ),
         Job(
@@ -207,14 +175,14 @@ def shipped(tz: str) -> dict[str, Job]:
             words=("pipelines", "data", "check"),
             tz=tz,
             cron="30 2 * * *",
-            timeout_s=UNITS["h"],
+            timeout_s=HOUR_S,
         ),
         Job(
             name="reap",
             words=("pipelines", "reap"),
             tz=tz,
             cron="15 * * * *",
-            timeout_s=UNITS["h"],
+            timeout_s=HOUR_S,
             missed="skip",
         ),
     )

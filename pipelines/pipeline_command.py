@@ -8,7 +8,7 @@ train-and-register RECIPE   check its data, train, evaluate, compare with the ch
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import tyro
 
@@ -34,8 +34,6 @@ class Options:
     """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
     force: bool = False
     """Measure again what has finished before, and skip no step."""
-    start: Annotated[str | None, tyro.conf.arg(name="from")] = None
-    """Begin with this step, with what the steps before it gave last."""
     out: Path | None = None
     """Where the report is written (default: report/ beside the database)."""
     json: bool = False
@@ -125,15 +123,13 @@ def _carry_out(pipeline: Pipeline, options: Options) -> None:
         print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
 
     try:
-        document = carry_out(pipeline, options.start, options.force, say)
+        document = carry_out(pipeline, options.force, say)
     except Ended as error:
         if options.json and error.document is not None:
             print_json(error.document)
         elif error.document is not None:
             _say_where(error.document)
-            whole = options.force or options.start
-            again = f"--from {error.document['steps'][-1]['name']}" if whole else "The same command"
-            print(f"{again} goes on with the step that failed.")
+            print("Without --force the same command goes on with the step that failed.")
         raise
     if options.json:
         print_json(document)

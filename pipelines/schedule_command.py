@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from pipelines import jobs
+from pipelines import jobs, times
+from pipelines.errors import UserError
 from pipelines.shell import print_json
 
 PROG = "python -m pipelines schedule"
@@ -27,24 +28,21 @@ def schedule_command(arguments: list[str]) -> None:
 
 
 @app.command
-def serve(
-    on_stop: Literal["wait", "hand-over"] = "wait",
-    storage: Storage = None,
-) -> None:
-    """Run the jobs at their times, until SIGTERM or Ctrl-C: it then waits for those that run, or
-    hands them over to the next server, which finds them. A second server is refused."""
-    from pipelines import server
+def serve(storage: Storage = None) -> None:
+    """Run the jobs at their times, until SIGTERM or Ctrl-C ends what runs; the next server repeats
+    it. Several servers share the jobs of a database."""
+    from pipelines import engine, server
 
-    server.serve(_place(storage), on_stop)
+    server.serve(engine.place(storage))
 
 
 @app.command(name="list")
 def list_command(json: bool = False, storage: Storage = None) -> None:
     """Show the jobs, when each is due next, and how its last tick went."""
-    from pipelines import schedule, schedule_report
+    from pipelines import engine, schedule_report
 
-    with schedule.opened(_place(storage)) as found:
-        rows = schedule_report.jobs(found)
+    with engine.client(engine.place(storage)) as client:
+        rows = schedule_report.jobs(client)
     print_json(rows) if json else schedule_report.show_jobs(rows)
 
 
@@ -58,7 +56,8 @@ class When:
     cron: str = ""
     """Minute, hour, day, month, weekday, in the time zone --tz."""
     every: str = ""
-    """Instead of that, the time between two ticks: 20s, 5m, 6h, 1d."""
+    """Instead of that, the time between two ticks, which divides a minute, an hour or a day: 20s,
+    5m, 6h, 1d."""
     tz: str | None = None
     """A name of the IANA database (None: this machine's own)."""
     timeout: str | None = None
@@ -77,32 +76,39 @@ class When:
     """A URL, to which a document is posted, or a command, which gets it on standard input: for
     every attempt that does not go well."""
 
-    def given(self) -> dict[str, Any]:
-        """The fields of a job that were given; UserError for one that cannot be."""
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a job that were given; UserError for one that cannot be."""
         from pipelines import notify
 
         if self.notify:
             notify.check(self.notify)
-        lengths = {"timeout_s": self.timeout, "backoff_s": self.backoff}
-        found: dict[str, Any] = {
-            "tz": str(jobs.zone(self.tz)) if self.tz else None,
+        if self.cron and self.every:
+            raise UserError(
+                "A job has either a cron expression or an interval. Received: both. Give one: "
+                "--cron '0 3 * * *' or --every 20m."
+            )
+        values = {
+            "cron": times.cron_of_interval(self.every) if self.every else self.cron or None,
+            "tz": str(times.named_zone(self.tz)) if self.tz else None,
+            "timeout_s": times.seconds(self.timeout) if self.timeout else None,
+            "backoff_s": times.seconds(self.backoff) if self.backoff else None,
             "notify": self.notify or None,
-            **{key: jobs.seconds(text) for key, text in lengths.items() if text is not None},
             **{key: getattr(self, key) for key in ("retries", "overlap", "missed")},
         }
-        if self.cron or self.every:
-            found |= {"cron": self.cron, "every_s": jobs.seconds(self.every) if self.every else 0.0}
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: value for key, value in values.items() if value is not None}
 
     def job(self, name: str, line: str) -> jobs.Job:
-        """The job that was described, or one of the shipped ones with what was given changed."""
-        from pipelines import schedule
-
-        given, tz = self.given(), schedule.local_zone()
+        """Return the job described, or one of the shipped ones with what was given changed."""
+        fields, tz = self.fields(), times.local_zone()
         shipped = jobs.shipped(tz)
         if name in shipped and not line:
-            return dataclasses.replace(shipped[name], **given)
-        return jobs.Job(name=name, words=jobs.words(shlex.split(line)), **{"tz": tz} | given)
+            return dataclasses.replace(shipped[name], **fields)
+        if "cron" not in fields:
+            raise UserError(
+                "A job needs its times. Received: neither a cron expression nor an interval. Give "
+                "one: --cron '0 3 * * *' or --every 20m."
+            )
+        return jobs.Job(name=name, words=jobs.words(shlex.split(line)), **{"tz": tz} | fields)
 
 
 @app.command
@@ -123,41 +129,54 @@ def add(
         replace: Put this in the place of a job of that name.
         storage: The schedule's database (None: SCHEDULE_STORAGE, else schedule.db beside the runs).
     """
-    from pipelines import schedule
+    from pipelines import engine, schedule
 
     job = when.job(name, command)
     if command:
         jobs.check_command(job)
-    with schedule.opened(_place(storage)) as found:
-        found.add(job, replace)
-        due = next(due for each, due in found.jobs().items() if each.name == name)
+    with engine.client(engine.place(storage)) as client:
+        schedule.add(client, job, replace)
+        due = schedule.next_ticks(client)[job]
     print(f"{name} is due next at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
 
 
 @app.command
 def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
-    """Take a job away; its history stays."""
-    _change(storage, lambda found: found.remove(name))
+    """Take a job away; its history stays, and one that runs goes on."""
+    from pipelines import schedule
+
+    _change(storage, name, schedule.remove)
 
 
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a job have no ticks until it is resumed; one that runs goes on."""
-    _change(storage, lambda found: found.pause(name))
+    from pipelines import schedule
+
+    _change(storage, name, schedule.pause)
 
 
 @app.command
 def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a paused job have ticks again, from now on."""
-    _change(storage, lambda found: found.resume(name))
+    from pipelines import schedule
+
+    _change(storage, name, schedule.resume)
+
+
+def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:
+    from pipelines import engine
+
+    with engine.client(engine.place(storage)) as client:
+        change(client, name)
 
 
 @app.command(name="run-now")
 def run_now(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Run a job once, here and now, whether or not a server runs; it ends with its exit code."""
-    from pipelines import by_hand
+    from pipelines import engine, server
 
-    raise SystemExit(by_hand.run_now(_place(storage), name))
+    raise SystemExit(server.run_now(engine.place(storage), name))
 
 
 @app.command
@@ -173,21 +192,8 @@ def history(
         name: A job, also one that is no longer there.
         last: How many rows, the newest.
     """
-    from pipelines import schedule_report, timetable
+    from pipelines import engine, schedule_report
 
-    with timetable.connected(_place(storage)) as engine:
-        rows = schedule_report.history(engine, name, last)
+    with engine.client(engine.place(storage)) as client:
+        rows = schedule_report.history(client, name, last)
     print_json(rows) if json else schedule_report.show_history(rows)
-
-
-def _change(storage: str | None, change: Callable[[Any], None]) -> None:
-    from pipelines import schedule
-
-    with schedule.opened(_place(storage)) as found:
-        change(found)
-
-
-def _place(storage: str | None) -> str:
-    from pipelines import timetable
-
-    return timetable.place(storage)

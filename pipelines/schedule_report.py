@@ -1,88 +1,121 @@
 """What is said of a schedule: its jobs, and what became of their ticks.
 
-APScheduler at the top: import this module inside the functions that need it.
+DBOS at the top: import this module inside the functions that need it.
 """
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sql
+from dbos import DBOSClient, WorkflowStatus
 
-from pipelines import jobs as job_list
-from pipelines import notify, timetable
-from pipelines.attempted import LOG
+from pipelines import attempt, notify, schedule, server
 from pipelines.errors import check_counts, unknown
-from pipelines.schedule import Schedule
-from pipelines.timetable import TICKS, Tick
+from pipelines.jobs import TICK, Job
 
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 
 
-def jobs(schedule: Schedule) -> list[dict[str, Any]]:
-    """Every job, the next one due first, with its last tick; `next` is null of a paused one."""
-    return [_job(schedule, job, due) for job, due in schedule.jobs().items()]
+def jobs(client: DBOSClient) -> list[dict[str, Any]]:
+    """Return every job, the next one due first, with its last tick; `next` is null if paused."""
+    return [_job(client, job, due) for job, due in schedule.next_ticks(client).items()]
 
 
-def _job(schedule: Schedule, job: job_list.Job, due: datetime | None) -> dict[str, Any]:
-    last = timetable.select(schedule.engine, TICKS.c.job == job.name, most=1)
+def _job(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
+    last = client.list_workflows(schedule_name=job.name, sort_desc=True, limit=1)
     return {
         **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
         "times": job.times,
         "command": job.command,
         "notify": notify.shown(job.notify),
         "next": due.astimezone(job.zone).isoformat() if due else None,
-        "last": tick(last[0]) if last else None,
+        "last": _tick(last[0]) if last else None,
     }
 
 
-def history(engine: Any, name: str | None, last: int) -> list[dict[str, Any]]:
-    """The newest rows, of all jobs or of one, the newest first; times are the job's local ones.
+def history(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
+    """Return the newest ticks, of all jobs or of one, the newest first, in the job's local time.
 
-    UserError for the name of a job that there neither is nor was.
+    Ticks that were missed one after another are one row. UserError for the name of a job that there
+    neither is nor was.
     """
     check_counts(last=last)
-    conditions = [TICKS.c.job == name] if name else []
-    rows = [tick(row) for row in timetable.select(engine, *conditions, most=last)]
+    rows: list[dict[str, Any]] = []
+    for row in map(_tick, _ticks(client)):
+        if name not in (None, row["job"]):
+            continue
+        if rows and _continues(row, rows[-1]):
+            rows[-1] |= {"tick": row["tick"], "ticks": rows[-1]["ticks"] + 1}
+        elif len(rows) == last:
+            break
+        else:
+            rows.append(row)
     if name and not rows:
-        _check_name(engine, name)
+        every = {job.name for job in schedule.next_ticks(client)}
+        if name not in every:
+            raise unknown("A job", name, every | {_tick(row)["job"] for row in _ticks(client)})
     return rows
 
 
-def _check_name(engine: Any, name: str) -> None:
-    with engine.connect() as connection:
-        past = connection.scalars(sql.select(TICKS.c.job).distinct()).all()
-    every = [*past, *(job.name for job in Schedule(engine).jobs())]
-    if name not in every:
-        raise unknown("A job", name, every)
+def _ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
+    """Yield the ticks that there are, the newest first, read in pages."""
+    page, offset = 500, 0
+    while rows := client.list_workflows(
+        application_name=server.APPLICATIONS, sort_desc=True, limit=page, offset=offset
+    ):
+        yield from rows
+        offset += page
 
 
-def tick(row: Tick) -> dict[str, Any]:
-    """A row as users script against it."""
+def _continues(row: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    """Return whether a row and the one after it were missed for the same reason."""
+    keys = ("job", "state", "why")
+    return row["state"] == server.MISSED and all(row[key] == later[key] for key in keys)
 
-    def at(seconds: float | None) -> str | None:
-        return None if seconds is None else row.job.local(seconds).isoformat()
 
-    log = Path(row.folder or "") / LOG
+def _tick(row: WorkflowStatus) -> dict[str, Any]:
+    """Return what became of a tick as users script against it."""
+    at, context = row.input["args"]  # type: ignore[index]
+    job, result = Job.of(context), {"state": "", "why": "", "code": None, **_result(row)}
+
+    def local(seconds: float | None) -> str | None:
+        return datetime.fromtimestamp(seconds, job.zone).isoformat() if seconds else None
+
+    began, ended = result.get("started"), result.get("ended")
     return {
-        "job": row.job.name,
-        "tick": at(row.tick),
-        "until": at(row.until),
-        "ticks": row.ticks,
-        "attempt": row.attempt,
-        "state": row.state,
-        "why": row.why,
-        "by_hand": row.by_hand,
-        "started": at(row.started),
-        "ended": at(row.ended),
-        "wall_s": round(row.wall_s, 3) if row.started else None,
-        "code": row.code,
-        "run_id": row.run_id,
-        "command": row.job.command,
-        "log": str(log) if row.folder and log.exists() else None,
+        "job": job.name,
+        "tick": at.astimezone(job.zone).isoformat(),
+        "until": at.astimezone(job.zone).isoformat(),
+        "ticks": 1,
+        "attempt": result.get("attempt", 1),
+        "state": result["state"],
+        "why": result["why"],
+        "by_hand": row.name != TICK,
+        "started": local(began),
+        "ended": local(ended),
+        "wall_s": round(ended - began, 3) if began and ended else None,
+        "code": result["code"],
+        "run_id": result.get("run_id"),
+        "command": job.command,
     }
+
+
+def _result(row: WorkflowStatus) -> dict[str, Any]:
+    """Return how the workflow of a tick ended, or how far it is."""
+    if row.status == "SUCCESS":
+        return dict(row.output or {})
+    if row.status in server.OPEN:
+        began = {"started": row.dequeued_at and row.dequeued_at / 1000}
+        reason = server.reason_dead(row)
+        if reason and row.application_name == server.BY_HAND:
+            return {"state": attempt.KILLED, "why": reason, **began}
+        why = f"{reason}; the next server repeats it" if reason else ""
+        running = row.attributes and row.attributes["phase"] == server.RUNNING
+        return {"state": server.RUNNING if running else "queued", "why": why, **began}
+    if row.status == "CANCELLED":
+        return {"state": attempt.KILLED, "why": "it was told to end, or its process was killed"}
+    return {"state": attempt.FAILED, "why": str(row.error or row.status).splitlines()[0]}
 
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -1,190 +1,248 @@
-"""The one process that serves a schedule: it starts what is due and settles what was killed.
+"""What runs jobs at their times: a workflow a tick, in all servers that share a database.
 
-It holds no command of its own in memory, and neither MLflow nor TensorFlow: every attempt is a
-process that goes on without it, and that its successor finds in the table of ticks.
-SQLAlchemy at the top: import this module inside the functions that need it.
+DBOS fires a tick once, keeps what became of it, and repeats what a killed server had begun. Ours
+are the rules of a job: overlap, missed ticks, further attempts. An attempt is a process of its own
+(attempt.py), so that a server holds neither MLflow nor TensorFlow.
+DBOS at the top: import this module inside the functions that need it.
 """
 
 import contextlib
-import math
+import dataclasses
+import re
+import shutil
 import signal
-import subprocess
 import sys
+import threading
 import time
-from datetime import datetime
-from typing import Any, Literal
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-import sqlalchemy as sql
+from dbos import DBOS, SetWorkflowID, WorkflowStatus
 
-from pipelines import alive, launch, live, store, ticks, timetable
-from pipelines.errors import short, without_password
-from pipelines.schedule import Schedule, opened
-from pipelines.server_lock import sole
-from pipelines.timetable import QUEUED, RUNNING, SKIPPED, TICKS, Tick
+from pipelines import alive, attempt, engine, jobs, schedule, store, times
+from pipelines.attempt import KILLED, Order
+from pipelines.errors import Unavailable, without_password
+from pipelines.jobs import Job
 
-TURN_S = 1.0  # at most, between two looks at the table: clocks jump, and others write to it
-AHEAD_S = 6.0  # before a tick, its supervisor is started
-PATIENCE_S = 5.0  # after a database that did not answer, or a full disk
-OnStop = Literal["wait", "hand-over"]
+MISSED, SKIPPED = "missed", "skipped"
+RUNNING, WAITING = "running", "waiting"  # phases of a tick that has begun
+BY_HAND_TICK = "tick by hand"
+BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
+APPLICATIONS = [engine.SCHEDULE, BY_HAND]
+GRACE = timedelta(seconds=60)  # a tick that begins later than this was missed
+LOOK_S = 5.0  # between two looks for servers that were killed
+NOT_AGAIN = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
+OPEN = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is not over
+
+_stopping = threading.Event()
 
 
-def serve(storage: str, on_stop: OnStop) -> None:
-    """Serve the schedule in that database until a signal ends it. Unavailable: another one does."""
-    with opened(storage) as schedule, sole(schedule.engine, storage) as held:
-        server = Server(schedule, storage, on_stop)
-        before = {number: signal.signal(number, server.stop) for number in (2, 15)}
+@DBOS.workflow(name=jobs.TICK)
+def tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
+    """Run a job whose time has come, by its rules; the result is a row of the history."""
+    job = Job.of(context)
+    reason: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _reason_not_to_run, job, at)
+    if reason:
+        return reason
+    return _attempts(job, at)
+
+
+@DBOS.workflow(name=BY_HAND_TICK)
+def by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
+    """Run a job for a person, once: who asks for it sees how it goes."""
+    _mark(Job.of(context), RUNNING)
+    return _attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
+
+
+def _attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
+    """Run the command until an attempt goes well, or no further one is to be made."""
+    number = 1
+    while True:
+        result = DBOS.run_step({"name": "attempt"}, _attempt, job, at, number, echo)
+        well = result["state"] == attempt.RAN
+        if well or number > job.retries or result["code"] in NOT_AGAIN:
+            return result
+        DBOS.sleep(job.pause_s(number))
+        number += 1
+
+
+def _attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
+    """Run one attempt in a process of its own; how it ended, as it stands in the history."""
+    workflow = str(DBOS.workflow_id)
+    folder = store.home() / "scheduled" / f"{re.sub('[^a-z0-9T]+', '-', workflow)}-{number}"
+    order = Order(
+        job=job.name,
+        words=job.words_at(at),
+        tick=at.astimezone(job.zone).isoformat(),
+        attempt=number,
+        workflow=workflow,
+        timeout_s=job.timeout_s,
+        notify=job.notify,
+    )
+    say(f"{job.name} of {_local(job, at)}: {'started' if number == 1 else f'attempt {number}'}")
+    began = time.time()
+    outcome = attempt.carry_out(order, folder, echo)
+    if _stopping.is_set() and outcome.state == KILLED:
+        raise SystemExit  # it is not over: the next server repeats it
+    shutil.rmtree(folder, ignore_errors=True)
+    why = f": {outcome.why}" if outcome.why else ""
+    say(f"{job.name} of {_local(job, at)}: {outcome.state} after {time.time() - began:.1f} s{why}")
+    own = {"attempt": number, "started": began, "ended": time.time()}
+    return dataclasses.asdict(outcome) | own
+
+
+def _reason_not_to_run(job: Job, at: datetime) -> dict[str, Any] | None:
+    """Return the row of a tick that a rule of its job leaves out; None where it is to run.
+
+    Where a tick waits for the one before, this takes as long as that.
+    """
+    now, overlaps = datetime.now(UTC), False
+    if not times.is_tick(job.cron, job.zone, at):
+        return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
+    if reason := _reason_missed(job, at, now):
+        return _row(MISSED, reason)
+    while phases := _phases(job):
+        if job.overlap == "skip":
+            return _row(SKIPPED, "the job was still running")
+        if not overlaps and WAITING in phases:
+            return _row(SKIPPED, "another tick was waiting already")
+        overlaps = True
+        _mark(job, WAITING)
+        time.sleep(1.0)
+    _mark(job, RUNNING)
+    return None
+
+
+def _row(state: str, why: str) -> dict[str, Any]:
+    return {"state": state, "why": why}
+
+
+def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
+    """Return why a tick, found so late, is not run; None where it is."""
+    if now - at <= GRACE:
+        return None
+    if job.missed == "skip":
+        return "nothing served the schedule then"
+    later = job.next_tick(at)
+    if later and later <= now:
+        return "nothing served the schedule then, and a later tick stands for it"
+    return None
+
+
+def _mark(job: Job, phase: str) -> None:
+    """Say of the workflow that runs now what others are to know of it."""
+    found = {"job": job.name, "phase": phase, "beat": time.time()}
+    DBOS.update_workflow_attributes(str(DBOS.workflow_id), found)
+
+
+def _phases(job: Job) -> list[str]:
+    """Return the phases of the other ticks of a job that have begun and are not over."""
+    return [
+        row.attributes["phase"]  # type: ignore[index]
+        for row in DBOS.list_workflows(status=OPEN, application_name=APPLICATIONS, load_input=False)
+        if (row.attributes or {}).get("job") == job.name
+        and row.workflow_id != DBOS.workflow_id
+        and not _reason_given_up(row)
+    ]
+
+
+def _reason_given_up(row: WorkflowStatus) -> str | None:
+    """Return why nobody goes on with what a person had begun; None of all else."""
+    return reason_dead(row) if row.application_name == BY_HAND else None
+
+
+def reason_dead(row: WorkflowStatus) -> str | None:
+    """Return why the process of a workflow must have ended; None if it is over or may live."""
+    if row.status != "PENDING" or not row.executor_id:
+        return None
+    beat = (row.attributes or {}).get("beat") or (row.updated_at or 0) / 1000
+    return engine.reason_dead(row.executor_id, beat)
+
+
+def serve(storage: str) -> None:
+    """Serve a schedule until a signal ends it."""
+    _stopping.clear()
+    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with engine.workflows(storage, engine.SCHEDULE):
+            entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
+            names = ", ".join(f"{job.name} ({job.times})" for job in entries)
+            say(f"serving {without_password(storage)}: {names or 'no job'}")
+            while not _stopping.wait(LOOK_S):
+                with _trouble():
+                    _look()
+            stopped = attempt.end_all()
+            said = f"; {stopped} that ran are repeated by the next server" if stopped else ""
+            say(f"stopped{said}")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _stop(number: int, frame: object) -> None:
+    _stopping.set()
+
+
+def _look() -> None:
+    """Give signs of life of what runs here; go on with what servers that were killed had begun."""
+    for row in DBOS.list_workflows(
+        status="PENDING", application_name=APPLICATIONS, load_input=False
+    ):
+        if row.executor_id == DBOS.executor_id:
+            beat = {"beat": time.time()}
+            if time.time() - (row.attributes or beat)["beat"] > alive.BEAT_S:
+                DBOS.update_workflow_attributes(row.workflow_id, beat, merge=True)
+        elif reason := reason_dead(row):
+            if row.application_name == engine.SCHEDULE:
+                say(f"{row.workflow_id}: {reason}; it is repeated here")
+                DBOS._recover_pending_workflows([str(row.executor_id)])
+            else:
+                DBOS.cancel_workflow(row.workflow_id)
+
+
+@contextlib.contextmanager
+def _trouble() -> Any:
+    """Say what a database or a disk does not take, and go on: it is looked at again soon."""
+    try:
+        yield
+    except Exception as error:
+        say(f"waits for its database and disk: {str(error).splitlines()[0][:300]}")
+
+
+def run_now(storage: str, name: str) -> int:
+    """Run a job in this terminal, where what it says is shown; its exit code.
+
+    Unavailable where the job is running already.
+    """
+    with engine.client(storage) as client:
+        job = schedule.find(client, name)
+    with engine.workflows(storage, BY_HAND):
+        if _phases(job):
+            raise Unavailable(
+                f"A job runs once at a time. Received: {name}, which is running. Wait for its end: "
+                f"python -m pipelines schedule history {name}"
+            )
+        at = datetime.now(UTC)
+        workflow = f"now-{name}-{at.isoformat()}"
         try:
-            server.begin()
-            while server.goes_on():
-                held()
-                server.turn()
-        finally:
-            server.dismiss()
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            with SetWorkflowID(workflow):
+                result = by_hand(at, dataclasses.asdict(job))
+        except (KeyboardInterrupt, SystemExit):
+            DBOS.cancel_workflow(workflow)
+            raise
+    why = f": {result['why']}" if result["why"] else ""
+    print(f"{name}: {result['state']}{why}", file=sys.stderr)
+    code = result["code"]
+    if code is None:
+        return 0 if result["state"] == attempt.RAN else 1
+    return 128 - code if code < 0 else int(code)
 
 
-class Server:
-    """What is being served, and the processes that were started for it."""
-
-    def __init__(self, schedule: Schedule, storage: str, on_stop: OnStop) -> None:
-        self.schedule, self.engine = schedule, schedule.engine
-        self.storage, self.on_stop = storage, on_stop
-        self.children: dict[int, subprocess.Popen[bytes]] = {}
-        self.aside: list[subprocess.Popen[bytes]] = []  # they tidy up
-        self.waiting: dict[str, tuple[float, launch.Supervisor]] = {}  # by job, until when
-        self.stops, self.stopping = 0, False
-        self.wait_s = 0.0
-        self.trouble = ""
-
-    def begin(self) -> None:
-        """Take over from an earlier server."""
-        ticks.lapse(self.engine, time.time())
-        self.aside += [launch.bury(self.storage, tick) for tick in self._unburied()]
-        self._settle()
-        if not self.aside and live.leftovers(store.home() / "live", store.uri()):
-            self.aside.append(launch.reap())
-        self.schedule.scheduler.resume()
-        said = [f"{job.name} ({job.times})" for job, due in self.schedule.jobs().items() if due]
-        say(f"serving {without_password(self.storage)}: {', '.join(said) or 'no job'}")
-
-    def _unburied(self) -> list[Tick]:
-        """Attempts that were killed, and with them the process that was to tidy up."""
-        mine = TICKS.c.folder.in_([str(folder) for folder in launch.folders()])
-        over = timetable.select(self.engine, mine, TICKS.c.ended > 0)
-        # a living one is about to tidy up itself
-        return [tick for tick in over if launch.dead(self.engine, tick)]
-
-    def stop(self, number: int, _: Any) -> None:
-        """Once: start nothing more. Twice: do not wait either."""
-        self.stops += 1
-
-    def goes_on(self) -> bool:
-        """Whether there is something left to do here."""
-        if not self.stops:
-            return True
-        here = TICKS.c.machine == alive.machine()
-        running = timetable.select(self.engine, TICKS.c.state == RUNNING, here)
-        if running and self.on_stop == "wait" and self.stops == 1:
-            if not self.stopping:
-                say(f"stopping: waits for {len(running)} running (a second signal: no longer)")
-            self.stopping = True
-            return True
-        said = f"; {len(running)} running are handed over to the next server" if running else ""
-        say(f"stopped{said}")
-        return False
-
-    def turn(self) -> None:
-        """Settle what has ended, record what is due, start it, and rest until more is due."""
-        try:
-            self._settle()
-            self.wait_s = TURN_S
-            if not self.stops:
-                self.wait_s = self.schedule.turn()
-                self._start()
-            self._prepare()
-            self.trouble = ""
-        except (sql.exc.SQLAlchemyError, OSError) as error:
-            if str(error) != self.trouble:
-                say(f"waits for its database and disk: {short(error)}")
-            self.trouble = str(error)
-            time.sleep(PATIENCE_S)
-        time.sleep(min(self.wait_s, TURN_S))
-
-    def _start(self) -> None:
-        due = timetable.select(self.engine, TICKS.c.state == QUEUED, TICKS.c.due <= time.time())
-        there = self.schedule.jobs() if due else {}
-        busy = self._running() if due else set()
-        for tick in reversed(due):
-            if not tick.by_hand and there.get(tick.job) is None:
-                why = "the job was changed, paused or removed"
-                ticks.leave(self.engine, tick, SKIPPED, why)
-            elif tick.job.name not in busy:
-                self._begin(tick)
-                busy.add(tick.job.name)
-
-    def _begin(self, tick: Tick) -> None:
-        _, waiting = self.waiting.pop(tick.job.name, (0.0, None))
-        if waiting and waiting.process.poll() is not None:  # it was killed
-            waiting.dismiss()
-            waiting = None
-        child = launch.start(self.engine, self.storage, tick, waiting)
-        if child:
-            self.children[tick.id] = child
-            say(f"{_named(tick)}: started")
-
-    def _running(self) -> set[str]:
-        """The names of the jobs that run."""
-        return {t.job.name for t in timetable.select(self.engine, TICKS.c.state == RUNNING)}
-
-    def _prepare(self) -> None:
-        """Have a supervisor wait for every tick that is near; dismiss those that were not needed.
-
-        Loading what it records with takes it longer than a command takes to begin.
-        """
-        now = time.time()
-        self.dismiss(now)
-        if self.stops or self.wait_s > AHEAD_S:
-            return
-        busy = self._running() | self.waiting.keys()
-        for job, due in self.schedule.jobs().items():
-            if due and due.timestamp() < now + AHEAD_S and job.name not in busy:
-                self.waiting[job.name] = (now + 2 * AHEAD_S, launch.supervisor(job.name))
-
-    def dismiss(self, now: float = math.inf) -> None:
-        """Let the supervisors end whose ticks did not come, or were not to be run."""
-        for job, (until, supervisor) in list(self.waiting.items()):
-            if now > until or self.stops:
-                del self.waiting[job]
-                supervisor.dismiss()
-
-    def _settle(self) -> None:
-        """Say what became of our children; end the attempts that nobody supervises any more."""
-        self.aside = [child for child in self.aside if child.poll() is None]
-        over = [row for row, child in self.children.items() if child.poll() is not None]
-        for tick in timetable.select(self.engine, TICKS.c.state == RUNNING):
-            why = "process has ended" if tick.id in over else None
-            if why is None and tick.id not in self.children:
-                why = launch.dead(self.engine, tick)
-            if why:
-                burial = launch.killed(self.engine, self.storage, tick, why)
-                self.aside += [burial] if burial else []
-        for row in over:
-            del self.children[row]
-            say(_ended(timetable.get(self.engine, row)))
-
-
-def _named(tick: Tick) -> str:
-    again = f", attempt {tick.attempt}" if tick.attempt > 1 else ""
-    return f"{tick.job.name} of {tick.job.local(tick.tick):%Y-%m-%d %H:%M:%S}{again}"
-
-
-def _ended(tick: Tick) -> str:
-    why = f": {tick.why}" if tick.why else ""
-    return f"{_named(tick)}: {tick.state} after {tick.wall_s:.1f} s{why}"
+def _local(job: Job, at: datetime) -> str:
+    return f"{at.astimezone(job.zone):%Y-%m-%d %H:%M:%S}"
 
 
 def say(text: str) -> None:
-    """A line of the server's log."""
+    """Write a line of the server's log."""
     with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
         print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

@@ -1,21 +1,41 @@
-"""Pipelines: commands of ours, one after another, as the steps of one run.
+"""Pipelines: commands of ours, one after another, as the steps of a workflow of DBOS.
 
 A step is a command in a process of its own. Its JSON document is the step's output, which the words
-of later steps may name. What failed or was killed goes on: a step that is done, with the same
-command, code and packages, is not repeated (outputs.py).
+of later steps may name. What failed or was killed goes on: the outputs of the steps that are done,
+with the same options, code and packages, are taken from the database.
+DBOS at the top: import this module inside the functions that need it.
 """
 
+import functools
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines import outputs, store, studied, tracking
-from pipelines.errors import Ended, Unavailable, UserError, unknown
-from pipelines.outputs import STEP, Output, Record
+from dbos import DBOS, SetWorkflowID
+
+from pipelines import (
+    attempt,
+    command,
+    data,
+    engine,
+    linked,
+    provenance,
+    quiet,
+    settle,
+    store,
+    studied,
+    tracking,
+)
+from pipelines.errors import Ended, Unavailable
+from pipelines.recipes import digest
 
 Say = Callable[[str], None]
+KIND = "pipeline"  # of its run
+APPLICATION = "near-identity-pipelines"  # of its workflows
+PACKAGES = ("theory", "keras_models", "pipelines", "tuning")
 
 
 @dataclass(frozen=True)
@@ -30,15 +50,9 @@ class Step:
     says: Callable[[Any], str] = lambda output: "done"
     """What a person is told of its output."""
 
-    def resolved(self, documents: Mapping[str, Any]) -> tuple[str, ...]:
-        """Its words with what earlier steps gave. UserError where that lacks something."""
-        try:
-            return tuple(word.format(**documents) for word in self.words)
-        except (LookupError, TypeError) as error:
-            raise UserError(
-                f"A step needs the outputs that it names. Received: {self.name}, which finds no "
-                f"{error} in {', '.join(documents) or 'any'}. Repeat the pipeline without --from."
-            ) from error
+    def resolved_words(self, outputs: Mapping[str, Any]) -> list[str]:
+        """Return its words with what earlier steps gave."""
+        return [word.format(**outputs) for word in self.words]
 
 
 @dataclass(frozen=True)
@@ -50,115 +64,138 @@ class Pipeline:
     options: Mapping[str, Any]
     steps: tuple[Step, ...]
 
-    def before(self, start: str | None) -> list[str]:
-        """The names of the steps before that one. UserError for a step that it does not have."""
-        names = [step.name for step in self.steps]
-        if start is None:
-            return []
-        if start not in names:
-            raise unknown(f"A step of {self.name}", start, names)
-        return names[: names.index(start)]
+    @property
+    def key(self) -> str:
+        """What it has in common with those that it can go on from: options, code, packages, place.
+
+        As the command of a scheduled job it goes on from the attempts at its own tick alone.
+        """
+        place = [quiet.backend(), str(data.data_home()), os.environ.get(command.TICK)]
+        return digest([self.name, dict(self.options), _sources(), provenance.packages(), place])
 
 
-def carry_out(
-    pipeline: Pipeline, start: str | None = None, anew: bool = False, say: Say = print
-) -> dict[str, Any]:
+@functools.cache
+def _sources() -> str:
+    """Return the digest of the project's code, all of it."""
+    root = provenance.ROOT
+    files = (path for package in PACKAGES for path in (root / package).rglob("*.py"))
+    return digest({str(path.relative_to(root)): path.read_text() for path in files})
+
+
+def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[str, Any]:
     """Do the steps that are not done, and give the pipeline's JSON document.
 
-    `start` is the first that is done in any case, with the latest outputs of those before it; with
-    `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document, where a
-    step fails.
+    With `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document,
+    where a step fails.
     """
-    given = _given(pipeline, start)
-    with outputs.opened(
-        pipeline.name, pipeline.options, pipeline.title, anew or start is not None
-    ) as (run, earlier):
-        names = [step.name for step in pipeline.steps]
-        course = _Course(pipeline, run, say, outputs.latest(earlier, names), given)
-        try:
-            for number in range(len(pipeline.steps)):
-                course.take(number)
-        finally:
-            if isinstance(run, tracking.Run):  # the page of an attempt is not ours
+    waiting = f"Another process runs the same {pipeline.name}; waiting for it."
+    key = f"{pipeline.name}-{pipeline.key}"
+    with settle.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
+        done = {} if anew and command.TICK not in os.environ else _outputs_to_go_on_from(key)
+        with (
+            tracking.tracked(
+                pipeline.title,
+                experiment=attempt.EXPERIMENT,
+                kind=KIND,
+                params=pipeline.options,
+                tags={"pipeline": pipeline.name},
+            ) as run,
+            linked.parent_of_commands(run.id, run.experiment),
+        ):
+            course = _Course(pipeline, run, say, done)
+            try:
+                _in_workflow(key, course)
+            finally:
                 run.tag(store.NOTE, course.note())
     return course.document("FINISHED")
 
 
-def _given(pipeline: Pipeline, start: str | None) -> dict[str, Output]:
-    """The latest outputs of the steps before `start`; UserError names those that lack."""
-    names = pipeline.before(start)
-    found = outputs.latest(outputs.of(pipeline.name, pipeline.options), names) if names else {}
-    if lacking := [name for name in names if name not in found]:
-        raise UserError(
-            "Every step before the first must have been done once. Received: --from "
-            f"{start}, and no run of {pipeline.title} with these options has done "
-            f"{', '.join(lacking)}. Begin with --from {lacking[0]}, or leave --from out."
-        )
-    return found
+def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
+    """Return, by step, what the last workflow with that key has done if it was cut short."""
+    rows = DBOS.list_workflows(workflow_id_prefix=f"{key}-", sort_desc=True, limit=1)
+    if not rows or rows[0].status == "SUCCESS":
+        return {}
+    return {
+        step["function_name"]: step["output"]
+        for step in DBOS.list_workflow_steps(rows[0].workflow_id)
+        if step["error"] is None
+    }
+
+
+_course: "_Course | None" = None  # the one that this process carries out
+
+
+@DBOS.workflow(name="pipeline")
+def _workflow() -> None:
+    if _course is None:  # pragma: no cover - recovery is by the command that is repeated
+        raise RuntimeError("A pipeline is carried out by its command.")
+    for number in range(len(_course.pipeline.steps)):
+        _course.take(number)
+
+
+def _in_workflow(key: str, course: "_Course") -> None:
+    global _course  # its steps are functions of this process, which DBOS does not keep
+    _course = course
+    try:
+        with SetWorkflowID(f"{key}-{time.time_ns()}"):
+            _workflow()
+    finally:
+        _course = None
 
 
 @dataclass
 class _Course:
-    """A pipeline under way: what its steps have given so far."""
+    """A pipeline on its way."""
 
     pipeline: Pipeline
-    run: Record
+    run: tracking.Run
     say: Say
-    done: Mapping[str, Output]
-    """In the runs that it goes on from."""
-    given: Mapping[str, Output]
-    """Of steps that are left out."""
-    documents: dict[str, Any] = field(default_factory=dict)
+    done: Mapping[str, Any]
+    """Outputs of the steps that an earlier workflow has done."""
+    outputs: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def take(self, number: int) -> None:
         """Do a step, unless it is done."""
-        step = self.pipeline.steps[number]
+        step, began = self.pipeline.steps[number], time.perf_counter()
         place = f"[{number + 1}/{len(self.pipeline.steps)}] {step.name}"
-        words = step.resolved(self.documents)
-        before, mark = self.done.get(step.name), outputs.fingerprint(words)
-        if before and before.fingerprint != mark:
-            before = None
-        if before := self.given.get(step.name, before):
-            self._ended(step, "skipped", before.document)
-            outputs.keep(self.run, step.name, before.document, before.fingerprint)
-            self.say(f"{place}: done before, in run {before.run_id[:8]}")
+        if step.name in self.done:
+            output = DBOS.run_step({"name": step.name}, lambda: self.done[step.name])
+            self._end(step, "skipped", output, 0.0)
+            self.say(f"{place}: done before")
             return
         self.say(f"{place} ...")
-        began = time.perf_counter()
         try:
-            output = self._done(step, words, began)
+            output = DBOS.run_step({"name": step.name}, self._output, step)
         except (Ended, KeyboardInterrupt, SystemExit) as error:
-            how = "failed" if isinstance(error, Ended) else "stopped"
-            self.say(f"{place}: {how}, {time.perf_counter() - began:.0f} s")
+            wall_s = time.perf_counter() - began
+            state = "failed" if isinstance(error, Ended) else "stopped"
+            self.say(f"{place}: {state}, {wall_s:.0f} s")
+            if isinstance(error, Ended):
+                self._end(step, state, error.document, wall_s)
+                message = f"{step.name}: {error}"
+                raise Ended(message, error.code, self.document("FAILED")) from error
             raise
-        outputs.keep(self.run, step.name, output, mark)
-        self.say(f"{place}: {step.says(output)}, {time.perf_counter() - began:.0f} s")
+        wall_s = time.perf_counter() - began
+        self._end(step, "done", output, wall_s)
+        self.say(f"{place}: {step.says(output)}, {wall_s:.0f} s")
 
-    def _done(self, step: Step, words: tuple[str, ...], began: float) -> Any:
-        """What a step gives; one that fails is recorded, with what it printed."""
+    def _output(self, step: Step) -> Any:
+        """Return the JSON document of a command; one that is killed has failed."""
         try:
-            output = _answer(words)
-        except Ended as error:
-            self._ended(step, "failed", error.document, time.perf_counter() - began)
-            self.run.tag(STEP + step.name, f"failed: {error}"[:1000])
-            if error.document is not None:
-                outputs.keep_document(self.run, step.name, error.document)
-            raise Ended(f"{step.name}: {error}", error.code, self.document("FAILED")) from error
-        except (KeyboardInterrupt, SystemExit):
-            self.run.tag(STEP + step.name, "stopped")
-            raise
-        self._ended(step, "done", output, time.perf_counter() - began)
-        return output
+            return studied.answer(*step.resolved_words(self.outputs))
+        except Unavailable as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise Ended(str(error), 1) from error
 
-    def _ended(self, step: Step, state: str, output: Any, wall_s: float = 0.0) -> None:
-        self.documents[step.name] = output
+    def _end(self, step: Step, state: str, output: Any, wall_s: float) -> None:
+        self.outputs[step.name] = output
         self.rows.append({"name": step.name, "state": state, "wall_s": wall_s, "output": output})
         if state != "skipped":
             self.run.log({f"step_s/{step.name}": wall_s})
 
     def document(self, status: str) -> dict[str, Any]:
-        """The JSON document: every step that was come to, and what it gave."""
+        """Return the JSON document: every step that was come to, and what it gave."""
         return {
             "pipeline": self.pipeline.name,
             "run_id": self.run.id,
@@ -167,7 +204,7 @@ class _Course:
         }
 
     def note(self) -> str:
-        """Markdown for the page of the run: what became of every step."""
+        """Return Markdown for the page of the run: what became of every step."""
         came = {row["name"]: row for row in self.rows}
         lines = ["| step | state | seconds | command |", "|---|---|---|---|"]
         for step in self.pipeline.steps:
@@ -175,12 +212,3 @@ class _Course:
             words = " ".join(step.words).replace("|", "\\|")
             lines.append(f"| {step.name} | {row['state']} | {row['wall_s']:.0f} | `{words}` |")
         return "\n".join(lines)
-
-
-def _answer(words: tuple[str, ...]) -> Any:
-    """The output of a command; one that is killed has failed, and may do better another time."""
-    try:
-        return studied.answer(*words)
-    except Unavailable as error:
-        print(f"error: {error}", file=sys.stderr)
-        raise Ended(str(error), 1) from error

@@ -11,9 +11,9 @@ import sys
 import tempfile
 from typing import Any
 
+from pipelines.command import error_in
 from pipelines.errors import Ended, Unavailable
 from pipelines.provenance import ROOT
-from pipelines.supervised import error_in
 
 LATEST = 10_000  # characters of what a command has said, in which its error is found
 

@@ -1,70 +1,98 @@
-"""When a job is due: APScheduler's triggers, of which the one for cron expressions is ours.
+"""When a job is due: a cron expression in a time zone, on the days when clocks are moved too.
 
-APScheduler at the top: import this module inside the functions that need it.
+What is due at fixed times is due once on each day, as Debian's cron has it: a time that is skipped,
+at the moment to which the clocks are moved; one that comes twice, when it comes first. What is due
+every minute or every hour (a minute or hour that begins with *) goes by the time that passes.
 """
 
+import difflib
+import os
+import re
+import zoneinfo
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
 
-from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.interval import IntervalTrigger
-from cronsim import CronSim, CronSimError
-
-from pipelines import jobs
 from pipelines.errors import UserError
 
-
-class Cron(BaseTrigger):
-    """A cron expression in a time zone, on the days when clocks are moved as Debian's cron has it.
-
-    What is due at fixed times is due once on each day: a time that is skipped, at the moment to
-    which the clocks are moved; one that comes twice, when it comes first. APScheduler's own trigger
-    leaves out the one and runs the other twice. What is due every minute or every hour (a minute or
-    hour that begins with *) goes by the time that passes.
-    """
-
-    def __init__(self, expression: str, tz: str) -> None:
-        self.expression, self.tz = expression, tz
-
-    def get_next_fire_time(
-        self, previous_fire_time: datetime | None, now: datetime
-    ) -> datetime | None:
-        """The first moment after the previous one, or from now on; None if there is none."""
-        after = previous_fire_time or now - timedelta(microseconds=1)
-        begin = after.astimezone(jobs.zone(self.tz))
-        for found in CronSim(self.expression, begin):
-            if found.astimezone(UTC) > after.astimezone(UTC):  # else its first coming is over
-                return found
-        return None
-
-    def __str__(self) -> str:
-        return f"{self.expression} {self.tz}"
+UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LEAST_S = 10  # between two ticks: a command takes seconds to begin
 
 
-def trigger(job: jobs.Job, start: datetime) -> Any:
-    """The trigger of a job that is added at `start`; UserError for an expression without a time."""
-    if not job.cron:
-        return IntervalTrigger(
-            seconds=job.every_s, start_date=start.replace(microsecond=0), timezone=job.zone
-        )
-    found = Cron(job.cron, job.tz)
+def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime | None:
+    """Return the first moment after another at which a job is due; None if there is none."""
+    from cronsim import CronSim
+
+    for moment in CronSim(cron, after.astimezone(zone)):
+        if moment.astimezone(UTC) > after.astimezone(UTC):  # else it has come once already
+            return moment
+    return None
+
+
+def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
+    """Return whether a job is due at that moment."""
+    return next_tick(cron, zone, moment - timedelta(microseconds=1)) == moment
+
+
+def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
+    """UserError for what is no cron expression, or one whose time never comes."""
+    from cronsim import CronSimError
+
     try:
-        if len(job.cron.split()) != 5:
+        if len(cron.split()) not in (5, 6):
             raise CronSimError("Not five fields")
-        if found.get_next_fire_time(None, start) is None:
+        if next_tick(cron, zone, datetime.now(UTC)) is None:
             raise CronSimError("No such day in fifty years")
     except CronSimError as error:
         raise UserError(
             "A cron expression must be five fields: minute, hour, day, month, weekday. Received: "
-            f"{job.cron!r}: {error}. Write, for example, '30 2 * * *' or '0 4 * * SUN'."
+            f"{cron!r}: {error}. Write, for example, '30 2 * * *' or '0 4 * * SUN'."
         ) from error
-    return found
 
 
-def between(trigger: Any, first: datetime, now: datetime) -> list[float]:
-    """The ticks from the first, which is one, until now, in seconds since 1970."""
-    found, tick = [], first
-    while tick is not None and tick <= now:
-        found.append(tick.timestamp())
-        tick = trigger.get_next_fire_time(tick, now)
-    return found
+def cron_of_interval(text: str) -> str:
+    """Return the cron expression for `20s`, `5m`, `6h` or `1d`; with six fields, seconds first."""
+    length_s = seconds(text)
+    for unit, next_unit, pattern in (
+        (1, 60, "*/{} * * * * *"),
+        (60, 3_600, "*/{} * * * *"),
+        (3_600, 86_400, "0 */{} * * *"),
+    ):
+        if LEAST_S <= length_s < next_unit and next_unit % length_s == 0 == length_s % unit:
+            return pattern.format(f"{length_s / unit:.0f}")
+    if length_s == UNITS["d"]:
+        return "0 0 * * *"
+    raise UserError(
+        "An interval must be 10 s or more and divide a minute, an hour or a day. Received: "
+        f"{text!r}. Set --every 20s, 5m, 6h or 1d, for example, or the times themselves by --cron."
+    )
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of `90s`, `20m`, `6h`, `1d`; UserError for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if not match:
+        raise UserError(
+            f"A length of time must be a number with s, m, h or d. Received: {text!r}. Write, for "
+            "example, 90s, 20m, 6h or 1d."
+        )
+    return float(match[1]) * UNITS[match[2]]
+
+
+def named_zone(name: str) -> zoneinfo.ZoneInfo:
+    """Return the time zone of that name; UserError names those nearest."""
+    try:
+        return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        every = sorted(zoneinfo.available_timezones())
+        same = [each for each in every if name and name.lower() in each.lower()]
+        near = same[:3] or difflib.get_close_matches(name, every) or ["Europe/Berlin", "UTC"]
+        raise UserError(
+            f"A time zone must be a name of the IANA database. Received: {name!r}. Set --tz, for "
+            f"example {' or '.join(near)}."
+        ) from None
+
+
+def local_zone() -> str:
+    """Return the name of this machine's time zone; UTC where it has none."""
+    name = os.environ.get("TZ") or str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")[2]
+    return name if name in zoneinfo.available_timezones() else "UTC"

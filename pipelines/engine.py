@@ -1,0 +1,177 @@
+"""DBOS: workflows whose steps are kept in a database, so that a kill repeats none that is done.
+
+The database is `schedule.db` beside the runs, or PostgreSQL where several machines share jobs. What
+DBOS writes there is JSON: reading it runs no code, whoever wrote it.
+DBOS at the top: import this module inside the functions that need it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from dbos import DBOS, DBOSClient, Serializer
+
+from pipelines import alive, jobs, live, store, times
+from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
+
+POLL_S = 5.0  # between two looks for jobs that were added or changed
+LISTEN_S = 30.0  # between two looks for messages, of which we send none
+SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
+
+
+class Json(Serializer):
+    """What DBOS keeps, as JSON; times and errors too."""
+
+    def serialize(self, data: Any) -> str:
+        return json.dumps(data, default=_plain)
+
+    def deserialize(self, serialized_data: str) -> Any:
+        return json.loads(serialized_data, object_hook=_rich)
+
+
+def _plain(value: Any) -> dict[str, str]:
+    if isinstance(value, datetime):
+        return {"datetime": value.isoformat()}
+    if isinstance(value, BaseException):
+        return {"error": f"{type(value).__name__}: {value}"}
+    raise TypeError(f"{type(value).__name__} cannot be kept as JSON.")
+
+
+def _rich(document: dict[str, Any]) -> Any:
+    if document.keys() == {"datetime"}:
+        return datetime.fromisoformat(document["datetime"])
+    if document.keys() == {"error"} and isinstance(document["error"], str):
+        return RuntimeError(document["error"])
+    return document
+
+
+def place(storage: str | None = None) -> str:
+    """Return the address of the database, the same from any folder.
+
+    As given, else SCHEDULE_STORAGE, else schedule.db beside the tracking database. UserError for
+    what is no address, or a database in memory, which other processes do not see.
+    """
+    address = storage or os.environ.get("SCHEDULE_STORAGE")
+    if not address:
+        return f"sqlite:///{store.home() / 'schedule.db'}"
+    try:
+        url = sql.make_url(address)
+    except sql.exc.ArgumentError as error:
+        raise _no_database(address, error) from error
+    if url.get_backend_name() == "postgresql":
+        url = url.set(drivername="postgresql+psycopg")
+    elif url.get_backend_name() != "sqlite":
+        raise _no_database(address, ValueError(f"a database of {url.get_backend_name()}"))
+    elif url.database in (None, "", ":memory:"):
+        raise _no_database(address, ValueError("a database in memory"))
+    else:
+        url = url.set(database=str(Path(str(url.database)).resolve()))
+    return url.render_as_string(hide_password=False)
+
+
+def _no_database(storage: str, error: Exception) -> UserError | Unavailable:
+    kind = disk_error(error) if isinstance(error, OSError) else UserError
+    return (Unavailable if isinstance(error, sql.exc.OperationalError) else kind)(
+        "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
+        f"Received: {without_password(storage)}: {short(error)}. Set --storage so."
+    )
+
+
+@contextmanager
+def client(storage: str) -> Iterator[DBOSClient]:
+    """Open the database to read or change what is scheduled.
+
+    Unavailable where no database answers, UserError where none can.
+    """
+    _prepare(storage)
+    with _client(storage) as opened:
+        yield opened
+
+
+@contextmanager
+def _client(storage: str) -> Iterator[DBOSClient]:
+    opened = DBOSClient(
+        system_database_url=storage,
+        serializer=Json(),
+        application_name=SCHEDULE,
+        retry_connection_errors=False,
+    )
+    try:
+        yield opened
+    finally:
+        opened.destroy()
+
+
+@contextmanager
+def workflows(storage: str, application: str) -> Iterator[None]:
+    """Let workflows run in this process for as long as the block lasts.
+
+    The schedules of one application are served by its processes alone.
+    """
+    _prepare(storage)
+    DBOS(
+        config={
+            "name": application,
+            "system_database_url": storage,
+            "application_version": application,  # whatever the code, it goes on with what was begun
+            "executor_id": f"{alive.machine()}, {alive.process(os.getpid())}",
+            "serializer": Json(),
+            "scheduler_polling_interval_sec": POLL_S,
+            "notification_listener_polling_interval_sec": LISTEN_S,
+            "log_level": "ERROR",
+        }
+    )
+    DBOS.launch()
+    try:
+        yield
+    finally:
+        DBOS.destroy()
+
+
+def reason_dead(executor: str, beat: float) -> str | None:
+    """Return why the process of that executor id must have ended; None where it may live.
+
+    `beat` is its last sign of life, in seconds since 1970: all that is known of another machine's.
+    """
+    machine, _, process = executor.partition(", ")
+    return alive.why_dead({alive.MACHINE: machine, alive.PROCESS: process, alive.BEAT: str(beat)})
+
+
+def _prepare(storage: str) -> None:
+    """Create or update the tables of DBOS; a new database begins with the shipped jobs."""
+    try:
+        with live.locked(store.home() / "live", "schedule"):  # two would create them
+            if _is_new(storage):
+                DBOS.migrate(storage)
+                with _client(storage) as new:
+                    shipped = jobs.shipped(times.local_zone()).values()
+                    for job in shipped:
+                        new.create_schedule(**job.entry)
+    except (sql.exc.SQLAlchemyError, OSError) as error:
+        raise _no_database(storage, error) from error
+
+
+def _is_new(storage: str) -> bool:
+    """Return whether a database has no tables of DBOS. UserError for one of an earlier version."""
+    url = sql.make_url(storage)
+    if url.get_backend_name() == "sqlite":
+        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
+    engine = sql.create_engine(url)
+    try:
+        tables = sql.inspect(engine)
+        if tables.has_table("apscheduler_jobs"):
+            raise UserError(
+                "A schedule must be of this version. Received: "
+                f"{without_password(storage)}, of an earlier one. To take its jobs over, print "
+                "them with the version that made it (python -m pipelines schedule list --json), "
+                "move the file away, and add each: python -m pipelines schedule add NAME ..."
+            )
+        schema = "dbos" if url.get_backend_name() == "postgresql" else None
+        return not tables.has_table("workflow_status", schema=schema)
+    finally:
+        engine.dispose()
