@@ -178,10 +178,10 @@ def _run_command(order: Order, folder: Path) -> Outcome:
     except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
         command.end(process)
         return Outcome(KILLED, "it was told to end", process.returncode)
-    return _judge(process.returncode, folder / LOG)
+    return outcome_of(process.returncode, folder / LOG)
 
 
-def _judge(code: int, log: Path) -> Outcome:
+def outcome_of(code: int, log: Path) -> Outcome:
     """Return what an exit code means; 128 and more stand for a signal, as in a shell."""
     if code == 0:
         return Outcome(RAN, code=0)

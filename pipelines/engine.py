@@ -139,6 +139,11 @@ def reason_dead(executor: str, beat: float) -> str | None:
     `beat` is its last sign of life, in seconds since 1970: all that is known of another machine's.
     """
     machine, _, process = executor.partition(", ")
+    (host, boot), (our_host, our_boot) = (
+        name.split(" ")[:2] for name in (f"{machine} ", f"{alive.machine()} ")
+    )
+    if host == our_host and boot != our_boot:
+        return "its machine has been started again"
     return alive.why_dead({alive.MACHINE: machine, alive.PROCESS: process, alive.BEAT: str(beat)})
 
 

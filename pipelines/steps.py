@@ -6,7 +6,9 @@ with the same options, code and packages, are taken from the database.
 DBOS at the top: import this module inside the functions that need it.
 """
 
+import contextlib
 import functools
+import json
 import os
 import sys
 import time
@@ -100,7 +102,7 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
                 params=pipeline.options,
                 tags={"pipeline": pipeline.name},
             ) as run,
-            linked.parent_of_commands(run.id, run.experiment),
+            _parent_of_commands(run),
         ):
             course = _Course(pipeline, run, say, done)
             try:
@@ -108,6 +110,13 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
             finally:
                 run.tag(store.NOTE, course.note())
     return course.document("FINISHED")
+
+
+def _parent_of_commands(run: tracking.Run) -> contextlib.AbstractContextManager[None]:
+    """Make the steps' runs children of this one, unless a scheduled attempt is their parent."""
+    if linked.parent():
+        return contextlib.nullcontext()
+    return linked.parent_of_commands(run.id, run.experiment)
 
 
 def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
@@ -191,6 +200,7 @@ class _Course:
     def _end(self, step: Step, state: str, output: Any, wall_s: float) -> None:
         self.outputs[step.name] = output
         self.rows.append({"name": step.name, "state": state, "wall_s": wall_s, "output": output})
+        self.run.text(json.dumps(output, indent=2) + "\n", f"steps/{step.name}.json")
         if state != "skipped":
             self.run.log({f"step_s/{step.name}": wall_s})
 

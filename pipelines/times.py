@@ -30,7 +30,9 @@ def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime |
 
 def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
     """Return whether a job is due at that moment."""
-    return next_tick(cron, zone, moment - timedelta(microseconds=1)) == moment
+    utc = moment.astimezone(UTC)  # in which no moment comes twice
+    tick = next_tick(cron, zone, utc - timedelta(microseconds=1))
+    return tick is not None and tick.astimezone(UTC) == utc
 
 
 def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:

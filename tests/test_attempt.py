@@ -1,10 +1,10 @@
 """Attempts at ticks in real processes: what is recorded, and what is left, however they end."""
 
-import dataclasses
 import json
+import os
 import signal
-import subprocess
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines import history, launch, linked, store, supervised, ticks, timetable, tracking
-from pipelines.attempted import LOG, PARENT, Outcome
-from pipelines.jobs import Job
-from pipelines.timetable import Tick
+from pipelines import attempt, command, history, store, tracking
+from pipelines.attempt import LOG, Order, Outcome
 from tests.test_watch import METRIC, NAME, result, webhook
 
 __all__ = ["webhook"]  # a fixture
@@ -30,17 +28,6 @@ SCRIPTS = {
             run.log({{"{METRIC}": 0.5}})
         print("measured")
         """,
-    "away": """
-        import os, sys
-        os.environ["MLFLOW_TRACKING_URI"] = "http://127.0.0.1:9"  # nobody answers there
-        from pipelines import __main__, shell
-        sys.exit(shell.guarded(__main__.dispatch, ["compare", "a", "b"]))
-        """,
-    "mistake": """
-        import sys
-        from pipelines import __main__, shell
-        sys.exit(shell.guarded(__main__.dispatch, ["run", "gradient-formul"]))
-        """,
     "opens": """
         import subprocess, sys, time
         from pipelines import tracking
@@ -51,99 +38,80 @@ SCRIPTS = {
             time.sleep(60)
         """,
 }
-Start = Callable[..., "Attempt"]
 
 
-@dataclasses.dataclass
-class Attempt:
-    """One that was started as a server does."""
+class Begun:
+    """An attempt that is carried out in a thread, as a server does."""
 
-    storage: str
-    row: int
-    child: "subprocess.Popen[bytes]"
+    def __init__(self, order: Order, folder: Path) -> None:
+        self.folder, self.outcomes = folder, list[Outcome]()
+        self.thread = threading.Thread(
+            target=lambda: self.outcomes.append(attempt.carry_out(order, folder))
+        )
+        self.thread.start()
 
-    def look(self) -> Tick:
-        with timetable.connected(self.storage) as engine:
-            return timetable.get(engine, self.row)
+    def end(self) -> Outcome:
+        """Wait for its end; how it ended."""
+        self.thread.join(120)
+        return self.outcomes[0]
 
-    @property
-    def folder(self) -> Path:
-        return Path(self.look().folder or "")
-
-    def end(self) -> Tick:
-        """What became of it, when its supervisor has ended."""
-        self.child.wait(60)
-        return self.look()
-
-    def until(self, text: str) -> None:
-        """Wait until that is in its log, and its command knows its run."""
-        folder, end = self.folder, time.monotonic() + 60
-        while text not in (folder / LOG).read_text() or not (folder / PARENT).exists():
-            assert self.child.poll() is None
-            assert time.monotonic() < end
+    def until_begun(self) -> psutil.Process:
+        """Wait until its command says so; the process that carries it out."""
+        deadline = time.monotonic() + 60
+        while not (self.folder / LOG).exists() or "begun" not in (self.folder / LOG).read_text():
+            assert self.thread.is_alive()
+            assert time.monotonic() < deadline
             time.sleep(0.02)
+        return next(
+            each
+            for each in psutil.Process().children(recursive=True)
+            if str(self.folder) in each.cmdline()
+        )
 
-    def command(self) -> psutil.Process:
-        (found,) = psutil.Process(self.child.pid).children()
-        return found
+
+Start = Callable[..., Begun]
 
 
 @pytest.fixture
 def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """`start("measures", timeout_s=3)`: an attempt at a job that runs one of SCRIPTS."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    storage, started = timetable.place(), list[Attempt]()
+    for name, text in SCRIPTS.items():
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    started = list[Begun]()
 
-    def begin(script: str, attempt: int = 1, **how: object) -> Attempt:
-        (tmp_path / f"{script}.py").write_text(textwrap.dedent(SCRIPTS[script]))
-        number = len(started)
-        job = Job(**{"name": f"job-{number}", "words": (script,), "tz": "UTC", "every_s": 60} | how)
-        with timetable.connected(storage) as engine:
-            row = ticks.enqueue(engine, job, 1_800_000_000 + number)
-            tick = dataclasses.replace(timetable.get(engine, row), attempt=attempt)
-            child = launch.start(engine, storage, tick)
-        assert child is not None
-        started.append(Attempt(storage, row, child))
+    def begin(script: str, number: int = 1, **fields: object) -> Begun:
+        job = f"job-{len(started)}"
+        common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
+        order = Order(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
+        started.append(Begun(order, home / "scheduled" / job))
         return started[-1]
 
     yield begin
+    attempt.end_all()
     for each in started:
-        folder = str(each.folder)
-        each.child.kill()
-        each.child.wait()
-        supervised.end_members(folder)
+        each.thread.join(60)
+        command.end_members(str(each.folder))
 
 
 def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
-    begun = start("measures", attempt=2)
-    tick, folder = begun.end(), begun.folder
-    assert (tick.state, tick.code) == ("ran", 0)
+    outcome = start("measures", number=2).end()
+    assert (outcome.state, outcome.code) == ("ran", 0)
     (run,) = history.rows(kind="scheduled")
-    assert run.id == tick.run_id
+    assert run.id == outcome.run_id
     assert run.name == "job-0 2027-01-15 08:00:00"
     assert run.params == {"command": "measures"}
-    own = {"job": "job-0", "tick": "2027-01-15T08:00:00+00:00", "attempt": "2", "exit_code": "0"}
-    assert own.items() <= run.tags.items()
+    tags = {"job": "job-0", "tick": "2027-01-15T08:00:00+00:00", "attempt": "2", "exit_code": "0"}
+    assert tags.items() <= run.tags.items()
     (measured,) = history.rows(kind="claim")
     assert measured.tags[store.PARENT] == run.id
     assert f"[{NAME}](#/experiments/" in run.tags[store.NOTE]
     assert f"/runs/{measured.id}) | claim | FINISHED | refuted |" in run.tags[store.NOTE]
     assert store.artifact(run.id, LOG) == b"measured\n"
-    assert not folder.exists()
-
-
-def test_without_an_order_nothing_is_done(home: Path, tmp_path: Path) -> None:
-    for said, after_s in ((b"", 0.5), (b"", 0.0), (b'{"id": 1', 0.0)):  # its server was killed
-        waiting = launch.supervisor("x")
-        time.sleep(after_s)
-        assert waiting.process.communicate(said) == (None, None)
-        assert waiting.process.returncode == 0
-        assert not waiting.folder.exists()
-    assert not [*home.glob("live/*.jsonl"), *home.glob("schedule.db*")]
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "outcome"),
+    ("code", "log", "outcome"),
     [
         (0, "error: of no weight", Outcome("ran", "", 0)),
         (2, "error: one\nerror: two\nthree", Outcome("failed", "two", 2)),
@@ -154,31 +122,11 @@ def test_without_an_order_nothing_is_done(home: Path, tmp_path: Path) -> None:
     ],
 )
 def test_what_an_exit_code_means(
-    code: int, said: str | None, outcome: Outcome, tmp_path: Path
+    code: int, log: str | None, outcome: Outcome, tmp_path: Path
 ) -> None:
-    if said is not None:
-        (tmp_path / LOG).write_text(said)
-    assert supervised.judged(code, tmp_path / LOG) == outcome
-
-
-def test_what_ended_a_command_decides_whatever_its_exit_code_is(tmp_path: Path) -> None:
-    (tmp_path / "yields.py").write_text(
-        "import pathlib, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
-        "pathlib.Path(sys.argv[1]).touch()\n"
-        "time.sleep(int(sys.argv[2]))\n"
-    )
-    late, environment = Outcome("failed", "late"), {"PYTHONPATH": str(tmp_path)}
-    waits = supervised.Command(["yields", str(tmp_path / "ready"), "60"], environment)
-    over = supervised.Command(["yields", str(tmp_path / "over"), "0"], environment)
-    while psutil.Process(over.process.pid).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.01)
-    over.end(late, signal.SIGTERM)
-    assert over.wait(tmp_path) == Outcome("ran", "", 0)
-    while not (tmp_path / "ready").exists():
-        time.sleep(0.01)
-    waits.end(late, signal.SIGTERM)
-    assert waits.wait(tmp_path) == Outcome("failed", "late", 0)
+    if log is not None:
+        (tmp_path / LOG).write_text(log)
+    assert attempt.outcome_of(code, tmp_path / LOG) == outcome
 
 
 @pytest.mark.slow
@@ -187,27 +135,36 @@ def test_however_a_command_ends_it_is_said_and_nothing_goes_on(start: Start, web
         pass
     wrong, late = start("wrong"), start("sleeps", timeout_s=1.0)
     failed, over = wrong.end(), late.end()
-    assert (failed.state, failed.why, failed.code) == ("failed", "by hand; The grid is empty.", 1)
-    assert (over.state, over.code) == ("failed", -signal.SIGTERM)
-    assert over.why.endswith("it took longer than its timeout of 1 s")
-    killed, told = start("opens", notify=f"http://{webhook}/"), start("sleeps")
-    killed.until("begun")
-    killed.command().kill()
-    told.until("begun")
-    told.child.terminate()
-    shot, stopped = killed.end(), told.end()
+    assert (failed.state, failed.why, failed.code) == ("failed", "The grid is empty.", 1)
+    assert (over.state, over.why) == ("failed", "it took longer than its timeout of 1 s")
+    killed, stopped = start("opens", notify=f"http://{webhook}/"), start("sleeps")
+    (running,) = killed.until_begun().children()
+    running.kill()
+    stopped.until_begun().terminate()
+    shot, ended = killed.end(), stopped.end()
     assert (shot.state, shot.code) == ("killed", -signal.SIGKILL)
-    assert (stopped.state, stopped.why) == ("killed", "by hand; its supervisor was told to end")
+    assert (ended.state, ended.why) == ("killed", "it was told to end")
     status = {row.id: row.status for row in history.rows(None)}
-    runs = [str(each.run_id) for each in (failed, over, shot, stopped)]
+    runs = [str(each.run_id) for each in (failed, over, shot, ended)]
     assert [status[run] for run in runs] == ["FAILED", "FAILED", "KILLED", "KILLED"]
     assert "RUNNING" not in status.values()
     (below,) = history.rows(None, **{store.PARENT: runs[2]})
     assert (below.status, below.metrics) == ("KILLED", {"loss": 1.0})
-    assert supervised.members(str(shot.folder)) == []
+    assert _members(killed.folder) == []
     tags = history.row(runs[0]).tags
     assert tags["failure"] == "The grid is empty."
     assert [a.path for a in store.client().list_artifacts(runs[0])] == [LOG, "provenance"]
+
+
+def _members(folder: Path) -> list[int]:
+    """Return the processes of an attempt that live."""
+    found = psutil.process_iter(["environ", "status"])
+    return [
+        each.pid
+        for each in found
+        if (each.info["environ"] or {}).get(command.ATTEMPT) == str(folder)
+        and each.info["status"] != psutil.STATUS_ZOMBIE
+    ]
 
 
 @pytest.mark.slow
@@ -215,67 +172,40 @@ def test_a_regression_makes_an_attempt_fail_and_is_told(start: Start, webhook: s
     from tests.test_watch import Webhook
 
     previous = result(0.5, None, 1)
-    tick = start("measures", notify=f"http://{webhook}/").end()
-    assert (tick.state, tick.code) == ("failed", 3)
-    assert f"{NAME} (cpu): verdict reproduced -> refuted" in tick.why
-    run = history.row(str(tick.run_id))
+    outcome = start("measures", notify=f"http://{webhook}/").end()
+    assert (outcome.state, outcome.code) == ("failed", 3)
+    assert f"{NAME} (cpu): verdict reproduced -> refuted" in outcome.why
+    run = history.row(str(outcome.run_id))
     assert run.status == "FAILED"
-    assert tick.why.endswith(run.tags["failure"])
+    assert outcome.why == run.tags["failure"]
     ((heard, _),) = Webhook.heard
     assert (heard["job"], heard["state"], heard["run_id"]) == ("job-0", "failed", run.id)
     assert heard["watch"]["changes"][0]["previous"] == previous
 
 
 @pytest.mark.slow
-def test_an_attempt_whose_supervisor_is_killed_is_buried(start: Start, tmp_path: Path) -> None:
+def test_an_attempt_that_is_killed_is_closed_with_its_log_and_told_of(
+    start: Start, tmp_path: Path
+) -> None:
     heard = tmp_path / "heard"
     begun = start("opens", notify=f"tee {heard}")
-    begun.until("begun")
-    begun.child.kill()
-    begun.child.wait()
-    tick, end = begun.look(), time.monotonic() + 20
-    while any("opens" in each.cmdline() for each in supervised.members(str(tick.folder))):
-        assert time.monotonic() < end  # the command ends with its supervisor
-        time.sleep(0.05)
-    with timetable.connected(begun.storage) as engine:
-        burial = launch.killed(engine, begun.storage, tick, "no process")
-    assert burial is not None
-    assert burial.wait(60) == 0
-    over = begun.look()
-    assert (over.state, bool(over.run_id), begun.folder.exists()) == ("killed", True, False)
-    run = history.row(str(over.run_id))
+    os.kill(begun.until_begun().pid, signal.SIGKILL)
+    outcome = begun.end()
+    assert (outcome.state, outcome.why) == ("killed", "its process was killed")
+    run = history.row(str(outcome.run_id))
     assert (run.status, run.tags["state"]) == ("KILLED", "killed")
-    assert run.tags["failure"].endswith("its supervisor was killed: no process")
     assert b"begun\n" in (store.artifact(run.id, LOG) or b"")
     assert {row.status for row in history.rows(None)} == {"KILLED"}
-    assert supervised.members(str(tick.folder)) == []
+    assert _members(begun.folder) == []
     assert json.loads(heard.read_text())["state"] == "killed"
 
 
 @pytest.mark.slow
-def test_a_supervisor_may_be_started_before_its_tick(home: Path) -> None:
-    storage, job = timetable.place(), Job(name="x", words=("json",), tz="UTC", every_s=60)
-    waiting = launch.supervisor("x")
-    time.sleep(0.5)  # it gets ready
-    with timetable.connected(storage) as engine:
-        tick = timetable.get(engine, ticks.enqueue(engine, job, 1_800_000_000))
-        assert launch.start(engine, storage, tick, waiting) is waiting.process
-        assert waiting.process.wait(60) == 0
-        over = timetable.get(engine, tick.id)
-    assert (over.state, "No module named json.__main__" in over.why) == ("failed", True)
-    assert history.row(str(over.run_id)).status == "FAILED"
-
-
-@pytest.mark.slow
-def test_a_command_is_supervised_without_a_store(
-    start: Start, monkeypatch: pytest.MonkeyPatch
+def test_an_attempt_without_a_store_fails_and_says_so(
+    start: Start, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCHEDULE_STORAGE", timetable.place())
-    monkeypatch.setenv("MLRUNS_HOME", str(store.home()))
+    monkeypatch.setenv("MLRUNS_HOME", str(home))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody answers there
-    begun = start("wrong")
-    tick = begun.end()
-    assert (tick.state, tick.why, tick.run_id) == ("failed", "by hand; The grid is empty.", None)
-    assert linked.given(begun.folder / PARENT) is None
-    log = (begun.folder / LOG).read_text()
-    assert "This attempt is not all in its store: The tracking store must be reachable." in log
+    outcome = start("wrong").end()
+    assert (outcome.state, outcome.run_id) == ("failed", None)
+    assert "The tracking store must be reachable." in outcome.why

@@ -1,23 +1,140 @@
-"""Jobs as people describe them: what is given, what is kept, what is refused."""
+"""Jobs as people describe them, when they are due, and what is refused."""
 
+import itertools
 import json
+import sqlite3
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from croniter import croniter
 
-from pipelines import jobs, ticks, timetable
+from pipelines import engine, jobs, schedule, times
 from pipelines.errors import UserError
 from pipelines.jobs import Job
 from pipelines.schedule_command import schedule_command
 
 
-@pytest.mark.parametrize("name", ["every_s", "timeout_s", "backoff_s"])
-def test_a_length_of_more_than_ten_years_is_refused(name: str) -> None:
-    common = {"name": "x", "words": ("pipelines", "list"), "tz": "UTC", "every_s": 60.0}
-    Job(**common | {name: 3650 * 86_400.0})
-    for wrong in (3651 * 86_400.0, 1e300, float("inf"), float("nan")):
-        with pytest.raises(UserError, match=r"--(every|timeout|backoff)"):
-            Job(**common | {name: wrong})
+def a_job(**fields: Any) -> Job:
+    common = {"name": "x", "words": ("pipelines", "list"), "tz": "Europe/Berlin"}
+    return Job(**{**common, "cron": "0 3 * * *"} | fields)
+
+
+def ticks(job: Job, first_day: str, days: int) -> list[datetime]:
+    start = datetime.fromisoformat(first_day).replace(tzinfo=job.zone)
+    end, found = start + timedelta(days=days), [start - timedelta(seconds=1)]
+    while (tick := job.next_tick(found[-1])) and tick < end:
+        found.append(tick)
+    return found[1:]
+
+
+@pytest.mark.parametrize("day", ["2026-03-27", "2026-10-23"])
+def test_a_job_at_half_past_two_is_due_once_on_each_day_of_a_clock_change(day: str) -> None:
+    days = [tick.date().isoformat() for tick in ticks(a_job(cron="30 2 * * *"), day, 4)]
+    assert days == sorted(set(days))
+    assert len(days) == 4
+
+
+@pytest.mark.parametrize(
+    ("day", "hours"), [("2026-03-29", 23), ("2026-10-25", 25), ("2026-06-01", 24)]
+)
+def test_an_hourly_job_is_due_as_often_as_the_day_has_hours(day: str, hours: int) -> None:
+    due = [tick.astimezone(UTC) for tick in ticks(a_job(cron="30 * * * *"), day, 1)]
+    assert len(due) == hours
+    assert all(b - a == timedelta(hours=1) for a, b in itertools.pairwise(due))
+
+
+@pytest.mark.parametrize("day", ["2026-03-28", "2026-10-24"])
+@pytest.mark.parametrize(
+    "cron", ["30 2 * * *", "0 3 * * *", "30 * * * *", "*/20 * * * *", "0 */6 * * *", "5 1-3 * * *"]
+)
+def test_the_engine_fires_all_ticks_of_a_clock_change(cron: str, day: str) -> None:
+    """DBOS asks croniter when to fire; what it fires beyond our ticks is skipped."""
+    job, start = a_job(cron=cron), datetime.fromisoformat(day)
+    fires = croniter(cron, start.replace(tzinfo=job.zone) - timedelta(seconds=1))
+    fired = {fires.get_next(datetime).astimezone(UTC) for _ in range(200)}
+    due = ticks(job, day, 2)
+    assert {tick.astimezone(UTC) for tick in due} <= fired
+    assert all(times.is_tick(job.cron, job.zone, tick) for tick in due)
+
+
+def test_an_interval_is_a_cron_expression() -> None:
+    expected = {"20s": "*/20 * * * * *", "60s": "*/1 * * * *", "20m": "*/20 * * * *"}
+    expected |= {"6h": "0 */6 * * *", "1d": "0 0 * * *", "24h": "0 0 * * *"}
+    assert {text: times.cron_of_interval(text) for text in expected} == expected
+    for wrong in ("5s", "7m", "90m", "2d", "0s", "soon"):
+        with pytest.raises(UserError, match=r"--every 20s|number with s, m, h or d"):
+            times.cron_of_interval(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"name": "No Name"}, "small letters"),
+        ({"retries": -1}, "retries"),
+        ({"timeout_s": 0.0}, "timeout"),
+        ({"timeout_s": 3651 * 86_400.0}, "ten years"),
+        ({"backoff_s": float("nan")}, "ten years"),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused_in_a_sentence(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        a_job(**wrong)
+
+
+def test_names_are_new_and_known_and_times_come(home: Path) -> None:
+    with engine.client(engine.place()) as client:
+        for cron, message in {
+            "30 2 * *": "five fields",
+            "61 2 * * *": "Bad minute",
+            "0 0 31 FEB *": "cron expression",
+        }.items():
+            with pytest.raises(UserError, match=message):
+                schedule.add(client, a_job(cron=cron))
+        schedule.add(client, a_job())
+        with pytest.raises(UserError, match="--replace"):
+            schedule.add(client, a_job())
+        schedule.add(client, a_job(cron="0 4 * * *"), replace=True)
+        assert schedule.find(client, "x") == a_job(cron="0 4 * * *")
+        with pytest.raises(UserError, match="Choices: data-check, nightly-claims"):
+            schedule.pause(client, "y")
+        schedule.pause(client, "x")
+        assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")] is None
+        schedule.resume(client, "x")
+        assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")]
+
+
+def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
+    with engine.client(engine.place()) as client:
+        names = {job.name for job in schedule.next_ticks(client)}
+        assert names == {"nightly-claims", "weekly-study", "data-check", "reap"}
+        schedule.remove(client, "reap")
+    with engine.client(engine.place()) as client:
+        assert {job.name for job in schedule.next_ticks(client)} == names - {"reap"}
+
+
+def test_a_schedule_of_an_earlier_version_is_refused_with_the_way_to_take_it_over(
+    home: Path,
+) -> None:
+    with sqlite3.connect(home / "schedule.db") as database:
+        database.execute("CREATE TABLE apscheduler_jobs (id TEXT)")
+    database.close()
+    with pytest.raises(UserError, match="add each"), engine.client(engine.place()):
+        pass
+
+
+def test_a_schedules_address_is_the_same_from_any_folder(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert engine.place("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
+    assert engine.place() == f"sqlite:///{home}/schedule.db"
+    monkeypatch.setenv("SCHEDULE_STORAGE", "postgresql://me:secret@host/x")
+    assert engine.place() == "postgresql+psycopg://me:secret@host/x"
+    for wrong in ("sqlite://", "sqlite:///:memory:", "nonsense", "mysql://host/x"):
+        with pytest.raises(UserError, match="sqlite:///FILE"):
+            engine.place(wrong)
 
 
 def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
@@ -28,34 +145,22 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
     schedule_command(["add", "reap", "--replace", "--every", "2h"])
     capsys.readouterr()
     schedule_command(["list", "--json"])
-    said = capsys.readouterr().out
-    assert "secret" not in said
-    found = {row["name"]: row for row in json.loads(said)}
-    claims, reap = found["nightly-claims"], found["reap"]
+    printed = capsys.readouterr().out
+    assert "secret" not in printed
+    rows = {row["name"]: row for row in json.loads(printed)}
+    claims, reap = rows["nightly-claims"], rows["reap"]
     assert (claims["notify"], claims["timeout_s"], claims["retries"]) == ("https://host", 3600, 0)
     assert claims["cron"] == "0 3 * * *"
     assert claims["command"] == "python -m pipelines pipeline verify --force"
-    assert (reap["cron"], reap["every_s"], reap["missed"]) == ("", 7200, "skip")
+    assert (reap["cron"], reap["missed"]) == ("0 */2 * * *", "skip")
     with pytest.raises(UserError, match="needs a command"):
         schedule_command(["add", "mine", "--every", "2h"])
-
-
-def test_the_history_of_a_job_that_never_was_is_refused(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gone = Job(name="gone", words=("pipelines", "list"), tz="UTC", every_s=60.0)
-    with timetable.connected(timetable.place()) as engine:
-        ticks.enqueue(engine, gone, 5.0)
-    schedule_command(["history", "gone", "--json"])
-    assert len(json.loads(capsys.readouterr().out)) == 1
-    schedule_command(["history", "reap", "--json"])
-    assert json.loads(capsys.readouterr().out) == []
-    with pytest.raises(UserError, match=r"Did you mean gone\?"):
-        schedule_command(["history", "gon"])
+    with pytest.raises(UserError, match="Received: both"):
+        schedule_command(["add", "reap", "--every", "2h", "--cron", "0 3 * * *"])
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("run gradient-formula --bogus 3", r"Unrecognized options: --bogus, 3\."),
         ("reep", "reep"),
@@ -63,10 +168,35 @@ def test_the_history_of_a_job_that_never_was_is_refused(
         ("reap --json", ""),
     ],
 )
-def test_a_command_is_refused_that_would_refuse_its_words(line: str, said: str) -> None:
-    job = Job(name="x", words=jobs.words(line.split()), tz="UTC", every_s=60.0)
-    if not said:
+def test_a_command_is_refused_that_would_refuse_its_words(line: str, message: str) -> None:
+    job = a_job(words=jobs.words(line.split()))
+    if not message:
         jobs.check_command(job)
         return
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         jobs.check_command(job)
+
+
+def test_a_command_line_may_begin_as_people_type_it() -> None:
+    typed = ["python -m pipelines run x --force", "-m pipelines run x --force", "run x --force"]
+    typed += [".venv/bin/python3.11 -m pipelines run x --force"]
+    assert {jobs.words(line.split()) for line in typed} == {("pipelines", "run", "x", "--force")}
+    assert jobs.words(["tuning", "run", "y"]) == ("tuning", "run", "y")
+    with pytest.raises(UserError, match="after --"):
+        jobs.words(["python", "-m"])
+
+
+def test_the_day_of_a_tick_is_that_of_the_jobs_time_zone() -> None:
+    job = a_job(words=("tuning", "run", "weekly-{date}"), tz="Asia/Tokyo")
+    words = job.words_at(datetime(2026, 11, 21, 19, tzinfo=UTC))
+    assert words == ("tuning", "run", "weekly-2026-11-22")
+
+
+def test_lengths_and_zones_are_read() -> None:
+    assert [times.seconds(text) for text in ("90s", "20m", "1.5h", "1d")] == [90, 1200, 5400, 86400]
+    for wrong in ("90", "m", "-1s", "1 week"):
+        with pytest.raises(UserError, match="number with s, m, h or d"):
+            times.seconds(wrong)
+    with pytest.raises(UserError, match="Europe/Berlin"):
+        times.named_zone("Europe/Berlim")
+    assert times.named_zone(times.local_zone())

@@ -1,155 +1,151 @@
-"""The server of a schedule, its supervisors and their commands as processes that are killed."""
+"""Servers of a schedule, their attempts and their commands as processes that are killed."""
 
-import itertools
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from pipelines import history, schedule, store, timetable
+from pipelines import command, engine, history, schedule, schedule_report, store
 from pipelines.jobs import Job
-from pipelines.timetable import KILLED, MISSED, RAN, RUNNING, SKIPPED, Tick
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow
-EVERY_S = 3
+EVERY_S = 10
 
 
 class Served:
     """A schedule with one job, and servers of it that come and go."""
 
-    def __init__(self, folder: Path) -> None:
-        self.storage, self.said = timetable.place(), folder / "said.txt"
-        self.said.touch()
+    def __init__(self, folder: Path, storage: str) -> None:
+        self.storage, self.lines = storage, folder / "lines.txt"
+        self.lines.touch()
         self.servers: list[subprocess.Popen[bytes]] = []
-        job = Job(
-            name="x",
-            words=("tests.ticker", str(self.said), "1.5"),
-            tz="UTC",
-            every_s=EVERY_S,
-        )
-        with schedule.opened(self.storage) as found:
-            for shipped in found.jobs():
-                found.remove(shipped.name)
-            found.add(job)
+        words = ("tests.ticker", str(self.lines), "2")
+        job = Job(name="x", words=words, tz="UTC", cron=f"*/{EVERY_S} * * * * *")
+        with engine.client(storage) as client:
+            for shipped in schedule.next_ticks(client):
+                schedule.remove(client, shipped.name)
+            schedule.add(client, job)
 
-    def serve(self, *options: str) -> None:
-        words = [sys.executable, "-m", "pipelines", "schedule", "serve", *options]
+    def serve(self) -> None:
+        words = [sys.executable, "-m", "pipelines", "schedule", "serve", "--storage", self.storage]
         self.servers.append(subprocess.Popen(words, cwd=ROOT, stderr=subprocess.DEVNULL))
 
-    def end(self, number: int) -> int:
-        """Send a signal to the server; its exit code."""
-        self.servers[-1].send_signal(number)
-        return self.servers[-1].wait(60)
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the history, the oldest first."""
+        with engine.client(self.storage) as client:
+            return schedule_report.history(client, None, 100)[::-1]
 
-    def rows(self) -> list[Tick]:
-        """The history, the oldest first."""
-        with timetable.connected(self.storage) as engine:
-            return timetable.select(engine)[::-1]
+    def words(self, first: str) -> list[list[str]]:
+        """Return what the commands have said: process, seconds since 1970, folder."""
+        lines = [line.split() for line in self.lines.read_text().splitlines()]
+        return [rest for word, *rest in lines if word == first]
 
-    def lines(self, word: str) -> list[list[str]]:
-        """What the commands have said: process, seconds since 1970, attempt."""
-        found = [line.split() for line in self.said.read_text().splitlines()]
-        return [rest for first, *rest in found if first == word]
+    def next_command(self) -> int:
+        """Wait for the next command that begins; its process."""
+        before = len(self.words("begin"))
+        wait(lambda: len(self.words("begin")) > before)
+        return int(self.words("begin")[-1][0])
 
-    def begun(self, after: int) -> int:
-        """The process of the next command that begins, when there are `after` already."""
-        _wait(lambda: len(self.lines("begin")) > after)
-        return int(self.lines("begin")[-1][0])
+    def check(self) -> None:
+        """Check that every tick is in the history once, and that nothing is left behind."""
+        rows = self.rows()
+        times = [datetime.fromisoformat(row["tick"]).timestamp() for row in rows]
+        ends = [datetime.fromisoformat(row["until"]).timestamp() for row in rows]
+        assert all(tick - end == EVERY_S for end, tick in zip(ends, times[1:], strict=False))
+        assert {row["state"] for row in rows} <= {"ran", "killed", "missed", "skipped"}
+        assert all(row["why"] for row in rows if row["state"] != "ran")
+        assert not [row for row in history.rows(None) if row.status == "RUNNING"]
+        assert not list((store.home() / "scheduled").iterdir())
+        assert not [each for each in psutil.process_iter(["environ"]) if _is_member(each)]
+        ended = [folder for _, _, folder in self.words("end")]
+        assert len(ended) == len(set(ended)) == [row["state"] for row in rows].count("ran")
 
 
-@pytest.fixture
-def served(home: Path) -> Iterator[Served]:
-    found = Served(home)
-    yield found
-    for process in found.servers:
+def _is_member(process: psutil.Process) -> bool:
+    folder = (process.info["environ"] or {}).get(command.ATTEMPT, "")
+    return folder.startswith(str(store.home()))
+
+
+def wait(condition: Callable[[], Any], most_s: float = 90.0) -> None:
+    deadline = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def served(
+    request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Served]:
+    """A schedule on either database."""
+    storage = None
+    if request.param == "postgresql":
+        storage = request.getfixturevalue("postgresql_database")
+    begun = Served(home, engine.place(storage))
+    yield begun
+    for process in begun.servers:
         process.kill()
         process.wait()
 
 
-def _wait(condition: Callable[[], Any], most_s: float = 60.0) -> None:
-    end = time.monotonic() + most_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def _over(served: Served) -> bool:
-    return all(row.state != RUNNING for row in served.rows())
-
-
-def test_whatever_is_killed_every_tick_is_accounted_for_and_none_runs_twice(
+def test_whatever_is_killed_every_tick_is_accounted_for_and_none_is_done_twice(
     served: Served,
 ) -> None:
     served.serve()
-    os.kill(served.begun(0), signal.SIGKILL)  # the command
-    served.begun(1)
-    assert served.end(signal.SIGKILL) == -signal.SIGKILL  # the server: its attempt goes on
-    _wait(lambda: _over(served))
+    os.kill(served.next_command(), signal.SIGKILL)  # the command alone
+    served.next_command()
+    served.servers[0].kill()  # the server, and with it all
+    served.servers[0].wait()
     time.sleep(2 * EVERY_S)  # nothing serves
     served.serve()
-    served.begun(2)
-    (running,) = [row for row in served.rows() if row.state == RUNNING]
-    served.servers[-1].kill()  # both
-    os.kill(int(str(running.process).partition(" ")[0]), signal.SIGKILL)
-    served.servers[-1].wait()
-    served.serve("--on-stop", "hand-over")
-    _wait(lambda: _over(served))
-    served.begun(3)
-    begun = time.monotonic()
-    assert served.end(signal.SIGTERM) == 0
-    assert time.monotonic() - begun < 2.5  # it does not wait for the one that runs
-    _wait(lambda: _over(served))
+    served.serve()  # two that share the job
+    served.next_command()  # what was killed, again
+    served.next_command()
+    served.servers[1].kill()
+    served.next_command()
+    served.next_command()
+    served.servers[2].terminate()
+    assert served.servers[2].wait(60) == 0
     served.serve()
-    served.begun(4)
-    assert served.end(signal.SIGTERM) == 0  # waits
-    assert _over(served)
-    _check(served)
-
-
-def _check(served: Served) -> None:
-    rows = served.rows()
-    ticks = sorted(t for row in rows for t in range(int(row.tick), int(row.until) + 1, EVERY_S))
-    assert all(later - tick == EVERY_S for tick, later in itertools.pairwise(ticks))
-    attempts = [attempt for _, _, attempt in served.lines("begin")]
-    assert len(attempts) == len(set(attempts)) == sum(row.started is not None for row in rows)
-    states = [row.state for row in rows]
-    assert (states.count(KILLED), states.count(RAN)) == (2, 3)
-    assert {KILLED, RAN, MISSED} <= {*states} <= {KILLED, RAN, MISSED, SKIPPED}
-    assert all(row.why for row in rows if row.state != RAN)
-    parents = {row.id: row for row in history.rows(None, kind="scheduled")}
-    assert not [row for row in history.rows(None) if row.status == "RUNNING"]
-    for row in rows:
-        if row.state == RAN:
-            parent = parents[str(row.run_id)]
-            assert parent.status == "FINISHED"
-            assert store.artifact(parent.id, "log.txt") == b"well\n"
-        elif row.run_id:
-            assert parents[row.run_id].status == "KILLED"
+    served.next_command()
+    with engine.client(served.storage) as client:
+        schedule.pause(client, "x")
+    wait(lambda: all(row["state"] not in ("running", "queued") for row in served.rows()))
+    served.servers[3].terminate()
+    assert served.servers[3].wait(60) == 0
+    served.check()
+    states = [row["state"] for row in served.rows()]
+    assert states[0] == "killed"
+    assert states.count("killed") == 1
+    assert states.count("ran") >= 4
 
 
 def test_a_job_run_by_hand_needs_no_server_and_gives_its_exit_code(served: Served) -> None:
     words = [sys.executable, "-m", "pipelines", "schedule", "run-now", "x"]
+    words += ["--storage", served.storage]
+    first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
+    served.next_command()
+    again = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert again.returncode == 1
+    assert "runs once at a time" in again.stderr
+    first.kill()
+    first.wait()
+    with contextlib.suppress(psutil.NoSuchProcess):
+        wait(lambda: not [p for p in psutil.process_iter(["environ"]) if _is_member(p)])
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "well\n")
-    (row,) = served.rows()
-    assert (row.state, row.by_hand, row.job.name) == (RAN, True, "x")
-    assert history.row(str(row.run_id)).tags["job"] == "x"
-
-
-def test_after_a_kill_of_both_a_job_can_be_run_by_hand_again(served: Served) -> None:
-    words = [sys.executable, "-m", "pipelines", "schedule", "run-now", "x"]
-    first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
-    served.begun(0)
-    (running,) = served.rows()
-    first.kill()
-    os.kill(int(str(running.process).partition(" ")[0]), signal.SIGKILL)
-    first.wait()
-    assert subprocess.run(words, cwd=ROOT, capture_output=True, check=False).returncode == 0
-    assert [row.state for row in served.rows()] == [KILLED, RAN]
+    killed, row = served.rows()
+    assert (killed["state"], row["state"], row["by_hand"]) == ("killed", "ran", True)
+    assert history.row(str(row["run_id"])).tags["job"] == "x"
+    assert json.loads(json.dumps(row)) == row
