@@ -1,10 +1,9 @@
 """What does the schedule cost: at rest, from a tick to its command, and in recording?
 
-At rest: the memory and processor time of a server beside those of Python with APScheduler alone,
-for half a minute. Ticks: a job every 10 seconds, whose command writes down when its first line ran.
-Recording: a claim at smoke scale, and a command that records nothing, alone and as a job that a
-server runs at its time, in turns; and as a job that is run now, whose supervisor was not started
-before. All in a database of its own.
+At rest: the memory and processor time of a server beside those of Python with DBOS alone, for half
+a minute. Ticks: a job every 10 seconds, whose command writes down when its first line ran.
+Recording: a claim at smoke scale, and a command that records nothing, alone, as a job that a server
+runs at its time, and as a job that is run now, in turns. All in a database of its own.
 
     python -m benchmarks.schedule      about 8 minutes on 2 cores
 """
@@ -18,6 +17,7 @@ import subprocess  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Iterator  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
+from datetime import datetime  # noqa: E402
 from pathlib import Path  # noqa: E402
 from statistics import median  # noqa: E402
 from typing import Any  # noqa: E402
@@ -26,11 +26,10 @@ REST_S, TICKS_S, EVERY_S, BETWEEN_S, ROUNDS = 30.0, 60.0, 10.0, 15.0, 4
 CLAIM = ("pipelines", "run", "small-norm-factorization", "--scale", "smoke", "--force")
 SHORT = ("pipelines", "list")
 BARE = """
-import time
-from apscheduler.schedulers.background import BackgroundScheduler
-scheduler = BackgroundScheduler()
-scheduler.add_job(print, "interval", hours=9)
-scheduler.start()
+import sys, time
+from dbos import DBOS
+DBOS(config={"name": "bare", "system_database_url": "sqlite:///" + sys.argv[1]})
+DBOS.launch()
 time.sleep(1000)
 """
 
@@ -67,64 +66,72 @@ def process(*words: str) -> Iterator[Any]:
 
 
 def at_rest() -> dict[str, list[float]]:
-    """Memory, in MB, and share of a core, in percent, of a server and of APScheduler alone."""
-    with process("-m", "pipelines", "schedule", "serve") as server, process("-c", BARE) as bare:
-        time.sleep(5.0)
+    """Return the memory, in MB, and share of a core, in percent, of a server and of DBOS alone."""
+    from pipelines import store
+
+    other = str(store.home() / "bare.db")
+    with (
+        process("-m", "pipelines", "schedule", "serve") as server,
+        process("-c", BARE, other) as bare,
+    ):
+        time.sleep(65.0)  # for a minute DBOS looks for new schedules each second
         before = [sum(each.cpu_times()[:2]) for each in (server, bare)]
         time.sleep(REST_S)
-        used = [sum(each.cpu_times()[:2]) for each in (server, bare)]
-        cpu = [100 * (b - a) / REST_S for a, b in zip(before, used, strict=True)]
+        after = [sum(each.cpu_times()[:2]) for each in (server, bare)]
+        cpu = [100 * (b - a) / REST_S for a, b in zip(before, after, strict=True)]
         memory = [each.memory_full_info().uss / 1e6 for each in (server, bare)]
     return {
         "rest_mb": [memory[0]],
         "rest_mb_more": [memory[0] - memory[1]],
         "rest_cpu_pct": [cpu[0]],
-        "rest_cpu_pct_apscheduler": [cpu[1]],
+        "rest_cpu_pct_dbos": [cpu[1]],
     }
 
 
-def latency() -> dict[str, list[float]]:
-    """Seconds from a tick to the first line of the supervisor's child, the command."""
-    from pipelines import schedule, store, timetable
+@contextmanager
+def scheduled(name: str, words: tuple[str, ...], every_s: float) -> Iterator[Any]:
+    """Add a job for as long as the block lasts; yield what gives its history."""
+    from pipelines import engine, schedule, schedule_report
     from pipelines.jobs import Job
 
-    said, storage = store.home() / "first_lines.txt", timetable.place()
-    words = ("benchmarks.schedule", str(said))
-    with schedule.opened(storage) as found:
-        found.add(Job(name="ticks", words=words, tz="UTC", every_s=EVERY_S))
+    cron = f"*/{every_s:.0f} * * * * *"
+    with engine.client(engine.place()) as client:
+        schedule.add(client, Job(name=name, words=words, tz="UTC", cron=cron))
+        yield lambda: schedule_report.history(client, name, 1000)
+        schedule.remove(client, name)
+
+
+def latency() -> dict[str, list[float]]:
+    """Return the seconds from a tick to the first line of its command."""
+    from pipelines import store
+
+    lines = store.home() / "first_lines.txt"
+    with scheduled("ticks", ("benchmarks.schedule", str(lines)), EVERY_S):  # noqa: SIM117
         with process("-m", "pipelines", "schedule", "serve"):
             time.sleep(TICKS_S)
-        rows = {row.folder: row for row in timetable.select(found.engine) if row.folder}
-        found.remove("ticks")
-    lines = [line.split(" ", 1) for line in said.read_text().splitlines()]
-    late = [float(first) - rows[folder].tick for first, folder in lines]
+    ticks = [line.split() for line in lines.read_text().splitlines()]
+    late = [float(first) - datetime.fromisoformat(tick[-25:]).timestamp() for first, tick in ticks]
     return {"tick_to_first_line_s": late}
 
 
 def recording(name: str, words: tuple[str, ...]) -> dict[str, list[float]]:
-    """Seconds that a command takes alone, and that an attempt with it takes more.
+    """Return the seconds that a command takes alone, and that an attempt with it takes more.
 
-    From its start to its end in the table of ticks: what the next tick of the job waits for.
+    From its start to its end in the history: what the next tick of the job waits for.
     """
-    from pipelines import schedule, timetable
-    from pipelines.jobs import Job
-
     alone: list[float] = []
-    with schedule.opened(timetable.place()) as found:
-        found.add(Job(name=name, words=words, tz="UTC", every_s=BETWEEN_S))
+    with scheduled(name, words, BETWEEN_S) as history:
         for _ in range(ROUNDS):
             alone.append(timed(*words))
             with process("-m", "pipelines", "schedule", "serve"):
                 time.sleep(2 * BETWEEN_S)  # one tick at least, and its end
             timed("pipelines", "schedule", "run-now", name)
-        own = timetable.TICKS.c.job == name, timetable.TICKS.c.state == timetable.RAN
-        rows = timetable.select(found.engine, *own)
-        found.remove(name)
+        rows = [row for row in history() if row["state"] == "ran"]
     usual = median(alone)
     return {
         f"{name}_alone_s": alone,
-        f"{name}_recorded_more_s": [row.wall_s - usual for row in rows if not row.by_hand],
-        f"{name}_by_hand_more_s": [row.wall_s - usual for row in rows if row.by_hand],
+        f"{name}_recorded_more_s": [row["wall_s"] - usual for row in rows if not row["by_hand"]],
+        f"{name}_by_hand_more_s": [row["wall_s"] - usual for row in rows if row["by_hand"]],
     }
 
 
@@ -141,6 +148,6 @@ def timed(*words: str) -> float:
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         with Path(sys.argv[1]).open("a") as file:
-            file.write(f"{FIRST_LINE} {os.environ['SCHEDULED_ATTEMPT']}\n")
+            file.write(f"{FIRST_LINE} {os.environ['SCHEDULED_TICK']}\n")
     else:
         main()

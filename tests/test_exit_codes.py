@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import server_lock, shell, timetable
+from pipelines import shell
 from pipelines.__main__ import dispatch
 from pipelines.errors import Unavailable, UserError, disk_error
 from tests.conftest import free_port
-from tests.test_attempt import Start, start
 from tuning.__main__ import dispatch as tune
 
-__all__ = ["start"]  # a fixture
 SWEEP = "sweep small-norm-factorization --scale smoke --grid d=2 --seeds 1"
 ENDS = [
     (dispatch, "run gradient-formul", 2, "Did you mean gradient-formula"),
@@ -64,30 +62,8 @@ def test_a_store_of_a_wrong_address_is_a_mistake(
         assert "error: The tracking store must be reachable." in capsys.readouterr().err
 
 
-def test_a_schedule_that_another_serves_may_be_free_later(home: Path, capsys) -> None:
-    storage = timetable.place()
-    with timetable.connected(storage) as engine, server_lock.sole(engine, storage):
-        assert shell.guarded(dispatch, ["schedule", "serve"]) == 1
-    assert "A schedule is served by one process" in capsys.readouterr().err
-
-
 def test_a_full_disk_may_have_room_later_and_a_wrong_folder_stays_wrong() -> None:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
         assert disk_error(OSError(number, os.strerror(number))) is Unavailable
     for number in (errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.EROFS):
         assert disk_error(OSError(number, os.strerror(number))) is UserError
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "code", "attempts"), [("away", 1, ["failed", "queued"]), ("mistake", 2, ["failed"])]
-)
-def test_a_job_is_tried_again_after_what_may_pass_and_not_after_a_mistake(
-    script: str, code: int, attempts: list[str], start: Start
-) -> None:
-    begun = start(script, retries=1)
-    tick = begun.end()
-    assert (tick.state, tick.code) == ("failed", code)
-    with timetable.connected(begun.storage) as engine:
-        rows = timetable.select(engine, timetable.TICKS.c.job == tick.job.name)
-    assert sorted(row.state for row in rows) == attempts

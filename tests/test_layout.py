@@ -32,7 +32,9 @@ DOORS = {  # library: the modules that may import it
     "optuna_dashboard": {"tuning.storage"},
     "grpc": {"tuning.storage"},
     "distributed": {"pipelines.dask_cluster", "pipelines.remote"},
-    "apscheduler": {"pipelines.schedule", "pipelines.times"},
+    "dbos": {
+        f"pipelines.{name}" for name in ("engine", "schedule", "schedule_report", "server", "steps")
+    },
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring

@@ -1,16 +1,12 @@
 """The runs of a command belong to the run of who started it, and are whole without that."""
 
-import os
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines import bundle, champion, claim, history, linked, report, store, sweep, tracking
-from tests.conftest import ROOT, Go
+from tests.conftest import Go
 
 NAME = "small-norm-factorization"
 CLAIM = {"claim": NAME, "scale": "cpu", "verdict": "reproduced", "source": "HM Theorem 2.1"}
@@ -18,13 +14,12 @@ CLAIM |= {"as_stated": "True", "fingerprint": "f", "seeds": "5"}
 
 
 @pytest.fixture
-def starter(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tracking.Run]:
+def starter(home: Path) -> Iterator[tracking.Run]:
     """A run whose process has started this one, and says so."""
     with tracking.tracked("attempt", experiment="scheduled runs", kind="scheduled") as run:
         pass
-    monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "parent.json"))
-    linked.give(tmp_path / "parent.json", (run.id, run.experiment))
-    yield run
+    with linked.parent_of_commands(run.id, run.experiment):
+        yield run
 
 
 def recorded(kind: str = "claim", tags: dict[str, str] = CLAIM) -> str:
@@ -48,14 +43,13 @@ def test_a_run_without_a_parent_is_below_the_run_of_its_starter(starter: trackin
     assert store.artifact(setting.id, "provenance/packages.txt") is None
 
 
-def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(
-    starter: tracking.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(starter: tracking.Run) -> None:
     with pytest.raises(SystemExit), tracking.tracked("c", experiment="test", kind="claim") as run:
         raise SystemExit(143)
-    monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "second.json"))
-    linked.give(tmp_path / "second.json", ("0" * 32, "scheduled runs"))
-    with tracking.tracked("c", experiment="test", kind="claim", resume=run.id):
+    with (
+        linked.parent_of_commands("0" * 32, "scheduled runs"),
+        tracking.tracked("c", experiment="test", kind="claim", resume=run.id),
+    ):
         pass
     assert history.row(run.id).tags[store.PARENT] == "0" * 32
 
@@ -84,49 +78,15 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
 
 
 def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(
-    starter: tracking.Run, tmp_path: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+    starter: tracking.Run, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert linked.parent() == (starter.id, "scheduled runs")
-    path = str(tmp_path / "none.json")
-    linked.give(Path(path), None)
-    monkeypatch.setenv(linked.PARENT_RUN, path)
-    assert linked.parent() is None
-    assert linked.given(Path(path)) is None
-    Path(path).write_text("")  # as after a power failure
-    assert linked.given(Path(path)) is None
-    monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "parent.json"))
+    with linked.parent_of_commands("other", "e"):
+        assert linked.parent() == ("other", "e")
+    assert linked.parent() == (starter.id, "scheduled runs")
     go("b")
     assert linked.parent() is None
     assert store.PARENT not in history.row(recorded()).tags
-
-
-def test_a_command_waits_for_its_starters_run(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "late.json"))
-    late = threading.Timer(0.3, linked.give, (tmp_path / "late.json", ("1", "e")))
-    late.start()
-    assert linked.parent() == ("1", "e")
-    late.join()
-    monkeypatch.setattr(linked, "WAIT_S", 0.1)
-    monkeypatch.setenv(linked.PARENT_RUN, str(tmp_path / "never.json"))
+    monkeypatch.delenv(linked.PARENT_RUN)
     assert linked.parent() is None
-
-
-def test_a_command_whose_starter_is_gone_waits_no_longer(tmp_path: Path) -> None:
-    ask = "from pipelines import linked; print(linked.parent())"
-    starts = (
-        "import subprocess, sys, time;"
-        f"subprocess.Popen([sys.executable, '-c', {ask!r}]); time.sleep(0.5)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", starts],
-        cwd=ROOT,
-        env=os.environ | {linked.PARENT_RUN: str(tmp_path / "never.json")},
-        capture_output=True,  # until both have ended
-        text=True,
-        timeout=30,
-        check=True,
-    )
-    assert done.stdout == "None\n"
-    assert done.stderr.endswith("no parent: the process that started this one has ended.\n")
+    monkeypatch.setenv(linked.PARENT_RUN, "{}")  # which the fixture takes away

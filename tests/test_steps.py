@@ -1,5 +1,6 @@
 """Pipelines: what is done is not done again, what failed is; the runs of steps are below it."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import history, linked, outputs, packed, tracking
+from pipelines import command, history, linked, packed, steps, store, tracking
 from pipelines.__main__ import dispatch
 from pipelines.errors import Ended, UserError
 from pipelines.packed import ARRAYS, Packed
@@ -69,7 +70,6 @@ def test_only_the_step_that_failed_is_done_again(
     assert states(error.document) == {"drawn": "done", "stored": "failed"}
     broken = history.row(error.document["run_id"])
     assert (broken.status, broken.tags["pipeline"]) == ("FAILED", "three")
-    assert broken.tags["step.stored"].startswith("failed: ")
     assert "must hold mnist" in broken.tags["failure"]
     mend(empty)
     found = carry_out(THREE)
@@ -77,74 +77,43 @@ def test_only_the_step_that_failed_is_done_again(
     assert [step["output"]["name"] for step in found["steps"]][::2] == ["linear-teacher"] * 2
     row = history.row(found["run_id"])
     assert row.status == "FINISHED"
-    assert row.tags["step.drawn"] == broken.tags["step.drawn"]
+    assert store.artifact(row.id, "steps/drawn.json") == store.artifact(
+        broken.id, "steps/drawn.json"
+    )
     assert row.metrics.keys() == {"step_s/stored", "step_s/again"}
     assert "| drawn | skipped | 0 |" in row.tags[NOTE]
     said = capsys.readouterr().out
     assert "[1/3] drawn: generated, " in said
-    assert f"[1/3] drawn: done before, in run {broken.id[:8]}\n" in said
+    assert "[1/3] drawn: done before\n" in said
     assert set(states(carry_out(THREE)).values()) == {"done"}  # after one that finished
 
 
-def test_begin_with_a_step_on_what_the_others_gave(home: Path, empty: Path) -> None:
-    with pytest.raises(UserError, match=r"has done drawn, stored\. Begin with --from drawn"):
-        carry_out(THREE, "again")
-    with pytest.raises(UserError, match="A step of three must be a known name"):
-        carry_out(THREE, "agian")
-    assert history.rows(None) == []
-    with outputs.opened("three", {"scale": "smoke"}, "by hand", False) as (run, _):
-        outputs.keep(run, "drawn", {"name": "linear-teacher"}, "aaaa")
-        outputs.keep(run, "stored", {"name": "mnist"}, "bbbb")
-    found = carry_out(THREE, "again")
-    assert states(found) == {"drawn": "skipped", "stored": "skipped", "again": "done"}
-    assert found["steps"][1]["output"] == {"name": "mnist"}
-    assert history.row(found["run_id"]).tags["step.stored"] == "done bbbb"
-
-
-def test_a_step_of_other_code_or_command_is_not_taken_for_done(home: Path, empty: Path) -> None:
-    words = (*CHECK, "linear-teacher")
-    drawn = Pipeline("one", "one", {}, (THREE.steps[0],))
-    for mark, state in ((outputs.fingerprint(words), "skipped"), ("other", "done")):
-        with (
-            pytest.raises(KeyboardInterrupt),
-            outputs.opened("one", {}, "one", True) as (run, _),
-        ):
-            outputs.keep(run, "drawn", {"state": "kept"}, mark)
-            raise KeyboardInterrupt
-        assert states(carry_out(drawn)) == {"drawn": state}
-    assert outputs.fingerprint(words) != outputs.fingerprint((*words, "--force"))
-
-
-def attempt(folder: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Ended | None]:
-    """A scheduled attempt at one tick whose command is the pipeline: its run, its failure."""
-    tags = {"job": "nightly", "tick": "2026-01-01T03:00:00+01:00", "attempt": str(number)}
-    error = None
-    with tracking.tracked("nightly", experiment="t", kind="scheduled", tags=tags) as run:
-        path = folder / f"parent{number}.json"
-        linked.give(path, (run.id, run.experiment))
-        monkeypatch.setenv(linked.PARENT_RUN, str(path))
-        try:
-            carry_out(THREE, anew=True)
-        except Ended as raised:
-            error = raised
-    monkeypatch.delenv(linked.PARENT_RUN)
-    return run.id, error
+def test_a_step_of_other_code_or_options_is_not_taken_for_done(
+    home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed(THREE)
+    other = dataclasses.replace(THREE, options={"scale": "cpu"})
+    assert states(failed(other).document)["drawn"] == "done"
+    monkeypatch.setattr(steps, "_sources", lambda: "other code")
+    assert states(failed(THREE).document)["drawn"] == "done"
+    assert states(failed(THREE).document)["drawn"] == "skipped"
+    assert states(failed(THREE, True).document)["drawn"] == "done"  # anew
 
 
 def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
-    home: Path, empty: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, error = attempt(tmp_path, 1, monkeypatch)
-    assert error is not None
-    assert error.document["run_id"] == first
-    mend(empty)
-    second, error = attempt(tmp_path, 2, monkeypatch)
-    assert error is None
-    rows = {row.id: row for row in history.rows(None)}
-    assert rows.keys() == {first, second}  # the attempt's run is the pipeline's
-    assert rows[first].tags["step.stored"].startswith("failed: ")
-    assert rows[second].tags["step.drawn"] == rows[first].tags["step.drawn"]
-    assert rows[second].metrics.keys() == {"step_s/stored", "step_s/again"}
+    failed(THREE)  # typed by a person
+    monkeypatch.setenv(command.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
+    with (
+        tracking.tracked("nightly", experiment="t", kind="scheduled") as run,
+        linked.parent_of_commands(run.id, run.experiment),
+    ):
+        assert states(failed(THREE, True).document)["drawn"] == "done"
+        mend(empty)
+        document = carry_out(THREE, anew=True)
+    assert states(document) == {"drawn": "skipped", "stored": "done", "again": "done"}
+    assert history.row(document["run_id"]).tags[PARENT] == run.id
 
 
 @pytest.mark.parametrize(
@@ -177,7 +146,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     with subprocess.Popen(
         [sys.executable, "-m", "pipelines", *VERIFY], cwd=ROOT, start_new_session=True
     ) as process:
-        while not any("step.data" in row.tags for row in history.rows(None, pipeline="verify")):
+        while not any("step_s/data" in row.metrics for row in history.rows(None, kind="pipeline")):
             assert process.poll() is None
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
@@ -195,7 +164,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
     with tracking.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
         run.log({"wall_s": 1.0})
-    assert guarded(dispatch, [*VERIFY, "--from", "small-norm-factorization", "--json"]) == 3
+    assert guarded(dispatch, [*VERIFY, "--force", "--json"]) == 3
     said = capfd.readouterr()
     document = json.loads(said.out)
     assert (document["status"], states(document)["watch"]) == ("FAILED", "failed")
