@@ -6,6 +6,7 @@ DBOS at the top: import this module inside the functions that need it.
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,6 +115,7 @@ def workflows(storage: str, application: str) -> Iterator[None]:
     The schedules of one application are served by its processes alone.
     """
     _prepare(storage)
+    logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     DBOS(
         config={
             "name": application,
@@ -123,7 +125,6 @@ def workflows(storage: str, application: str) -> Iterator[None]:
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
             "notification_listener_polling_interval_sec": LISTEN_S,
-            "log_level": "ERROR",
         }
     )
     DBOS.launch()

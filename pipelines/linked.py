@@ -32,7 +32,7 @@ def parent_of_commands(run_id: str, experiment: str) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[PARENT_RUN]
+        os.environ.pop(PARENT_RUN, None)
         if before is not None:
             os.environ[PARENT_RUN] = before
 

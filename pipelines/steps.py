@@ -3,7 +3,6 @@
 A step is a command in a process of its own. Its JSON document is the step's output, which the words
 of later steps may name. What failed or was killed goes on: the outputs of the steps that are done,
 with the same options, code and packages, are taken from the database.
-DBOS at the top: import this module inside the functions that need it.
 """
 
 import contextlib
@@ -16,13 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbos import DBOS, SetWorkflowID
-
 from pipelines import (
     attempt,
     command,
     data,
-    engine,
     linked,
     provenance,
     quiet,
@@ -90,6 +86,8 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
     With `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document,
     where a step fails.
     """
+    from pipelines import engine
+
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
     with settle.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
@@ -121,6 +119,8 @@ def _parent_of_commands(run: tracking.Run) -> contextlib.AbstractContextManager[
 
 def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
     """Return, by step, what the last workflow with that key has done if it was cut short."""
+    from dbos import DBOS
+
     rows = DBOS.list_workflows(workflow_id_prefix=f"{key}-", sort_desc=True, limit=1)
     if not rows or rows[0].status == "SUCCESS":
         return {}
@@ -131,25 +131,16 @@ def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
     }
 
 
-_course: "_Course | None" = None  # the one that this process carries out
-
-
-@DBOS.workflow(name="pipeline")
-def _workflow() -> None:
-    if _course is None:  # pragma: no cover - recovery is by the command that is repeated
-        raise RuntimeError("A pipeline is carried out by its command.")
-    for number in range(len(_course.pipeline.steps)):
-        _course.take(number)
-
-
 def _in_workflow(key: str, course: "_Course") -> None:
-    global _course  # its steps are functions of this process, which DBOS does not keep
-    _course = course
-    try:
-        with SetWorkflowID(f"{key}-{time.time_ns()}"):
-            _workflow()
-    finally:
-        _course = None
+    """Carry out a course as a workflow, which DBOS does not repeat: its command goes on with it."""
+    from dbos import DBOS, SetWorkflowID
+
+    @DBOS.workflow(name="pipeline")
+    def workflow() -> None:
+        course.take_all()
+
+    with SetWorkflowID(f"{key}-{time.time_ns()}"):
+        workflow()
 
 
 @dataclass
@@ -164,8 +155,15 @@ class _Course:
     outputs: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def take(self, number: int) -> None:
+    def take_all(self) -> None:
+        """Do all steps in their order."""
+        for number in range(len(self.pipeline.steps)):
+            self._take(number)
+
+    def _take(self, number: int) -> None:
         """Do a step, unless it is done."""
+        from dbos import DBOS
+
         step, began = self.pipeline.steps[number], time.perf_counter()
         place = f"[{number + 1}/{len(self.pipeline.steps)}] {step.name}"
         if step.name in self.done:

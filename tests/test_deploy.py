@@ -15,7 +15,7 @@ def test_the_service_starts_a_server() -> None:
     (line,) = [t for t in SERVICE.read_text().splitlines() if t.startswith("ExecStart=")]
     found = words(shlex.split(line.removeprefix("ExecStart=")))
     assert found[:3] == ("pipelines", "schedule", "serve")
-    check_command(Job(name="x", words=found, tz="UTC", every_s=60.0))
+    check_command(Job(name="x", words=found, tz="UTC", cron="0 3 * * *"))
 
 
 def test_the_cron_job_of_kubernetes_does_what_ours_does() -> None:

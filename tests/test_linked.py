@@ -89,4 +89,3 @@ def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(
     assert store.PARENT not in history.row(recorded()).tags
     monkeypatch.delenv(linked.PARENT_RUN)
     assert linked.parent() is None
-    monkeypatch.setenv(linked.PARENT_RUN, "{}")  # which the fixture takes away

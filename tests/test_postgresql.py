@@ -14,7 +14,7 @@ import optuna
 import psycopg
 import pytest
 
-from pipelines import engine, history, store
+from pipelines import history, store
 from pipelines.errors import UserError
 from tests.conftest import command
 from tests.postgres import ROOT, execute
@@ -41,12 +41,7 @@ def studies(url: str) -> None:
     storage.connect(storage.place(url))
 
 
-def schedule(url: str) -> None:
-    with engine.client(engine.place(url)):
-        pass
-
-
-@pytest.mark.parametrize("use", [runs, studies, schedule])
+@pytest.mark.parametrize("use", [runs, studies])
 def test_without_the_driver_one_sentence_names_the_extra_and_how_to_install_it(
     use: Callable[[str], None], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
