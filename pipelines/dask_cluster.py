@@ -1,136 +1,131 @@
-"""The Dask cluster of a sweep: its scheduler found, or workers of this machine started for it.
+"""The workers of a Dask cluster, as joblib uses them.
 
-With remote.py the only door to Dask.
+This is the only module that knows Dask. It imports Dask and distributed at the top: import this
+module inside the functions that need a cluster.
 """
 
 import asyncio
 import logging
-import platform
-import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from typing import Any
 
-from pipelines.errors import Unavailable, UserError, short
+import distributed
+import joblib
+from joblib._dask import DaskDistributedBackend
+
+from pipelines import measuring_code
+from pipelines.errors import Unavailable, foreign_worker
 
 CONNECT_S = 10.0  # for a scheduler to answer
-PYTHON = ".".join(platform.python_version_tuple()[:2])
+WORKERS_S = 30.0  # for a first worker to be there
+PACKAGES = ("numpy", "scipy", "joblib")
+
+
+class Backend(DaskDistributedBackend):
+    """Joblib's backend, which measures nothing in this process and reports every task's end."""
+
+    def effective_n_jobs(self, n_jobs: int) -> int:
+        """Return the number of threads of the workers, at least 2.
+
+        With one job joblib would call the functions in this process.
+        """
+        return max(2, int(super().effective_n_jobs(n_jobs)))
+
+    def submit(self, func: Any, callback: Callable[[Any], None]) -> Any:
+        """Submit a task; its callback is called also where its workers have been killed.
+
+        Joblib 1.6 does not call it then, and would wait for good.
+        """
+
+        def report(done: Any) -> None:
+            if error := done.exception():
+                callback(error)
+
+        future = super().submit(func, callback)
+        future.add_done_callback(report)
+        return future
+
+    def retrieve_result_callback(self, out: Any) -> Any:
+        """Return the result of a task, or raise the error that ended it."""
+        if isinstance(out, BaseException):
+            raise out
+        return super().retrieve_result_callback(out)
 
 
 @contextmanager
-def connected(scheduler: str | None, workers: int) -> Iterator[Any]:
-    """A client of that scheduler, or of as many workers of this machine, which end with the block.
+def connect(scheduler: str, claim: str) -> Iterator[type[Exception]]:
+    """Let joblib use the workers of that scheduler; yield the error of a task that kills them.
 
-    Unavailable for a scheduler that does not answer in CONNECT_S, UserError for another Python.
+    Raise Unavailable if no scheduler or no worker answers, or no longer, and UserError if a worker
+    would measure the claim by other code or with other packages.
     """
-    import distributed
-
-    for name in ("distributed", "distributed.client"):  # what matters we say ourselves
+    for name in ("distributed", "distributed.client"):  # errors say what matters
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    if scheduler is None:
-        with _cluster(workers) as cluster, distributed.Client(cluster) as own:
-            yield own
-        return
-    if found := _wrong(scheduler):
+    _check_scheduler(scheduler)
+    with distributed.Client(scheduler, timeout=CONNECT_S) as client:
+        _check_workers(client, claim)
+        backend = Backend(client=client, wait_for_workers_timeout=WORKERS_S)
+        try:
+            with joblib.parallel_config(backend):
+                yield distributed.KilledWorker
+        except distributed.CancelledError as error:
+            raise Unavailable(
+                "The scheduler must answer to the end. Received: it has gone, or its tasks were "
+                "cancelled. Start it again; the same command then goes on."
+            ) from error
+        except ModuleNotFoundError as error:  # of a worker that came later
+            raise foreign_worker("a worker", f"which has {str(error).lower()}") from error
+        except TimeoutError as error:
+            raise Unavailable(
+                f"A cluster must have a worker. Received: none at {scheduler} for {WORKERS_S:g} s. "
+                "Start one in a checkout of the same commit: "
+                f"python -m dask worker {scheduler} --nthreads 1"
+            ) from error
+
+
+def _check_scheduler(address: str) -> None:
+    """Raise Unavailable if no scheduler answers at that address.
+
+    A client itself would wait for good where something else answers.
+    """
+
+    async def ask() -> str:
+        arguments = distributed.Security().get_connection_args("client")
+        async with distributed.rpc(address, connection_args=arguments) as there:
+            return f"a {(await there.identity())['type']} answers there"
+
+    try:
+        answer = asyncio.run(asyncio.wait_for(ask(), CONNECT_S))
+    except Exception as error:  # what is read from something else is misread in any way
+        answer = str(error) or f"no answer in {CONNECT_S:g} s"
+    if answer != "a Scheduler answers there":
         raise Unavailable(
-            f"A Dask scheduler must answer. Received: {scheduler!r}: {found}. Start one with "
+            f"A Dask scheduler must answer. Received: {address!r}: {answer}. Start one with "
             "python -m dask scheduler, and give the address that it prints."
         )
-    with distributed.Client(scheduler, timeout=CONNECT_S) as client:
-        _check_python(client)
-        yield client
 
 
-def _wrong(address: str) -> str:
-    """Why there is no scheduler at that address; empty where there is one.
-
-    A client itself would wait for good where something else answers, or nothing.
-    """
-    try:
-        kind = asyncio.run(asyncio.wait_for(_kind(address), CONNECT_S))
-    except TimeoutError:
-        return f"no answer in {CONNECT_S:g} s"
-    except Exception as error:  # what is read from something else is misread in any way
-        return short(error) if str(error) else type(error).__name__
-    return "" if kind == "Scheduler" else f"a {kind} answers there"
+def _check_workers(client: distributed.Client, claim: str) -> None:
+    """Raise UserError if a worker has other packages or other code, or not this project."""
+    versions = client.get_versions(packages=PACKAGES)
+    for address, machine in versions["workers"].items():
+        _compare(address, _packages(machine), _packages(versions["client"]))
+    codes = client.run(measuring_code.of_claim, claim, on_error="return")
+    for address, code in codes.items():
+        theirs = code if isinstance(code, str) else "missing"
+        _compare(address, {"code": theirs}, {"code": measuring_code.of_claim(claim)})
 
 
-async def _kind(address: str) -> str:
-    """Which part of Dask answers at an address: Scheduler, Nanny or Worker."""
-    import distributed
-
-    secrets = distributed.Security().get_connection_args("client")
-    async with distributed.rpc(address, timeout=CONNECT_S, connection_args=secrets) as there:
-        return str((await there.identity())["type"])
+def _packages(machine: Mapping[str, Any]) -> dict[str, str]:
+    """Return the versions that numbers depend on; of Python 3.11.7 only 3.11."""
+    versions = machine["packages"]
+    python = ".".join(versions["python"].split(".")[:2])
+    return {"Python": python, **{name: str(versions[name]) for name in PACKAGES}}
 
 
-def _check_python(client: Any) -> None:
-    """UserError for a scheduler or worker of another Python, which cannot even read a task."""
-    found = client.get_versions()
-    theirs = {client.scheduler.address: found["scheduler"], **found["workers"]}
-    for address, said in theirs.items():
-        python = ".".join(said["host"]["python"].split(".")[:2])
-        if python != PYTHON:
-            raise foreign(address, {"python": python}, {"python": PYTHON})
-
-
-def _cluster(workers: int) -> Any:
-    """Workers of this machine: processes of one thread, reached by nobody else.
-
-    They end when this process does, however it ends.
-    """
-    import distributed
-
-    # what is started now inherits the mask: Ctrl-C, and a closed terminal, are for this process
-    ours = {signal.SIGINT, signal.SIGHUP}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ours)
-    try:
-        resource_tracker.ensure_running()  # which unblocks Ctrl-C for this process, once
-        signal.pthread_sigmask(signal.SIG_BLOCK, ours)
-        return distributed.LocalCluster(
-            n_workers=workers,
-            threads_per_worker=1,
-            processes=True,
-            host="127.0.0.1",
-            dashboard_address=None,
-            scheduler_kwargs={
-                "dashboard_address": "127.0.0.1:0",  # a port that is free
-                "allowed_failures": 0,  # what a killed worker had, work.py sends again
-            },
-            memory_limit=0,  # no limit but the machine's, as for processes of the local engine
-            silence_logs=logging.CRITICAL,
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def answering(client: Any) -> Iterator[None]:
-    """Unavailable for what Dask raises when the scheduler goes."""
-    import distributed
-
-    try:
-        yield
-    except (distributed.CancelledError, OSError) as error:
-        if isinstance(error, OSError) and client.status == "running":
-            raise
-        raise Unavailable(
-            "The scheduler must answer to the end. Received: it has gone, or its tasks were "
-            "cancelled. Start it again; the same command then goes on."
-        ) from error
-
-
-def foreign(address: str, found: Mapping[str, str], wanted: Mapping[str, str]) -> UserError:
-    """The sentence for a worker that would give other numbers."""
-    other = [
-        f"{key} {found.get(key)} instead of {value}"
-        for key, value in wanted.items()
-        if found.get(key) != value
-    ]
-    return UserError(
-        f"Every worker must have this code and the same packages. Received: {address} "
-        f"{'with ' + ', '.join(other) if found else 'without this project'}. Start `python -m dask "
-        "worker` there in a checkout of the same commit, with the same environment and "
-        "KERAS_BACKEND."
-    )
+def _compare(address: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    """Raise UserError if a worker's versions are not ours."""
+    other = [f"{key} {theirs[key]} instead of {ours[key]}" for key in ours]
+    if theirs != ours:
+        raise foreign_worker(address, f"with {', '.join(other)}")

@@ -47,6 +47,15 @@ def short(error: Exception) -> str:
     return str(error).splitlines()[0][:300]
 
 
+def foreign_worker(worker: str, difference: str) -> UserError:
+    """Return the error for a worker that would give other numbers."""
+    return UserError(
+        f"Every worker must have this code and the same packages. Received: {worker} {difference}. "
+        "Start `python -m dask worker` there in a checkout of the same commit, with the same "
+        "environment and KERAS_BACKEND."
+    )
+
+
 def missing_driver(url: str, error: ImportError) -> UserError:
     """Return the sentence for a database whose driver is not installed."""
     return UserError(

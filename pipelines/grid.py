@@ -7,16 +7,15 @@ shapes are measured together, in one vectorized call.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.errors import MOST, UserError, unknown
 
-T = TypeVar("T")
 Array = NDArray[np.float64]
 Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
@@ -67,11 +66,6 @@ class Cells:
         if isinstance(drawn[0], tuple):
             return tuple(np.stack(arrays) for arrays in zip(*drawn, strict=True))
         return np.stack(drawn)
-
-
-Suspect = tuple[Cells, int]  # under way when workers were killed, and how many of them
-Engine = Callable[[Sequence[Cells]], Generator[list[T], None, list[Suspect]]]
-"""Yields what is made of batches, a few at a time and in no certain order; returns those lost."""
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,9 @@ class Order:
     cells_there: Mapping[str, str] | None = None
     """The runs of cells by fingerprint which alone are taken, if any are given."""
     workers: int = 1
-    """Processes, one BLAS thread each."""
-    engine: str = "local"
-    """Who measures a theorem: `local` processes or the workers of a `dask` cluster."""
+    """Processes of this machine, one BLAS thread each."""
     scheduler: str | None = None
-    """The address of that cluster; None: one of this machine, for as long as it takes."""
+    """The address of the Dask cluster whose workers measure in their place, if any."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "settings", grid.ordered(self.settings))

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import time
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, TypeVar
 
 import tyro
 
@@ -163,12 +163,9 @@ class SweepArguments:
     seeds: int | None = None
     """Seeds 0, 1, ... of every setting (None: as many as the claim asks for)."""
     workers: int | None = None
-    """Processes, one BLAS thread each (None: one a core)."""
-    engine: Literal["local", "dask"] = "local"
-    """local: a pool of processes; dask: Dask workers, of this machine or of --scheduler."""
+    """Processes of this machine, one BLAS thread each (None: one a core)."""
     scheduler: str | None = None
-    """Address of the Dask scheduler whose workers measure: tcp://host:8786 (None: --workers are
-    started here)."""
+    """Address of the Dask scheduler whose workers measure instead: tcp://host:8786."""
     force: bool = False
     """Measure again what has been measured before."""
     json: bool = False
@@ -190,7 +187,6 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         parsed.grid,
         parsed.seeds,
         workers=parsed.workers,
-        engine=parsed.engine,
         scheduler=parsed.scheduler,
         habits=Habits(force=parsed.force),
     )

@@ -28,7 +28,7 @@ from pipelines import (
     tracking,
     work,
 )
-from pipelines.errors import WORKERS, Paused, UserError, check_counts, unknown
+from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.grid import Cell, Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
@@ -37,7 +37,6 @@ from pipelines.recipes import Recipe
 from pipelines.run import check_trainable
 from pipelines.verdict import spreads, summary
 
-ENGINES = ("local", "dask")
 BUSY = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
 CODES = "measured_by"  # tag: the digests of the codes that measured a claim's cells
@@ -93,17 +92,17 @@ def sweep(
     seeds: int | None = None,
     *,
     workers: int | None = None,
-    engine: str = "local",
     scheduler: str | None = None,
     habits: Habits = USUAL,
 ) -> dict[str, Any]:
     """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's.
 
-    By `workers` processes, or with `engine` dask by as many Dask workers or those at `scheduler`;
-    what is recorded is the same.
+    By `workers` processes of this machine, or by the workers of the Dask `scheduler`; what is
+    recorded is the same.
     """
     settings, varied = grid.overridden(claim.setting(claim.load(name), name, scale), specs)
-    _check_engine(name, engine, scheduler, workers)
+    if scheduler is not None:
+        _check_cluster(name, scheduler, workers)
     workers = _cores() if workers is None else workers
     check_counts(WORKERS, workers=workers)
     return measure(
@@ -116,26 +115,17 @@ def sweep(
             varied=varied,
             habits=habits,
             workers=workers,
-            engine=engine,
             scheduler=scheduler,
         )
     )
 
 
-def _check_engine(name: str, engine: str, scheduler: str | None, workers: int | None) -> None:
-    if engine not in ENGINES:
-        raise unknown("The engine", engine, ENGINES)
-    if engine == "dask" and isinstance(claim.load(name), claim.Experiment):
+def _check_cluster(name: str, scheduler: str, workers: int | None) -> None:
+    """Raise UserError for what the workers of a scheduler cannot do."""
+    if isinstance(claim.load(name), claim.Experiment):
         raise UserError(
-            f"A cluster measures theorems. Received: --engine dask for {name}, which trains "
-            "networks. Leave it out: they are trained here."
-        )
-    if scheduler is None:
-        return
-    if engine != "dask":
-        raise UserError(
-            f"A scheduler is of Dask. Received: --scheduler {scheduler} with --engine {engine}. "
-            "Set --engine dask."
+            f"A cluster measures theorems. Received: --scheduler {scheduler} for {name}, which "
+            "trains networks. Leave it out: they are trained here."
         )
     if workers is not None:
         raise UserError(

@@ -1,14 +1,17 @@
-"""Cells measured and recorded: theorems in other processes, experiments on a bench here."""
+"""Cells measured and recorded: theorems by joblib's workers, experiments on a bench here.
+
+The workers are processes of this machine or, with a scheduler, those of a Dask cluster.
+"""
 
 import contextlib
-import functools
 import os
+import platform
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,16 +19,25 @@ from typing import Any, cast
 import joblib
 import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, interrupts, remote, store, tracking, ui
-from pipelines.errors import Unavailable
-from pipelines.grid import Cell, Cells, Curves, Measured, Suspect
+from pipelines import (
+    bulk,
+    claim,
+    grid,
+    history,
+    interrupts,
+    measuring_code,
+    store,
+    tracking,
+    ui,
+)
+from pipelines.errors import Unavailable, foreign_worker
+from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
 
-KILLS = 3  # workers that a cell may kill
 MOST_NAMED = 10  # cells in a sentence
+ALONE = threading.Lock()  # of a worker with threads: BLAS is set for the whole process
 
 
 def measured(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Generator[Measured]:
@@ -34,8 +46,9 @@ def measured(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Generator
         yield from (_trained(order, order.claim, cell, run) for cell in todo)
     else:
         lethal: list[Cell] = []
-        for some in _computed(order, order.claim, todo, lethal):
-            yield from _written(order, some, run)
+        batches = list(grid.batches(todo, order.claim.apart, order.claim.batch))
+        for done in _computed(order, batches, lethal) if batches else ():
+            yield from _written(order, done, run)
         if lethal:
             raise _failure(order, lethal, run)
 
@@ -82,101 +95,82 @@ class Done:
     start_ms: int
     end_ms: int
 
-    @property
-    def steps(self) -> NDArray[np.int64]:
-        return np.asarray(self.curves[0])
 
-    def each(self) -> Iterator[tuple[Cell, dict[str, Any]]]:
-        """Every cell with its own curves [k]."""
-        for i, cell in enumerate(self.cells.cells):
-            yield cell, {key: rows[i] for key, rows in self.curves[1].items()}
+def _computed(order: Order, batches: Sequence[Cells], lethal: list[Cell]) -> Iterator[Done]:
+    """Yield results as they come.
 
-
-def _computed(
-    order: Order, found: claim.Theorem, todo: Sequence[Cell], lethal: list[Cell]
-) -> Iterator[list[Done]]:
-    """Yield results as they come: from here, from processes, from a cluster.
-
-    Cells that were under way when a worker was killed are measured again, one at a time, after all
-    others; those that have killed KILLS workers are added to `lethal`.
+    What was under way when a worker was killed is measured again, one batch at a time, after all
+    others; of a batch that then kills its worker each cell by itself. Cells that do so alone are
+    added to `lethal`.
     """
-    batches = list(grid.batches(todo, found.apart, found.batch))
-    if not batches:
-        return
-    whole = len(batches) == 1 and len(todo) == len(order.cells)
-    if order.engine == "local" and (order.workers == 1 or whole):
-        yield from ([_compute(order.name, cells)] for cells in batches)
-        return
-    engine = remote.engine if order.engine == "dask" else _processes
-    with engine(order, _compute, len(batches)) as results:
-        suspects = yield from results(batches)
+    with _workers(order, batches) as killed:
+        suspects = yield from _results(order, batches, killed)
         if suspects:
-            count = sum(len(cells) for cells, _ in suspects)
             print(
-                f"A worker was killed, often for want of memory; {count} settings that were under "
-                "way are measured again, one at a time.",
+                "A worker was killed, often for want of memory; the "
+                f"{sum(map(len, suspects))} settings under way are measured again, one at a time.",
                 file=sys.stderr,
             )
-        for cells, kills in suspects:
-            for cell in cells.cells:
-                if not (yield from _alone(results, cell, kills)):
-                    lethal.append(cell)
+        while suspects:
+            cells = suspects.pop()
+            if not (yield from _results(order, [cells], killed)):
+                continue
+            if len(cells) > 1:
+                suspects += [Cells((cell,)) for cell in cells.cells]
+            else:
+                lethal += cells.cells
 
 
-def _alone(results: grid.Engine[Done], cell: Cell, kills: int) -> Generator[list[Done], None, bool]:
-    """Measure a cell while nothing else is; False where it has killed KILLS workers."""
-    while suspects := (yield from results([Cells((cell,))])):
-        kills += suspects[0][1]
-        if kills >= KILLS:
-            return False
-    return True
+def _results(
+    order: Order, batches: Sequence[Cells], killed: type[Exception]
+) -> Generator[Done, None, list[Cells]]:
+    """Yield results as they come; return what was under way whenever a worker was killed."""
+    code, left, suspects = measuring_code.of_claim(order.name), dict(enumerate(batches)), []
+    while left:
+        calls = [joblib.delayed(_compute)(order.name, code, *numbered) for numbered in left.items()]
+        numbers, pool = list(left), joblib.Parallel(return_as="generator_unordered")
+        try:
+            for number, done in pool(calls):
+                del left[number]
+                yield done
+        except killed:
+            begun = numbers[: pool.n_dispatched_tasks]
+            suspects += [left.pop(number) for number in begun if number in left]
+    return suspects
+
+
+def _workers(
+    order: Order, batches: Sequence[Cells]
+) -> contextlib.AbstractContextManager[type[Exception]]:
+    """Return what lets joblib use a cluster's workers or processes of this machine.
+
+    It yields the error that joblib raises when one of them is killed.
+    """
+    # said of a worker that has grown and of a sweep that is interrupted: nothing is lost
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs")
+    warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully|which were still)")
+    if order.scheduler is None:
+        return _processes(order, batches)
+    from pipelines import dask_cluster
+
+    return dask_cluster.connect(order.scheduler, order.name)
 
 
 @contextmanager
-def _processes(
-    order: Order, compute: remote.Compute[Done], most: int
-) -> Iterator[grid.Engine[Done]]:
-    """Up to `order.workers` processes for `most` batches, started anew when one is killed."""
-    # loky says so when it replaces a worker that has grown; nothing is lost
-    warnings.filterwarnings("ignore", "A worker stopped while some jobs")
+def _processes(order: Order, batches: Sequence[Cells]) -> Iterator[type[Exception]]:
+    """Let joblib use up to `order.workers` processes, or this one where one batch is all there is.
+
+    What is left of an interrupted sweep may kill its process, and is measured in another.
+    """
+    whole = len(batches) == 1 and len(batches[0]) == len(order.cells)
     with joblib.parallel_config(
         "loky",
-        n_jobs=max(2, min(order.workers, most)),  # with one job joblib starts none
+        n_jobs=min(order.workers, 1 if whole else max(2, len(batches))),
         inner_max_num_threads=1,
         initializer=_follow,
         initargs=(os.getpid(),),
     ):
-        yield lambda batches: _from_processes(functools.partial(compute, order.name), batches)
-
-
-def _from_processes(
-    compute: Callable[[Cells], Done], batches: Sequence[Cells]
-) -> Generator[list[Done], None, list[Suspect]]:
-    """The results of processes; returns what was under way whenever one of them was killed."""
-    left, suspects = dict(enumerate(batches)), []
-    while left:
-        begun: list[int] = []
-        pool = joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        try:
-            for number, done in pool(_calls(compute, left, begun)):
-                del left[number]
-                yield [done]
-        except TerminatedWorkerError:
-            suspects += [(left.pop(number), 1) for number in list(begun) if number in left]
-    return suspects
-
-
-def _calls(
-    compute: Callable[[Cells], Done], left: Mapping[int, Cells], begun: list[int]
-) -> Iterator[Any]:
-    """The calls for batches by number, which are noted in `begun` when joblib takes them."""
-    for number, cells in list(left.items()):
-        begun.append(number)
-        yield joblib.delayed(_numbered)(number, compute, cells)
-
-
-def _numbered(number: int, compute: Callable[[Cells], Done], cells: Cells) -> tuple[int, Done]:
-    return number, compute(cells)
+        yield TerminatedWorkerError
 
 
 def _follow(parent: int) -> None:
@@ -191,40 +185,50 @@ def _follow(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _compute(name: str, cells: Cells) -> Done:
-    """One vectorized call. One BLAS thread: on small matrices more threads cost, not gain."""
+def _compute(name: str, code: str, number: int, cells: Cells) -> tuple[int, Done]:
+    """Measure cells in one vectorized call; return the number with the result.
+
+    With one BLAS thread: on small matrices more threads cost, not gain. UserError where this
+    process has other code.
+    """
     import scipy.linalg  # noqa: F401 - loads its BLAS, so that the limit below finds it
 
+    if (own := measuring_code.of_claim(name)) != code:
+        raise foreign_worker(platform.node(), f"with code {own} instead of {code}")
     found, start = cast("claim.Theorem", claim.load(name)), _now_ms()
-    with threadpool_limits(1, user_api="blas"):
+    with ALONE, threadpool_limits(1, user_api="blas"):
         curves = found.measure(cells)
-    return Done(cells, curves, start, _now_ms())
+    return number, Done(cells, curves, start, _now_ms())
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _written(order: Order, some: Sequence[Done], run: tracking.Run) -> list[Measured]:
+def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
     """Record measured cells as finished children, all of them or, if killed now, none."""
-    rows = [(done, cell, curves) for done in some for cell, curves in done.each()]
+    steps, arrays = np.asarray(done.curves[0]), done.curves[1]
+    cells = [
+        (cell, {key: rows[i] for key, rows in arrays.items()})
+        for i, cell in enumerate(done.cells.cells)
+    ]
     finished = [
         bulk.Finished(
             name=grid.title(cell, order.axes),
             params=cell.params,
             tags=_tags(order, cell) | _premise(curves),
-            steps=done.steps.tolist(),
+            steps=steps.tolist(),
             curves=curves,
             start_ms=done.start_ms,
             end_ms=done.end_ms,
         )
-        for done, cell, curves in rows
+        for cell, curves in cells
     ]
     with interrupts.held():  # a transaction cut off in the middle would lock the database
         ids = bulk.record(run.experiment, finished, run.id)
     return [
-        Measured(cell, done.steps, {k: np.asarray(v, float) for k, v in curves.items()}, i)
-        for (done, cell, curves), i in zip(rows, ids, strict=True)
+        Measured(cell, steps, {k: np.asarray(v, float) for k, v in curves.items()}, run_id)
+        for (cell, curves), run_id in zip(cells, ids, strict=True)
     ]
 
 
@@ -243,12 +247,13 @@ def _failure(order: Order, lethal: Sequence[Cell], run: tracking.Run) -> Unavail
                 parent=run,
             ),
         ):
-            raise Unavailable(f"{order.name} {title}: it has killed {KILLS} workers.")
+            raise Unavailable(f"{order.name} {title}: it has killed its workers.")
     more = f" and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
     return Unavailable(
-        f"A setting must leave its worker alive. Received: {KILLS} workers were killed, often for "
-        f"want of memory, by each of: {'; '.join(titles[:MOST_NAMED])}{more}. Everything else is "
-        "recorded. Choose smaller sizes or free memory; the same command measures these again."
+        "A setting must leave its worker alive. Received: workers were killed, often for want of "
+        "memory, also while nothing else was measured, by each of: "
+        f"{'; '.join(titles[:MOST_NAMED])}{more}. Everything else is recorded. Choose smaller "
+        "sizes or free memory; the same command measures these again."
     )
 
 
