@@ -1,7 +1,6 @@
-"""The workers of a Dask cluster, as joblib uses them.
+"""The workers of a Dask cluster, as joblib uses them. The only door to Dask.
 
-This is the only module that knows Dask. It imports Dask and distributed at the top: import this
-module inside the functions that need a cluster.
+Imports Dask at the top: import this module inside the functions that need a cluster.
 """
 
 import asyncio

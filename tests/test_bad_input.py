@@ -110,7 +110,6 @@ SWEEPS = {
     "--scale": NO_WORD,
     "--seeds": (*NO_COUNT, HUGE),
     "--workers": (*NO_COUNT, HUGE),
-    "--engine": NO_WORD,
     "--scheduler": ("", "tcp://127.0.0.1:1"),
 }
 STUDY = {

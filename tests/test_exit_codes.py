@@ -19,9 +19,8 @@ from tuning.__main__ import dispatch as tune
 SWEEP = "sweep small-norm-factorization --scale smoke --grid d=2 --seeds 1"
 ENDS = [
     (dispatch, "run gradient-formul", 2, "Did you mean gradient-formula"),
-    (dispatch, f"{SWEEP} --engine spark", 2, "spark"),
     pytest.param(
-        *(dispatch, f"{SWEEP} --engine dask --scheduler tcp://127.0.0.1:PORT"),
+        *(dispatch, f"{SWEEP} --scheduler tcp://127.0.0.1:PORT"),
         *(1, "scheduler must ans"),
         marks=pytest.mark.slow,  # for ten seconds it is given time to answer
     ),

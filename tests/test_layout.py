@@ -31,7 +31,7 @@ DOORS = {  # library: the modules that may import it
     },
     "optuna_dashboard": {"tuning.storage"},
     "grpc": {"tuning.storage"},
-    "distributed": {"pipelines.dask_cluster", "pipelines.remote"},
+    "distributed": {"pipelines.dask_cluster"},
     "dbos": {
         f"pipelines.{name}" for name in ("engine", "schedule", "schedule_report", "server", "steps")
     },
