@@ -73,8 +73,6 @@ def connect(scheduler: str, claim: str) -> Iterator[type[Exception]]:
                 "The scheduler must answer to the end. Received: it has gone, or its tasks were "
                 "cancelled. Start it again; the same command then goes on."
             ) from error
-        except ModuleNotFoundError as error:  # of a worker that came later
-            raise foreign_worker("a worker", f"which has {str(error).lower()}") from error
         except TimeoutError as error:
             raise Unavailable(
                 f"A cluster must have a worker. Received: none at {scheduler} for {WORKERS_S:g} s. "
