@@ -110,7 +110,7 @@ SWEEPS = {
     "--scale": NO_WORD,
     "--seeds": (*NO_COUNT, HUGE),
     "--workers": (*NO_COUNT, HUGE),
-    "--scheduler": ("", "tcp://127.0.0.1:1"),
+    "--scheduler": ("",),
 }
 STUDY = {
     "--recipe": NO_WORD,
