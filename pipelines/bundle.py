@@ -22,12 +22,11 @@ from pipelines import (
     store,
     ui,
 )
-from pipelines.bundle_shape import ENDED, IMPORTING, row
+from pipelines.bundle_shape import ENDED, IMPORTING, VERSION, Document, Listed
 from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.progress import progress_bar
 from pipelines.store import NOTE, ORIGIN, OWNER, PARENT, PROJECT
 
-Change = Callable[[dict[str, Any]], dict[str, Any]]  # of a run's document
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 REUSED = "reused."  # begins the tag that names a run by its id
 LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
@@ -55,7 +54,7 @@ def export_runs(
             ids = f"{', '.join(left_out[:3])}{more}"
             print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
         rows = write(file, run_ids, files=files, models=files and not without_models)
-    runs = [{key: each[key] for key in ("run_id", "name", "kind")} for each in rows]
+    runs = [each.model_dump(include={"run_id", "name", "kind"}) for each in rows]
     size = file.stat().st_size
     return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
 
@@ -127,13 +126,22 @@ def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
 
 
 def write(
-    file: Path, run_ids: Sequence[str], *, files: bool, models: bool, change: Change = dict
-) -> list[dict[str, Any]]:
-    """Write runs into a file, with their files and models or not; the rows of its manifest.
+    file: Path,
+    run_ids: Sequence[str],
+    *,
+    files: bool,
+    models: bool,
+    change: Callable[[Document], Document] = lambda document: document,
+) -> list[Listed]:
+    """Write runs into a file, with their files and models or not; the lines of its manifest.
 
     `change` says what becomes of the document of each.
     """
-    with bundle_format.written(file) as archive:
+    waiting = "Another export is going on; waiting for it."
+    with (
+        live.locked(store.home() / "live", "export", waiting),
+        bundle_format.written(file) as archive,
+    ):
         return _write(archive, run_ids, files=files, models=models, change=change)
 
 
@@ -143,9 +151,9 @@ def _write(
     *,
     files: bool,
     models: bool,
-    change: Change,
-) -> list[dict[str, Any]]:
-    """One run after another, then the manifest; its rows."""
+    change: Callable[[Document], Document],
+) -> list[Listed]:
+    """Write one run after another, then the manifest; return its lines."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     stored, rows, experiments = bundle_out.models() if models else {}, [], {}
     with progress_bar("export", len(run_ids), "") as advance:
@@ -159,19 +167,19 @@ def _write(
                 )
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
             document = change(bundle_out.document(run, names[run.info.experiment_id], made))
-            archive.json(f"runs/{run.info.run_id}.json", document)
+            archive.json(f"runs/{run.info.run_id}.json", document.model_dump(by_alias=True))
             if files:
                 with bundle_out.files(run, made) as copies:
                     for name, path in copies:
                         archive.file(name, path)
-            rows.append(row(document))
+            rows.append(Listed.of(document))
             advance(1, math.nan)
     manifest = {
-        "version": bundle_format.VERSION,
+        "version": VERSION,
         "commit": provenance.tags()["commit"],
         "packages": provenance.packages().split(),
         "experiments": experiments,
-        "runs": rows,
+        "runs": [each.model_dump() for each in rows],
         "members": dict(archive.members),
     }
     archive.json(bundle_format.MANIFEST, manifest)
@@ -187,27 +195,28 @@ def import_runs(file: Path) -> dict[str, Any]:
         live.locked(store.home() / "live", "import", "Another import is going on; waiting for it."),
         _sentence("take the runs", "Repeat the import: it goes on where it ended."),
     ):
-        rows = sorted(archive.manifest["runs"], key=operator.itemgetter("experiment", "run_id"))
-        there = bundle_out.present([each[key] for each in rows for key in ("run_id", "origin")])
-        known = {r["run_id"]: there.get(r["run_id"]) or there.get(r["origin"]) for r in rows}
+        rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
+        there = bundle_out.present([i for each in rows for i in (each.run_id, each.origin)])
+        known = {each: there.get(each.run_id) or there.get(each.origin) for each in rows}
         present = [p for p in known.values() if p and (p.deleted or not p.unfinished)]
         done = {p.run_id for p in present}
-        ids = {run_id: p.run_id for run_id, p in (there | known).items() if p}
-        todo = [run_id for run_id in known if ids.get(run_id) not in done]
+        ids = {run_id: p.run_id for run_id, p in there.items()}
+        ids |= {each.run_id: p.run_id for each, p in known.items() if p}
+        todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
             _take(archive, todo, ids)
-            _give_charts([each for each in rows if each["run_id"] in todo], ids)
+            _give_charts(todo, ids)
             bulk.analyze()
     _say_deleted([p.run_id for p in present if p.deleted])
-    imported = [ids[run_id] for run_id in todo]
+    imported = [ids[each.run_id] for each in todo]
     return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
 
 
-def _give_charts(rows: Iterable[Mapping[str, Any]], ids: Mapping[str, str]) -> None:
+def _give_charts(rows: Iterable[Listed], ids: Mapping[str, str]) -> None:
     """Make the charts to which the pages of claims lead: they are kept in the experiment."""
     for each in rows:
-        if each["kind"] in ("claim", "sweep") and each["claim"] in claim.names():
-            ui.children_chart(ids[each["run_id"]], claim.load(each["claim"]).charts)
+        if each.kind in ("claim", "sweep") and each.claim in claim.names():
+            ui.children_chart(ids[each.run_id], claim.load(each.claim).charts)
 
 
 def _say_deleted(run_ids: Sequence[str]) -> None:
@@ -219,17 +228,18 @@ def _say_deleted(run_ids: Sequence[str]) -> None:
         )
 
 
-def _take(archive: bundle_format.Archive, todo: Sequence[str], ids: dict[str, str]) -> None:
+def _take(archive: bundle_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
     """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
-    names = archive.manifest["experiments"]
+    names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
-    fresh, database = [run_id for run_id in todo if run_id not in ids], schema.sql_store()
-    for run_id in fresh:
-        ids[run_id] = bundle_in.create(archive.run(run_id), places) if database is None else run_id
+    fresh, database = [each for each in todo if each.run_id not in ids], schema.sql_store()
+    for each in fresh:
+        new = each.run_id if database else bundle_in.create(archive.run(each), places)
+        ids[each.run_id] = new
 
-    def documents(run_ids: Iterable[str]) -> Iterator[bundle_in.Document]:
-        return (_readdressed(archive.run(run_id), ids, experiments) for run_id in run_ids)
+    def documents(rows: Iterable[Listed]) -> Iterator[Document]:
+        return (_readdressed(archive.run(each), ids, experiments) for each in rows)
 
     with progress_bar("import", len(todo), "") as advance:
         rest, bare = todo, set[str]()
@@ -237,21 +247,20 @@ def _take(archive: bundle_format.Archive, todo: Sequence[str], ids: dict[str, st
             for whole in bundle_in.insert(database, documents(fresh), places, archive):
                 bare |= whole
                 advance(len(whole), math.nan)
-            rest = [run_id for run_id in todo if run_id not in bare]
-        for document in documents(rest):
-            run_id = ids[document["run_id"]]
-            if database is None or document["run_id"] not in fresh:
-                bundle_in.fill(document, run_id)
-            bundle_in.complete(document, run_id, archive)
+            rest = [each for each in todo if each.run_id not in bare]
+        for each, document in zip(rest, documents(rest), strict=True):
+            if database is None or each not in fresh:
+                bundle_in.fill(document, ids[each.run_id])
+            bundle_in.complete(document, ids[each.run_id], archive)
             advance(1, math.nan)
 
 
 def _readdressed(
-    document: Mapping[str, Any], ids: Mapping[str, str], experiments: Mapping[str, str]
-) -> dict[str, Any]:
-    """A run whose tags name runs and experiments as this store does, and its own first id."""
-    tags = {ORIGIN: document["run_id"]}
-    for key, value in document["tags"].items():
+    document: Document, ids: Mapping[str, str], experiments: Mapping[str, str]
+) -> Document:
+    """Return a run whose tags name runs and experiments as this store does, and its first id."""
+    tags = {ORIGIN: document.run_id}
+    for key, value in document.tags.items():
         if key.startswith(REUSED):
             other = key.removeprefix(REUSED)
             tags[f"{REUSED}{ids.get(other, other)}"] = value
@@ -261,7 +270,7 @@ def _readdressed(
             tags[key] = LINK.sub(lambda found: _relinked(found, ids, experiments), value)
         else:
             tags[key] = value
-    return {**document, "tags": tags}
+    return document.model_copy(update={"tags": tags})
 
 
 def _relinked(link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]) -> str:

@@ -13,14 +13,12 @@ from typing import Any
 
 from pipelines import alive, bulk, live, store
 from pipelines.bundle_format import Archive
-from pipelines.bundle_shape import IMPORTING, READY, refused
+from pipelines.bundle_shape import IMPORTING, READY, Document, Model, refused
 from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
 ORIGIN_MODEL = "origin_model_id"
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
-
-Document = Mapping[str, Any]
 
 
 def check(document: Document) -> None:
@@ -28,16 +26,16 @@ def check(document: Document) -> None:
     from mlflow.utils import validation
 
     try:
-        validation._validate_experiment_name(document["experiment"])
-        for key, value in document["params"].items():
+        validation._validate_experiment_name(document.experiment)
+        for key, value in document.params.items():
             validation._validate_param(key, value)
-        for key, value in document["tags"].items():
+        for key, value in document.tags.items():
             validation._validate_tag(key, value)
-        for key in document["metrics"]:
+        for key in document.metrics:
             validation._validate_metric_name(key)
         validation._validate_dataset_inputs(_datasets(document))
-        for model in document["models"]:
-            validation._validate_logged_model_name(model["name"])
+        for model in document.models:
+            validation._validate_logged_model_name(model.name)
             _model_metrics(model, "")
     except store.unavailable() as error:
         first = str(error).splitlines()[0]
@@ -47,19 +45,19 @@ def check(document: Document) -> None:
 def create(document: Document, places: Mapping[str, str]) -> str:
     """Begin a run by MLflow's client, which gives it a new id: that id."""
     made = store.client().create_run(
-        places[document["experiment"]],
-        document["start_ms"],
+        places[document.experiment],
+        document.start_ms,
         _early_tags(document),
-        document["name"],
+        document.name,
     )
     return str(made.info.run_id)
 
 
 def _early_tags(document: Document) -> dict[str, str]:
     """No others: no search for results must take the run for one of its own."""
-    tags = document["tags"]
+    tags = document.tags
     user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
-    own = {"mlflow.runName": document["name"], ORIGIN: tags.get(ORIGIN, document["run_id"])}
+    own = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
     return {**user, **own, **alive.tags(), IMPORTING: "True"}
 
 
@@ -70,7 +68,7 @@ def insert(
 
     They have no files, data sets or models.
     """
-    for experiment, some in itertools.groupby(documents, operator.itemgetter("experiment")):
+    for experiment, some in itertools.groupby(documents, operator.attrgetter("experiment")):
         for records in _batches(some, archive):
             bulk.insert(database, places[experiment], records)
             yield {each.run_id for each in records if IMPORTING not in each.tags}
@@ -81,7 +79,7 @@ def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[b
     batch, size = [], 0
     for document in documents:
         batch.append(_record(document, archive))
-        size += archive.manifest["members"][f"runs/{document['run_id']}.json"]["bytes"]
+        size += archive.manifest.members[f"runs/{document.run_id}.json"].bytes
         if len(batch) == RUNS or size > BYTES:
             yield batch
             batch, size = [], 0
@@ -91,19 +89,19 @@ def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[b
 
 def _record(document: Document, archive: Archive) -> bulk.Record:
     """The rows of a run: all of a bare one, the beginning of another."""
-    more = (document["datasets"], document["models"], archive.files[document["run_id"]])
+    more = (document.datasets, document.models, archive.files[document.run_id])
     bare = not any(more)
     return bulk.Record(
-        run_id=document["run_id"],
-        name=document["name"],
-        status=document["status"] if bare else "RUNNING",
-        start_ms=document["start_ms"],
-        end_ms=document["end_ms"] if bare else None,
-        params=document["params"],
-        tags=_cut(document["tags"]) if bare else _early_tags(document),
+        run_id=document.run_id,
+        name=document.name,
+        status=document.status if bare else "RUNNING",
+        start_ms=document.start_ms,
+        end_ms=document.end_ms if bare else None,
+        params=document.params,
+        tags=_cut(document.tags) if bare else _early_tags(document),
         curves={
             metric: [(step, date, value or 0.0, value is None) for step, date, value in curve]
-            for metric, curve in document["metrics"].items()
+            for metric, curve in document.metrics.items()
         },
     )
 
@@ -118,10 +116,10 @@ def _cut(tags: Mapping[str, str]) -> dict[str, str]:
 def fill(document: Document, run_id: str) -> None:
     """Write by MLflow's client what the rows of a run are elsewhere."""
     send_fact(run_id, "tags", alive.tags())  # another process may have begun it
-    send_fact(run_id, "params", document["params"])
+    send_fact(run_id, "params", document.params)
     numbers = [
         (metric, _number(value), step, date)
-        for metric, curve in document["metrics"].items()
+        for metric, curve in document.metrics.items()
         for step, date, value in curve
     ]
     for start in range(0, len(numbers), BATCH):
@@ -135,10 +133,10 @@ def _number(value: float | None) -> float:
 def complete(document: Document, run_id: str, archive: Archive) -> None:
     """Write data sets, files and models of a run; then it is ended as it was."""
     to = store.client()
-    if document["datasets"]:
+    if document.datasets:
         to.log_inputs(run_id, _datasets(document))
     with tempfile.TemporaryDirectory() as folder:
-        if archive.extract(document["run_id"], "artifacts", Path(folder)):
+        if archive.extract(document.run_id, "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
     with live.locked(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
@@ -148,13 +146,13 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
 def _end(document: Document, run_id: str) -> None:
     """Give a run its status and exactly its tags; last goes the one that says it is not whole."""
     to = store.client()
-    if document["end_ms"]:
-        to.set_terminated(run_id, document["status"], document["end_ms"])
+    if document.end_ms:
+        to.set_terminated(run_id, document.status, document.end_ms)
     else:
-        to.update_run(run_id, document["status"])
-    send_fact(run_id, "tags", _cut(document["tags"]))
+        to.update_run(run_id, document.status)
+    send_fact(run_id, "tags", _cut(document.tags))
     early = {*alive.tags(), alive.SETTLED} & to.get_run(run_id).data.tags.keys()
-    for key in [*sorted(early - document["tags"].keys()), IMPORTING]:
+    for key in [*sorted(early - document.tags.keys()), IMPORTING]:
         to.delete_tag(run_id, key)
 
 
@@ -170,16 +168,16 @@ def _datasets(document: Document) -> list[Any]:
 
     return [
         DatasetInput(
-            Dataset(**{key: value for key, value in given.items() if key != "tags"}),
-            [InputTag(key, value) for key, value in given["tags"].items()],
+            Dataset(**given.model_dump(by_alias=True, exclude={"tags"})),
+            [InputTag(key, value) for key, value in given.tags.items()],
         )
-        for given in document["datasets"]
+        for given in document.datasets
     ]
 
 
 def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
     """Make the models of a run, which get new ids, or go on with those that a kill left."""
-    if not document["models"]:
+    if not document.models:
         return
     run = store.client().get_run(run_id)
     made = store.client().search_logged_models(
@@ -187,26 +185,26 @@ def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
     )
     there = {model.tags.get(ORIGIN_MODEL): model.model_id for model in made}
     logged = {output.model_id for output in run.outputs.model_outputs}
-    for model in document["models"]:
-        origin = model["tags"].get(ORIGIN_MODEL, model["model_id"])
+    for model in document.models:
+        origin = model.tags.get(ORIGIN_MODEL, model.model_id)
         model_id = there.get(origin) or _create_model(model, run, origin)
         with tempfile.TemporaryDirectory() as folder:
-            below = f"models/{model['model_id']}"
-            if archive.extract(document["run_id"], below, Path(folder)):
-                new = {document["run_id"]: run_id, model["model_id"]: model_id}
+            below = f"models/{model.model_id}"
+            if archive.extract(document.run_id, below, Path(folder)):
+                new = {document.run_id: run_id, model.model_id: model_id}
                 _rename(Path(folder) / "MLmodel", new)
                 _upload(folder, store.client().get_logged_model(model_id).artifact_location)
         _end_model(model, run_id, model_id, model_id in logged)
 
 
-def _create_model(model: Document, run: Any, origin: str) -> str:
+def _create_model(model: Model, run: Any, origin: str) -> str:
     made = store.client().create_logged_model(
         run.info.experiment_id,
-        name=model["name"],
+        name=model.name,
         source_run_id=run.info.run_id,
-        tags={**model["tags"], ORIGIN_MODEL: origin},
-        params=model["params"],
-        model_type=model["type"],
+        tags={**model.tags, ORIGIN_MODEL: origin},
+        params=model.params,
+        model_type=model.type,
     )
     return str(made.model_id)
 
@@ -220,7 +218,7 @@ def _rename(path: Path, ids: Mapping[str, str]) -> None:
         path.write_bytes(content)
 
 
-def _end_model(model: Document, run_id: str, model_id: str, logged: bool) -> None:
+def _end_model(model: Model, run_id: str, model_id: str, logged: bool) -> None:
     """Let a model be READY or, where it was half stored, FAILED; the run is linked to it last."""
     from mlflow.entities import LoggedModelOutput
 
@@ -228,15 +226,15 @@ def _end_model(model: Document, run_id: str, model_id: str, logged: bool) -> Non
     metrics = _model_metrics(model, model_id)
     for start in range(0, len(metrics), BATCH):
         to.log_batch(run_id, metrics=metrics[start : start + BATCH])
-    to.finalize_logged_model(model_id, READY if model["status"] == READY else "FAILED")
-    if model["step"] is not None and not logged:
-        to.log_outputs(run_id, [LoggedModelOutput(model_id, model["step"])])
+    to.finalize_logged_model(model_id, READY if model.status == READY else "FAILED")
+    if model.step is not None and not logged:
+        to.log_outputs(run_id, [LoggedModelOutput(model_id, model.step)])
 
 
-def _model_metrics(model: Document, model_id: str) -> list[Any]:
+def _model_metrics(model: Model, model_id: str) -> list[Any]:
     from mlflow.entities import Metric
 
     return [
         Metric(key, _number(value), date, step, model_id, name, digest)
-        for key, step, date, value, name, digest in model["metrics"]
+        for key, step, date, value, name, digest in model.metrics
     ]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import alive, history, schema, store
-from pipelines.bundle_shape import IMPORTING, READY
+from pipelines import alive, history, recorded, schema, store
+from pipelines.bundle_shape import IMPORTING, LEAVE_OUT, READY, Document, Point, shaped
 from pipelines.history import LARGEST
 from pipelines.store import ORIGIN, PARENT
 
@@ -99,11 +99,11 @@ def models() -> dict[str, list[Any]]:
     return made
 
 
-def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]:
-    """Everything of a run but its files, in an order of its own."""
+def document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
+    """Return everything of a run but its files; UserError for what no import would take."""
     info, data = run.info, run.data
     steps = {output.model_id: output.step for output in run.outputs.model_outputs}
-    return {
+    document = {
         "run_id": info.run_id,
         "name": info.run_name,
         "experiment": experiment,
@@ -112,60 +112,41 @@ def document(run: Any, experiment: str, models: Sequence[Any]) -> dict[str, Any]
         "end_ms": info.end_time,
         "params": dict(data.params),
         "tags": dict(data.tags),
-        "metrics": _histories(info.run_id, data.metrics),
+        "metrics": _curves(info.run_id),
         "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
         "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
     }
+    return shaped(Document, document, f"run {info.run_id}", LEAVE_OUT)
 
 
-def thin_training(document: dict[str, Any]) -> dict[str, Any]:
+def thin_training(document: Document) -> Document:
     """Return a run with at most some POINTS of every curve; of a claim or its cells, with all.
 
     Verdicts come from the curves of cells, so that they are never thinned. The first and the last
     point of a curve are kept.
     """
-    if document["tags"].get("kind") in WHOLE:
+    if document.tags.get("kind") in WHOLE:
         return document
-    return document | {"metrics": {k: _thin(v) for k, v in document["metrics"].items()}}
+    thin = {metric: _thin(curve) for metric, curve in document.metrics.items()}
+    return document.model_copy(update={"metrics": thin})
 
 
-def _thin(curve: list[list[Any]]) -> list[list[Any]]:
+def _thin(curve: list[Point]) -> list[Point]:
     every = math.ceil(len(curve) / POINTS)
     kept = curve[::-1][:: max(every, 1)][::-1]
     return kept if not curve or kept[0] is curve[0] else [curve[0], *kept]
 
 
-def _histories(run_id: str, metrics: Mapping[str, float]) -> dict[str, list[list[Any]]]:
-    """Every point of a run, [step, milliseconds, value], ascending; null where it is NaN."""
-    database = schema.sql_store()
-    points = _fetch(run_id, metrics) if database is None else _select(database, run_id)
-    found: dict[str, list[list[Any]]] = {}
-    for metric, *point in points:
-        found.setdefault(metric, []).append(point)
-    return {metric: sorted(curve, key=_order) for metric, curve in found.items()}
+def _curves(run_id: str) -> dict[str, list[Point]]:
+    """Return by metric every point of a run, ascending; null where it is NaN."""
+    curves: dict[str, list[Point]] = {}
+    for _, metric, step, date_ms, value in recorded.points([run_id]):
+        curves.setdefault(metric, []).append((step, date_ms, _plain(value)))
+    return {metric: sorted(curve, key=_order) for metric, curve in curves.items()}
 
 
-def _order(point: Sequence[Any]) -> tuple[Any, ...]:
+def _order(point: Point) -> tuple[int, int, bool, float]:
     return (*point[:2], point[2] is None, point[2] or 0.0)
-
-
-def _select(database: Any, run_id: str) -> list[tuple[str, int, int, float | None]]:
-    from mlflow.store.tracking.dbmodels.models import SqlMetric
-    from sqlalchemy import select
-
-    t = SqlMetric.__table__.c
-    query = select(t.key, t.step, t.timestamp, t.value, t.is_nan).where(t.run_uuid == run_id)
-    with database.ManagedSessionMaker() as session:
-        rows = session.execute(query).all()
-    return [(key, step, date, None if nan else value) for key, step, date, value, nan in rows]
-
-
-def _fetch(
-    run_id: str, metrics: Mapping[str, float]
-) -> Iterator[tuple[str, int, int, float | None]]:
-    for metric in metrics:
-        for point in store.client().get_metric_history(run_id, metric):
-            yield metric, point.step, point.timestamp, _plain(point.value)
 
 
 def _plain(value: float | None) -> float | None:

@@ -1,35 +1,181 @@
 """What may be in an export: names of members, and the shapes of the manifest and of a run."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import unquote
+
+from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationError
+from pydantic import model_validator as validator
 
 from pipelines.errors import UserError
 from pipelines.store import ORIGIN, PARENT
 
+VERSION = 1
 ENDED = ("FINISHED", "FAILED", "KILLED")
 IMPORTING = "importing"  # tag of a run that is not yet all here
-TAGGED = ("kind", "claim", "recipe", "fingerprint", "scale")  # tags that the manifest repeats
 READY = "READY"  # a model that is stored whole
-MODEL_STATUS = ("UNSPECIFIED", "PENDING", READY, "FAILED")
+EXPORT_AGAIN = "Nothing was imported: export the runs again, and copy the file whole."
+LEAVE_OUT = "Leave its run out, with names or --filter."
 
-Shape = Any
-"""A dict of shapes by key, a list with the shape of all its members, a tuple with a shape for each
-member, or a function that says whether a value is right."""
+Value = TypeVar("Value")
+Kind = TypeVar("Kind", bound="Shape")
+Each = Annotated[list[Value], FailFast()]  # of millions of wrong values one is said
+ByName = Annotated[dict["Name", Value], FailFast()]
+Text = Annotated[str, Field(pattern=r"^[^\x00]*$")]
+Name = Annotated[Text, Field(min_length=1, max_length=250)]
+Integer = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Moment = Annotated[int, Field(gt=0, lt=2**63)]  # milliseconds since 1970; 0 is none to MLflow
+Number = float | None  # finite; null is how NaN is kept
+RunId = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+Point = Annotated[tuple[Integer, Count, Number], Strict(False)]  # step, milliseconds, value
+ModelPoint = Annotated[  # its metric, step, milliseconds, value, and a data set's name and digest
+    tuple[Name, Integer, Count, Number, Name | None, Name | None], Strict(False)
+]
 
 
-def refused(rule: str, received: str) -> UserError:
-    """The sentence for a file that is not taken in."""
-    return UserError(
-        f"{rule} Received: {received[:300]}. Nothing was imported: export the runs again, and copy "
-        "the file whole."
-    )
+class Shape(BaseModel):
+    """Part of a document: it has the keys that are named here, and values of just these types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+    @validator(mode="before")
+    @classmethod
+    def _refuse_many_keys(cls, value: Any) -> Any:
+        """Raise ValueError for more keys than there are, each of which would be an error."""
+        if isinstance(value, dict) and len(value) > len(cls.model_fields):
+            raise ValueError("too many keys")
+        return value
+
+
+class Member(Shape):
+    """A file in the archive."""
+
+    bytes: Count
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Dataset(Shape):
+    """What a run has read; `schema` in the document."""
+
+    name: Text
+    digest: Text
+    source_type: Name
+    source: Text
+    schema_: Text | None = Field(alias="schema")
+    profile: Text | None
+    tags: ByName[Text]
+
+
+class Model(Shape):
+    """A network that a run has stored."""
+
+    model_id: Annotated[str, Field(pattern="^m-[0-9a-f]{32}$")]
+    name: Name
+    type: Name | None
+    status: Literal["UNSPECIFIED", "PENDING", "READY", "FAILED"]
+    step: Integer | None
+    params: ByName[Text]
+    tags: ByName[Text]
+    metrics: Each[ModelPoint]
+
+
+class Named(Shape):
+    """What a run and its line of the manifest both say."""
+
+    run_id: RunId
+    name: Name
+    experiment: Name
+    status: Literal["FINISHED", "FAILED", "KILLED"]
+
+
+class Document(Named):
+    """A run: everything but its files."""
+
+    start_ms: Moment
+    end_ms: Moment | None
+    params: ByName[Text]
+    tags: ByName[Text]
+    metrics: ByName[Each[Point]]
+    datasets: Each[Dataset]
+    models: Each[Model]
+
+
+class Listed(Named):
+    """What the manifest says of a run, some of its tags among it."""
+
+    origin: RunId
+    parent: Text | None
+    kind: Text | None
+    claim: Text | None
+    recipe: Text | None
+    fingerprint: Text | None
+    scale: Text | None
+
+    @classmethod
+    def of(cls, run: Document) -> Self:
+        """Return what the manifest says of this run."""
+        tags: dict[str, Any] = {key: run.tags.get(key) for key in cls.model_fields}
+        tags |= {"parent": run.tags.get(PARENT), "origin": run.tags.get(ORIGIN, run.run_id)}
+        return cls.model_construct(**tags | {key: getattr(run, key) for key in Named.model_fields})
+
+
+class Manifest(Shape):
+    """What is in an archive."""
+
+    version: Literal[1]
+    commit: Text
+    packages: Each[Text]
+    experiments: ByName[Text]  # names, by the ids that links have
+    runs: Each[Listed]
+    members: Annotated[dict[Text, Member], FailFast()]
+
+
+def shaped(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN) -> Kind:
+    """Return a value as its kind of document; UserError says where it first differs from it."""
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = " ".join([place, *map(str, first["loc"])])
+        wrong = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
+        said = wrong.get(first["type"], f"{where} = {first['input']!r:.60}")
+        raise refused("A document must have the keys and types of its version.", said, mend) from (
+            error
+        )
+
+
+def refused(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
+    """Return the sentence for a file that is not taken in, or a run that is not written."""
+    return UserError(f"{rule} Received: {received[:300]}. {mend}")
+
+
+def manifest_of(document: dict[str, Any]) -> Manifest:
+    """Return a manifest; UserError for one of another version or shape."""
+    if document.get("version") != VERSION:
+        raise refused(f"The manifest must be of version {VERSION}.", str(document.get("version")))
+    manifest = shaped(Manifest, document, "manifest.json")
+    used = {run.experiment for run in manifest.runs}
+    if used != set(manifest.experiments.values()):
+        raise refused("The manifest must name the experiments of its runs.", ", ".join(used))
+    return manifest
+
+
+def run_of(document: dict[str, Any], listed: Listed) -> Document:
+    """Return a run; UserError for one of another shape, or another than the manifest says."""
+    run = shaped(Document, document, f"runs/{listed.run_id}.json")
+    if Listed.of(run) != listed:
+        raise refused("A run must be as the manifest says.", f"another {listed.run_id}")
+    models = [model.model_id for model in run.models]
+    if len(set(models)) != len(models):
+        raise refused("A run must name a model once.", ", ".join(models))
+    return run
 
 
 def wrong_name(name: str) -> str:
-    """The rule that the name of a member breaks, however it is quoted; empty for a good one."""
+    """Return the rule that the name of a member breaks, however it is quoted; empty: none."""
     while (decoded := unquote(name)) != name:  # as a server will
         name = decoded
     parts = name.split("/")
@@ -47,7 +193,7 @@ def wrong_name(name: str) -> str:
 
 
 def check_tree(names: Collection[str]) -> None:
-    """No name comes twice, and none is a folder of another, which would be both on the disk."""
+    """Raise UserError for a name that comes twice, or is a folder of another."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -56,189 +202,3 @@ def check_tree(names: Collection[str]) -> None:
     for name in names:
         if not seen.isdisjoint(map(str, PurePosixPath(name).parents)):
             raise refused("No member may be a folder too.", name)
-
-
-def text(value: object) -> bool:
-    return isinstance(value, str) and "\0" not in value
-
-
-def short(value: object) -> bool:
-    return text(value) and 0 < len(str(value)) <= 250
-
-
-def integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def count(value: object) -> bool:
-    return integer(value) and int(str(value)) >= 0
-
-
-def moment(value: object) -> bool:
-    """Milliseconds since 1970; 0 is none to MLflow."""
-    return count(value) and value != 0
-
-
-def number(value: object) -> bool:
-    """A finite number; null is how NaN is kept."""
-    return value is None or isinstance(value, float) or integer(value)
-
-
-def run_id(value: object) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch("[0-9a-f]{32}", value))
-
-
-def model_id(value: object) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch("m-[0-9a-f]{32}", value))
-
-
-def sha256(value: object) -> bool:
-    return isinstance(value, str) and bool(re.fullmatch("[0-9a-f]{64}", value))
-
-
-def texts(value: object) -> bool:
-    return isinstance(value, dict) and all(short(k) and text(v) for k, v in value.items())
-
-
-def members(value: object) -> bool:
-    entry = {"bytes": count, "sha256": sha256}
-    return isinstance(value, dict) and all(
-        text(name) and not _mismatch(given, entry, "") for name, given in value.items()
-    )
-
-
-def metrics(value: object) -> bool:
-    """Every history: [step, milliseconds since 1970, value]."""
-    return isinstance(value, dict) and all(
-        short(key) and isinstance(points, list) and all(map(_point, points))
-        for key, points in value.items()
-    )
-
-
-def _point(value: object) -> bool:
-    """Compare with (integer, count, number) in a tenth of the time: a file has a million points."""
-    return (
-        isinstance(value, list)
-        and len(value) == 3
-        and type(value[0]) is type(value[1]) is int
-        and -(2**63) < value[0] < 2**63
-        and 0 <= value[1] < 2**63
-        and (type(value[2]) is float or number(value[2]))
-    )
-
-
-def one_of(*choices: str) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, str) and value in choices
-
-
-def optional(shape: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: value is None or shape(value)
-
-
-ROW = {
-    "run_id": run_id,
-    "origin": run_id,
-    "name": short,
-    "experiment": short,
-    "status": one_of(*ENDED),
-    "parent": optional(text),
-    **dict.fromkeys(TAGGED, optional(text)),
-}
-MANIFEST = {
-    "version": integer,
-    "commit": text,
-    "packages": [text],
-    "experiments": texts,  # names, by the ids that links have
-    "runs": [ROW],
-    "members": members,
-}
-DATASET = {
-    "name": text,
-    "digest": text,
-    "source_type": short,
-    "source": text,
-    "schema": optional(text),
-    "profile": optional(text),
-    "tags": texts,
-}
-MODEL = {
-    "model_id": model_id,
-    "name": short,
-    "type": optional(short),
-    "status": one_of(*MODEL_STATUS),
-    "step": optional(integer),
-    "params": texts,
-    "tags": texts,
-    "metrics": [(short, integer, count, number, optional(short), optional(short))],
-}
-RUN = {
-    "run_id": run_id,
-    "name": short,
-    "experiment": short,
-    "status": one_of(*ENDED),
-    "start_ms": moment,
-    "end_ms": optional(moment),
-    "params": texts,
-    "tags": texts,
-    "metrics": metrics,
-    "datasets": [DATASET],
-    "models": [MODEL],
-}
-
-
-def row(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the manifest says of a run."""
-    tags = document["tags"]
-    return {
-        **{key: document[key] for key in ("run_id", "name", "experiment", "status")},
-        **{key: tags.get(key) for key in TAGGED},
-        "parent": tags.get(PARENT),
-        "origin": tags.get(ORIGIN, document["run_id"]),
-    }
-
-
-def check_manifest(document: Mapping[str, Any], version: int) -> None:
-    """UserError for a manifest of another version or shape."""
-    if document.get("version") != version:
-        raise refused(f"The manifest must be of version {version}.", str(document.get("version")))
-    _check(document, MANIFEST, "manifest.json")
-    used = {row["experiment"] for row in document["runs"]}
-    if used != set(document["experiments"].values()):
-        raise refused("The manifest must name the experiments of its runs.", ", ".join(used))
-
-
-def check_run(document: Mapping[str, Any], listed: Mapping[str, Any]) -> None:
-    """UserError for a run's document of another shape, or another than the manifest says."""
-    _check(document, RUN, f"runs/{listed['run_id']}.json")
-    if row(document) != listed:
-        raise refused("A run must be as the manifest says.", f"another {listed['run_id']}")
-    models = [model["model_id"] for model in document["models"]]
-    if len(set(models)) != len(models):
-        raise refused("A run must name a model once.", ", ".join(models))
-
-
-def _check(document: object, shape: Shape, name: str) -> None:
-    wrong = _mismatch(document, shape, name)
-    if wrong:
-        raise refused("A document must have the keys and types of its version.", wrong)
-
-
-def _mismatch(value: object, shape: Shape, place: str) -> str:
-    """Where a value first differs from its shape; empty where it does not."""
-    if callable(shape):
-        return "" if shape(value) else f"{place} = {value!r:.60}"
-    pairs = _pairs(value, shape)
-    if pairs is None:
-        return f"{place} = {value!r:.60}"
-    return next(filter(None, (_mismatch(v, s, f"{place} {key}") for key, v, s in pairs)), "")
-
-
-def _pairs(value: Any, shape: Shape) -> Iterator[tuple[Any, Any, Shape]] | None:
-    """Each member of a value with its own shape; None where they cannot be paired."""
-    if isinstance(shape, dict):
-        same = isinstance(value, dict) and value.keys() == shape.keys()
-        return ((key, value[key], shape[key]) for key in shape) if same else None
-    if not isinstance(value, list) or (isinstance(shape, tuple) and len(value) != len(shape)):
-        return None
-    shapes = shape if isinstance(shape, tuple) else shape * len(value)
-    return ((i, v, s) for i, (v, s) in enumerate(zip(value, shapes, strict=True)))

@@ -22,6 +22,7 @@ from pipelines import (
     sweep,
     tables,
 )
+from pipelines.bundle_shape import Document
 from pipelines.errors import UserError, unknown
 from pipelines.order import Order
 from pipelines.recipes import digest
@@ -47,10 +48,10 @@ def _import_missing(names: Collection[str] | None) -> int:
 def state(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
     rows = {file: evidence_files.rows_of(file) for file in evidence_files.bundles(names)}
-    ids = [row[key] for some in rows.values() for row in some for key in ("run_id", "origin")]
+    ids = [i for some in rows.values() for row in some for i in (row.run_id, row.origin)]
     whole = {i for i, each in bundle_out.present(ids).items() if not each.unfinished}
     return {
-        file: all(not whole.isdisjoint((row["run_id"], row["origin"])) for row in some)
+        file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in some)
         for file, some in rows.items()
     }
 
@@ -93,12 +94,12 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     Only cells with these ids are taken, if any are given. What is written becomes the project's.
     """
     listed = evidence_files.rows([name])
-    shipped = {row["fingerprint"]: row["run_id"] for row in listed if row["kind"] == "setting"}
+    shipped = {str(row.fingerprint): row.run_id for row in listed if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
     there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {scale: run for scale in claim.load(name).scales if (run := _join(name, scale, there))}
     cells = bundle.with_relatives([row.id for row in new.values()], every)
-    known = {row["run_id"] for row in listed}
+    known = {row.run_id for row in listed}
     chosen = sorted((cells | {row.id for row in joined.values()}) - known)
     if not chosen:
         return None
@@ -111,10 +112,10 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
 
 
-def _as_evidence(document: dict[str, Any]) -> dict[str, Any]:
+def _as_evidence(document: Document) -> Document:
     """Return the document of a run as the project's, with thin curves of a training."""
-    tags = document["tags"] | {store.OWNER: store.PROJECT}
-    return bundle_out.thin_training(document) | {"tags": tags}
+    tags = document.tags | {store.OWNER: store.PROJECT}
+    return bundle_out.thin_training(document).model_copy(update={"tags": tags})
 
 
 def _new_cells(
@@ -181,7 +182,7 @@ def listing() -> dict[str, Any]:
 
 
 def _line(file: Path, here: bool) -> dict[str, Any]:
-    kinds = [row["kind"] for row in evidence_files.rows_of(file)]
+    kinds = [row.kind for row in evidence_files.rows_of(file)]
     return {
         "file": file.name,
         "claim": evidence_files.subject(file),

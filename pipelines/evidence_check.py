@@ -3,7 +3,6 @@
 It is compared with its row of RESULTS.md and with what the claim's run recorded.
 """
 
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from pipelines import (
     tables,
     verdict,
 )
+from pipelines.bundle_shape import Document
 from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
@@ -33,7 +33,6 @@ from pipelines.published import SCALES
 
 COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -94,13 +93,13 @@ def _documents(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
     for file in evidence_files.bundles([name]):
         with bundle_format.opened(file, store.home(), bundle_in.check) as archive:
-            for row in archive.manifest["runs"]:
-                if row["claim"] == name and row["kind"] in ("setting", "claim"):
-                    yield archive.run(row["run_id"])
+            for row in archive.manifest.runs:
+                if row.claim == name and row.kind in ("setting", "claim"):
+                    yield archive.run(row)
 
 
 def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
-    prints = [d["tags"]["fingerprint"] for d in documents if d["tags"]["kind"] == "setting"]
+    prints = [d.tags["fingerprint"] for d in documents if d.tags["kind"] == "setting"]
     twice = len(prints) - len(set(prints))
     if twice:
         yield f"{twice} settings are in the evidence twice"
@@ -108,7 +107,7 @@ def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
 
 def derive(name: str, documents: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
-    cells = {d["tags"]["fingerprint"]: d for d in documents if d["tags"]["kind"] == "setting"}
+    cells = {d.tags["fingerprint"]: d for d in documents if d.tags["kind"] == "setting"}
     for scale in sorted(claim.load(name).scales, key=SCALES.index, reverse=True):
         seeds = evidence.complete_seeds(name, scale, cells.keys())
         if seeds >= claim.load(name).seeds:
@@ -120,7 +119,7 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
     found = order.claim
     documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
-        Measured(cell, *recorded.table(histories(document)), document["run_id"])
+        Measured(cell, *recorded.table(histories(document)), document.run_id)
         for cell, document in zip(order.cells, documents, strict=True)
     ]
     values = sweep.by_metric(sweep.seed_metrics(order, measured))
@@ -133,20 +132,16 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
         "floor reached": judgement["floor"],
         "measured": report.metrics_in_words(found, spreads),
     }
-    other = sum(document["tags"]["code"] != order.code for document in documents)
+    other = sum(document.tags["code"] != order.code for document in documents)
     return Derived(order.name, order.seeds, other, values, columns)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:
     """Return by metric the values of a run's document by step."""
     return {
-        metric: {step: _number(value) for step, _, value in points}
-        for metric, points in document["metrics"].items()
+        metric: {step: history.number(value) for step, _, value in points}
+        for metric, points in document.metrics.items()
     }
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else history.INFINITIES.get(value, value)
 
 
 def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
@@ -174,7 +169,7 @@ def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) ->
     """Yield whether no run of the claim has recorded the numbers that were derived."""
     if found is None:
         return
-    runs = [histories(d) for d in documents if d["tags"]["kind"] == "claim"]
+    runs = [histories(d) for d in documents if d.tags["kind"] == "claim"]
     if not any(tables.has_recorded(run, found.values) for run in runs):
         yield "no run of the claim has recorded what its cells' curves say"
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 from pipelines import bundle_format
+from pipelines.bundle_shape import Listed
 from pipelines.provenance import ROOT
 
 FOLDER = ROOT / "mlruns" / "evidence"
@@ -20,17 +20,16 @@ def subject(file: Path) -> str:
     return file.stem.rpartition("-")[0]
 
 
-def rows(names: Collection[str] | None = None) -> list[dict[str, Any]]:
+def rows(names: Collection[str] | None = None) -> list[Listed]:
     """Return what the manifests say of every run, of all claims or of those named."""
     return [row for file in bundles(names) for row in rows_of(file)]
 
 
-def rows_of(file: Path) -> list[dict[str, Any]]:
+def rows_of(file: Path) -> list[Listed]:
     """Return what the manifest of a bundle says of its runs."""
-    runs: list[dict[str, Any]] = bundle_format.read_manifest(file)["runs"]
-    return runs
+    return bundle_format.read_manifest(file).runs
 
 
 def origins() -> set[str]:
     """Return the ids that the runs of the evidence had where they were measured."""
-    return {row["origin"] for row in rows()}
+    return {row.origin for row in rows()}

@@ -14,6 +14,11 @@ LARGEST = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
 
 
+def number(value: float | None) -> float:
+    """Return a recorded number as it was logged: NaN for null, infinity for the largest one."""
+    return math.nan if value is None else INFINITIES.get(value, value)
+
+
 @dataclass(frozen=True)
 class Row:
     """A run as it stands in the database."""
@@ -139,7 +144,7 @@ def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
     t, found = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
     query = select(t.run_uuid, t.key, t.value, t.is_nan).where(t.run_uuid.in_(ids))
     for i, key, value, is_nan in session.execute(query):
-        found[i][key] = math.nan if is_nan else INFINITIES.get(value, value)
+        found[i][key] = number(None if is_nan else value)
     return found
 
 
@@ -198,6 +203,6 @@ def _row(run: Any) -> Row:
         info.start_time,
         info.end_time,
         dict(data.params),
-        {key: INFINITIES.get(value, value) for key, value in data.metrics.items()},
+        {key: number(value) for key, value in data.metrics.items()},
         dict(data.tags),
     )

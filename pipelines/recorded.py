@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pipelines import history, schema, store
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
-Point = tuple[str, str, int, float]  # run, metric, step, value
+Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
 CHUNK = 500  # run ids a query
 
 
@@ -30,12 +30,16 @@ def histories(run_ids: Sequence[str]) -> dict[str, dict[str, dict[int, float]]]:
     Of a step that was logged twice, the value that MLflow calls latest. Infinity, and the largest
     float64 that stands for it, come as infinity.
     """
-    database = schema.sql_store()
-    points = _fetch(run_ids) if database is None else _select(database, run_ids)
     found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
-    for run_id, metric, step, value in points:
-        found[run_id].setdefault(metric, {})[step] = history.INFINITIES.get(value, value)
+    for run_id, metric, step, _, value in points(run_ids):
+        found[run_id].setdefault(metric, {})[step] = value
     return found
+
+
+def points(run_ids: Sequence[str]) -> Iterator[Point]:
+    """Yield every point of runs, of each step the latest last, with infinity as it was logged."""
+    database = schema.sql_store()
+    yield from _fetch(run_ids) if database is None else _select(database, run_ids)
 
 
 def finished_anywhere(claim: str, code: str) -> dict[str, str]:
@@ -83,25 +87,27 @@ def measured_s(rows: Iterable[history.Row]) -> float:
 
 
 def _select(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
-    """Every point from the tables, of each step the latest last."""
+    """Yield every point from the tables."""
     from mlflow.store.tracking.dbmodels.models import SqlMetric
     from sqlalchemy import select
 
     t = SqlMetric.__table__.c
-    query = select(t.run_uuid, t.key, t.step, t.value, t.is_nan).order_by(t.timestamp, t.value)
+    query = select(t.run_uuid, t.key, t.step, t.timestamp, t.value, t.is_nan)
+    query = query.order_by(t.timestamp, t.value)
     with database.ManagedSessionMaker() as session:
         for start in range(0, len(run_ids), CHUNK):
             some = query.where(t.run_uuid.in_(run_ids[start : start + CHUNK]))
-            for run_id, metric, step, value, is_nan in session.execute(some):
-                yield run_id, metric, step, float("nan") if is_nan else value
+            for *place, value, is_nan in session.execute(some):
+                yield *place, history.number(None if is_nan else value)
 
 
 def _fetch(run_ids: Sequence[str]) -> Iterator[Point]:
-    """The same through MLflow's client."""
+    """Yield the same through MLflow's client."""
     for run_id in run_ids:
         for metric in store.client().get_run(run_id).data.metrics:
             for point in store.client().get_metric_history(run_id, metric):
-                yield run_id, metric, point.step, point.value
+                value = history.number(point.value)
+                yield run_id, metric, point.step, point.timestamp, value
 
 
 def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:

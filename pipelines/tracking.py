@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import alive, linked, live, provenance, quiet, store
+from pipelines import alive, linked, live, provenance, quiet, recorded, store
 from pipelines.errors import Ended, Paused, Pruned
 from pipelines.outbox import FLUSH_S, Outbox
 from pipelines.sending import FOLDER, send_fact
@@ -188,8 +188,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     send_fact(run.id, "tags", now)
     for key in {FAILURE, alive.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
-    points = [p for key in found.data.metrics for p in client.get_metric_history(run.id, key)]
-    numbers = [(point.key, point.value, point.step, 0) for point in points]
+    numbers = [(key, value, step, 0) for _, key, step, _, value in recorded.points([run.id])]
     for key, value, step, _ in [*numbers, *run.outbox.journal.left.numbers]:
         run.logged[key] = max(step, run.logged.get(key, step))
         run.known.add((key, step, value))

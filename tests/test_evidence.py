@@ -8,7 +8,6 @@ import pytest
 
 from pipelines import (
     bundle,
-    bundle_format,
     claim,
     evidence,
     evidence_check,
@@ -160,7 +159,7 @@ def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) 
     old.unlink()
     [added] = evidence.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
-    ids = {row["run_id"] for row in bundle_format.read_manifest(Path(added["file"]))["runs"]}
+    ids = {row.run_id for row in evidence_files.rows_of(Path(added["file"]))}
     assert again in ids
     assert measured not in ids
     assert project_seeds() == 5
