@@ -186,13 +186,13 @@ def data(
 
 
 @app.command
-def doctor(json: bool = False, quick: bool = False, data_dir: Path | None = None) -> None:
-    """Examine this machine: what works, what does not, what that costs and how to mend it. --quick
-    leaves out training on two devices. Exit code 1 where something must be mended."""
+def doctor(json: bool = False, data_dir: Path | None = None) -> None:
+    """Examine this machine: what works, what does not, what that costs and how to mend it. Exit
+    code 1 where something must be mended."""
     from pipelines import doctor as physician
 
     use_data_dir(data_dir)
-    document = physician.examine(quick)
+    document = physician.examine()
     _answer(document, json, physician.show)
     if not document["healthy"]:
         raise SystemExit(1)

@@ -6,13 +6,10 @@ checkups.py and running.py. "ill": claims are wrong or commands fail; "note": it
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from pipelines import checkups, provenance, running
@@ -28,19 +25,14 @@ GPUS: dict[str, Callable[[Any], int]] = {
     "torch": lambda torch: torch.cuda.device_count(),
 }
 FOR_GPUS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda13]", "torch": "torch"}
-CLOSE = 1e-4  # between weights on one and on two devices, in float32
-STEPS = 8
 
 
-def examine(quick: bool) -> dict[str, Any]:
-    """The JSON document of all checks; `quick` leaves out training on two devices.
-
-    A check that builds on one that is ill is left out too.
-    """
+def examine() -> dict[str, Any]:
+    """Return the JSON document of all checks but those that build on one that is ill."""
     found: dict[str, Finding] = {}
     for name, check in CHECKS.items():
         needed = found.get(NEEDS.get(name, ""))
-        if not (needed and needed.state == "ill") and not (quick and check is two_devices):
+        if not (needed and needed.state == "ill"):
             found[name] = _attempted(check)
     healthy = all(finding.state != "ill" for finding in found.values())
     checks = [{"check": name, **asdict(finding)} for name, finding in found.items()]
@@ -81,36 +73,6 @@ def python() -> Finding:
     wanted = ".".join(map(str, PYTHON))
     costs = f"packages are pinned for Python {wanted}; others may not work together"
     return Finding("ill", found, costs, f"rm -r .venv; make setup PYTHON=/path/to/python{wanted}")
-
-
-def packages() -> Finding:
-    """Installed packages against the pins: those of JAX alone where TensorFlow is not installed."""
-    from packaging.requirements import Requirement
-
-    file = _pins()
-    pins = [Requirement(line) for line in file.read_text().splitlines() if line[:1].isalnum()]
-    pins = [pin for pin in pins if pin.marker is None or pin.marker.evaluate()]
-    installed = {pin.name: provenance.version(pin.name) for pin in pins}
-    missing = [str(pin) for pin in pins if installed[pin.name] is None]
-    differing = [
-        f"{pin.name} {version} for {pin.specifier}"
-        for pin in pins
-        if (version := installed[pin.name]) and not pin.specifier.contains(version, True)
-    ]
-    if not missing and not differing:
-        return Finding("well", f"{len(pins)} as pinned in {file.name}")
-    texts = {"missing": missing, "other versions": differing}
-    found = "; ".join(f"{title}: {', '.join(some)}" for title, some in texts.items() if some)
-    mend = f"{sys.executable} -m pip install -r {file}"
-    if missing:
-        return Finding("ill", found, "commands that need them fail", mend)
-    costs = "numbers may differ from those recorded with the pinned versions"
-    return Finding("note", found, costs, mend)
-
-
-def _pins() -> Path:
-    """The requirement file of this environment."""
-    return provenance.ROOT / f"requirements{'' if find_spec('tensorflow') else '-jax'}.txt"
 
 
 def code() -> Finding:
@@ -171,58 +133,8 @@ def disk() -> Finding:
     return Finding("ill", found, costs, mend)
 
 
-def two_devices() -> Finding:
-    """Whether two CPU devices train as one does, in a process of its own, recording nothing."""
-    from pipelines import quiet
-
-    if quiet.backend() == "torch":
-        return Finding("well", "PyTorch trains on one device")
-    print("Training on two devices takes half a minute; --quick leaves it out.", file=sys.stderr)
-    environment = {key: value for key, value in os.environ.items() if key != "TF_CONFIG"}
-    environment |= {"CUDA_VISIBLE_DEVICES": "-1", "JAX_PLATFORMS": "cpu"}
-    source = "from pipelines import doctor; print(doctor.disagreement())"
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        cwd=provenance.ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    said = (done.stderr if done.returncode else done.stdout).strip().splitlines() or ["nothing"]
-    if done.returncode == 0 and float(said[-1]) < CLOSE:
-        return Finding("well", f"weights after {STEPS} steps differ by {float(said[-1]):.1g}")
-    found = f"weights after {STEPS} steps on 1 and 2 devices must agree to {CLOSE:g}: {said[-1]}"
-    costs = "what several devices or machines train is not what one trains"
-    mend = f"{sys.executable} -m pip install -r {_pins()}; until then train with --devices 1"
-    return Finding("ill", found, costs, mend)
-
-
-def disagreement() -> float:
-    """Largest difference between the weights that two logical CPU devices train and one does."""
-    import numpy as np
-
-    from pipelines import data, published, quiet
-
-    quiet.keras()
-    from pipelines import devices, train
-    from pipelines.training_job import assembled
-
-    weights = []
-    for count in (2, 1):  # several can only be made before the first training
-        recipe = published.named("linear-teacher", "smoke").override(steps=STEPS, devices=count)
-        place = devices.place(recipe)
-        splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
-        job = assembled(recipe, splits, place)
-        trained = train.train(job, lambda metrics, step: None, test=False)
-        weights.append(trained.model.get_weights())
-    return float(np.max([np.abs(two - one).max() for two, one in zip(*weights, strict=True)]))
-
-
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": python,
-    "packages": packages,
     "project code": code,
     "backend": backend,
     "tracking store": checkups.tracking_store,
@@ -232,12 +144,10 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "data sets": checkups.data_sets,
     "memory": memory,
     "disk": disk,
-    "two devices": two_devices,
 }
 NEEDS = {
     "running runs": "tracking store",
     "artifacts": "tracking store",
     "studies": "tracking store",
     "data sets": "backend",
-    "two devices": "backend",
 }

@@ -29,36 +29,14 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
         version = _champion(name)
         row, held = _chosen(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
+        new = _takes_over(row, held, version)
         if dry_run:
-            return _considered(recipe, scale, version, row, held)
-        if new := _takes_over(row, held, version):
+            now = version and {"version": str(version.version), "run_id": version.run_id}
+            considered = champion.document(row, None if new else version, held, scale, new)
+            return considered | {"champion_now": now}
+        if new:
             version = _promote(row, scale)
     return champion.document(row, version, held, scale, new)
-
-
-def _considered(
-    recipe: Recipe, scale: str, version: Any, row: history.Row, held: str
-) -> dict[str, Any]:
-    """The document of a dry run: the champion that would be, that of now, and the best run."""
-    new = _takes_over(row, held, version)
-    found = champion.document(row, None if new else version, held, scale, new)
-    best = row if held == scale else min(_finished(recipe, scale), key=chosen_by, default=None)
-    return found | {
-        "champion_now": _now(version) if version else None,
-        "candidate": {"scale": scale, **_number(best)} if best else None,
-    }
-
-
-def _now(version: Any) -> dict[str, Any]:
-    """The champion of now: its version, its scale, and the number that chose it, if its run is."""
-    about = {"version": str(version.version), "scale": version.tags.get("scale", "")}
-    row = history.find(version.run_id)
-    return {**about, **(_number(row) if row else {"run_id": version.run_id})}
-
-
-def _number(row: history.Row) -> dict[str, Any]:
-    """A run with the number that chooses."""
-    return {"run_id": row.id, champion.watched(row): chosen_by(row)}
 
 
 def _takes_over(row: history.Row, scale: str, version: Any) -> bool:
@@ -93,23 +71,19 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
     Those started under its name and scale, overrides included, and those with its very settings.
     All have its data: validation errors on other data are not comparable.
     """
-    if not (runs := _finished(recipe, scale)):
-        raise UserError(
-            f"A champion is chosen among finished runs. Received: {recipe.name} at scale {scale}, "
-            f"which has none. Run python -m pipelines run {recipe.name} --scale {scale} first."
-        )
-    return runs
-
-
-def _finished(recipe: Recipe, scale: str) -> list[history.Row]:
-    """The same, none where there is none."""
     own = _settings(recipe.flat())
-    return [
+    runs = [
         row
         for row in history.rows(kind=TRAINING, recipe=recipe.name)
         if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
         if _data(row.params) == _data(own) and math.isfinite(chosen_by(row))
     ]
+    if not runs:
+        raise UserError(
+            f"A champion is chosen among finished runs. Received: {recipe.name} at scale {scale}, "
+            f"which has none. Run python -m pipelines run {recipe.name} --scale {scale} first."
+        )
+    return runs
 
 
 def _settings(params: Mapping[str, str]) -> dict[str, str]:
@@ -165,11 +139,10 @@ def _logged_model(row: history.Row) -> str:
 
 def show(document: Mapping[str, Any]) -> None:
     """The champion in the terminal, and how to get an answer from it."""
-    if "champion_now" in document:
-        _show_considered(document)
-        return
-    verb = "is" if document["new"] else "is already"
-    name = f"{document['model']} version {document['version']}"
+    dry_run = "champion_now" in document
+    verb = "would become" if dry_run else "is"
+    verb = verb if document["new"] else "is already"
+    name = f"{document['model']} version {document['version'] or '(new)'}"
     print(f"{name} {verb} the {ALIAS}: run {document['run_id']}, {document['scale']} scale")
     if (asked := document["asked_scale"]) != document["scale"]:
         print(f"  no run of {asked} scale replaces it; to let one, delete that version in the UI")
@@ -178,18 +151,7 @@ def show(document: Mapping[str, Any]) -> None:
     if document["claim"]:
         print(f"  claim {document['claim']}: {document['verdict']}")
     print(f"\n{document['rule']}")
+    if dry_run:
+        print("Nothing was changed.")
+        return
     print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")
-
-
-def _show_considered(document: Mapping[str, Any]) -> None:
-    """What `register` would do."""
-    for title, key in (("Champion now", "champion_now"), ("Best run", "candidate")):
-        said = ", ".join(f"{k} {_plain(v)}" for k, v in (document[key] or {}).items())
-        print(f"{title + ':':<14} {said or 'none'}")
-    verb = "would become" if document["new"] else "would stay"
-    print(f"Run {document['run_id']}, {document['scale']} scale, {verb} the {ALIAS}.")
-    print(f"{document['rule']} Nothing was changed.")
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -138,7 +138,7 @@ EMPTY = [
     ["report", "--out", ""],
     ["report", "--out="],
     ["data", "check", "digits", "--data-dir", ""],
-    ["doctor", "--quick", "--data-dir", " "],
+    ["doctor", "--data-dir", " "],
     ["quickstart", "--data-dir", ""],
     ["pipeline", "verify", "--out", ""],
     ["export", ""],
