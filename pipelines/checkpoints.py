@@ -72,11 +72,9 @@ class Saving:
             old.unlink()
         return path
 
-    def latest(self, before: int | None = None) -> Checkpoint | None:
-        """The newest checkpoint that can be read whole, of a step `before` that one; or None."""
+    def latest(self) -> Checkpoint | None:
+        """Return the newest checkpoint that can be read whole, or None."""
         for path in reversed(self._files()):
-            if before is not None and _step(path) >= before:
-                continue
             try:
                 return _read(path)
             except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):

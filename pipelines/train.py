@@ -6,13 +6,12 @@ Imports Keras at the top: import this module inside the functions that train.
 
 import itertools
 import math
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
-from pipelines import blowup, calls, feed, interrupts, optimizer, resident, resuming
+from pipelines import calls, feed, interrupts, optimizer, resident, resuming
 from pipelines.batches import Pictures, Split
 from pipelines.checkpoints import Saving
 from pipelines.curves import Curves, Log, named
@@ -61,8 +60,6 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
         except (Diverged, Pruned) as error:
             known = {key: value for key, value in curves.best.items() if math.isfinite(value)}
             log({**known, "wall_s": curves.wall_s}, error.step)
-            if isinstance(error, Diverged) and not job.place.role:
-                _log_norms(job, error.step - 1, log, saving)
             raise
     final = {
         **curves.best,
@@ -78,14 +75,6 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
     final["wall_s"] = curves.wall_s
     log(final, len(rates))
     return Trained(resident.bare(model), curves.last | final, job.device)
-
-
-def _log_norms(job: Job, step: int, log: Log, saving: Saving | None) -> None:
-    """Log the norms of every block after the last finite step; trouble hides no blow-up."""
-    try:
-        log(blowup.norms(job, step, saving), step)
-    except Exception as error:
-        print(f"Norms of the blocks are not known: {error}", file=sys.stderr)
 
 
 @feed.sentences()

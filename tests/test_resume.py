@@ -122,7 +122,6 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
         assert np.array_equal(found.arrays["network"][0], np.arange(20))
     newest.write_bytes(content)
     assert saving.latest().note["best_val"] == float("inf")  # type: ignore[union-attr]
-    assert saving.latest(before=30).step == 20  # type: ignore[union-attr]
     saving.discard()
     assert saving.latest() is None
 
@@ -314,9 +313,7 @@ def test_nothing_pauses_that_cannot_be_saved(
 
 
 @pytest.mark.slow
-def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(
-    home: Path, digits: Path
-) -> None:
+def test_a_blow_up_keeps_the_last_good_checkpoint(home: Path, digits: Path) -> None:
     recipe = small(learning_rate=0.05, momentum=0.0, schedule="exponential", warmup=0.0)
     recipe = recipe.override(learning_rate=400.0)
     with pytest.raises(Diverged) as raised:
@@ -324,14 +321,9 @@ def test_a_blow_up_keeps_the_last_good_checkpoint_and_says_where_it_grew(
     (row,) = history.rows("FAILED", kind="training")
     last = raised.value.step - 1
     assert row.tags["diverged"] == str(last + 1)
-    blocks = {f"stage{stage}_block1" for stage in (1, 2, 3)} | {"stem"}
-    for kind in ("weight_norm", "gradient_norm"):
-        found = {key.partition("/")[2] for key in row.metrics if key.startswith(kind)}
-        assert found <= blocks
-        assert found
-    assert set(steps_of(row.id, "weight_norm/stem")) == {last}
     kept = Saving(unfinished.folder(row.id)).latest()
     assert kept is not None
+    assert kept.step == last
     assert all(np.all(np.isfinite(array)) for array in kept.arrays["network"])
     with pytest.raises(Diverged):  # it is not gone on with
         run(recipe, Habits(checkpoint_every=1))
