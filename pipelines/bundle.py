@@ -16,6 +16,7 @@ from pipelines import (
     bundle_in,
     bundle_out,
     claim,
+    history,
     live,
     provenance,
     schema,
@@ -64,7 +65,7 @@ def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
 
     The project's evidence is everywhere already: of it goes what is named by its id alone.
     """
-    every = list(bundle_out.search())
+    every = list(history.search())
     ended = {r.info.run_id: r.info.status in ENDED and IMPORTING not in r.data.tags for r in every}
     named = {
         r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
@@ -97,7 +98,7 @@ def _named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
 
 def _filtered(condition: str) -> set[str]:
     try:
-        return {run.info.run_id for run in bundle_out.search(condition)}
+        return {run.info.run_id for run in history.search(condition)}
     except store.unavailable() as error:
         if store.is_away(error):
             raise

@@ -28,29 +28,12 @@ class Present:
     deleted: bool
 
 
-def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
-    """MLflow's runs of all experiments under a condition, page by page."""
-    from mlflow.entities import ViewType
-
-    view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY
-    experiments = [e.experiment_id for e in store.client().search_experiments(view)]
-    token = None
-    while True:
-        page = store.client().search_runs(
-            experiments, condition, view, max_results=1_000, page_token=token
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
 def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
     """MLflow's runs with these ids, in their order; those that are gone left out."""
     for start in range(0, len(run_ids), PAGE):
         some = run_ids[start : start + PAGE]
-        listed = ", ".join(f"'{run_id}'" for run_id in some)
-        found = {r.info.run_id: r for r in search(f"attributes.run_id IN ({listed})", deleted)}
+        condition = f"attributes.run_id IN ({', '.join(map(repr, some))})"
+        found = {run.info.run_id: run for run in history.search(condition, deleted)}
         yield from (found[run_id] for run_id in some if run_id in found)
 
 
@@ -83,7 +66,7 @@ def _selected(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
 
 
 def _searched(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    yield from map(_told, search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
+    yield from map(_told, history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
     yield from map(_told, by_id(run_ids, deleted=True))
 
 

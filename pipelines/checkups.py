@@ -123,10 +123,10 @@ def artifacts() -> Finding:
 
 def _missing_files() -> list[str]:
     """Places where finished runs, but settings of sweeps, and stored models must have files."""
-    from pipelines import bundle_out
+    from pipelines import bundle_out, history
 
     models = bundle_out.models()
-    runs = bundle_out.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+    runs = history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
     return [
         place for run in runs for place in bundle_out.missing(run, models.get(run.info.run_id, []))
     ]

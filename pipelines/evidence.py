@@ -76,7 +76,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     cells = history.everyones(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     _import_missing(wanted)
-    every = list(bundle_out.search("attributes.status = 'FINISHED'"))
+    every = list(history.search("attributes.status = 'FINISHED'"))
     with live.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
         added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}

@@ -66,19 +66,23 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
 
 
 def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
-    experiments = [e.experiment_id for e in client().search_experiments()]
     conditions = [f"attributes.status = '{status}'"] if status else []
     conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
-    token, order = None, ["attributes.start_time DESC"]
+    yield from map(_row, search(" and ".join(conditions)))
+
+
+def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
+    """Yield MLflow's runs of all experiments under a condition, newest first, page by page."""
+    from mlflow.entities import ViewType
+
+    view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY
+    experiments = [e.experiment_id for e in client().search_experiments(view)]
+    newest, token = ["attributes.start_time DESC"], None
     while token != "":
         page = client().search_runs(
-            experiments,
-            " and ".join(conditions),
-            max_results=1_000,
-            order_by=order,
-            page_token=token,
+            experiments, condition, view, max_results=1_000, order_by=newest, page_token=token
         )
-        yield from map(_row, page)
+        yield from page
         token = page.token or ""
 
 
@@ -161,27 +165,6 @@ def find(run_id: str) -> Row | None:
         if is_away(error):
             raise
         return None
-
-
-def half_stored_models() -> list[tuple[str, str]]:
-    """Logged models whose storing has begun and not ended, and the runs that made them; ids."""
-    from mlflow.entities import LoggedModelStatus
-
-    database, pending = schema.sql_store(), LoggedModelStatus.PENDING
-    if database is None:
-        return [
-            (str(model.model_id), str(model.source_run_id or ""))
-            for model in logged_models()
-            if model.status == pending
-        ]
-    from mlflow.store.tracking.dbmodels.models import SqlLoggedModel
-    from sqlalchemy import select
-
-    model = SqlLoggedModel.__table__.c
-    query = select(model.model_id, model.source_run_id)
-    query = query.where(model.status == pending.to_int(), model.lifecycle_stage == "active")
-    with database.ManagedSessionMaker() as session:
-        return [(model_id, run_id or "") for model_id, run_id in session.execute(query)]
 
 
 def logged_models() -> Iterator[Any]:

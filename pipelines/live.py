@@ -40,8 +40,6 @@ class Content:
     facts: list[Fact] = field(default_factory=list)
     status: str = "KILLED"
     """How it ended; that, where its writer did not come to say so."""
-    wrong: str = ""
-    """The first line that no journal of ours has."""
 
 
 class Journal:
@@ -57,7 +55,7 @@ class Journal:
         self.path = folder / f"{run_id}.jsonl"
         self._file = _open_locked(self.path)
         written = self._file.read().rstrip(b"\0")
-        self.left = _content(*_lines(written))
+        self.left = _content(_lines(written))
         self._torn = bool(written)  # by a kill, it may be
         self._end = self._reserved = len(written)
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
@@ -119,7 +117,12 @@ class Leftover:
     """The journal of a dead process."""
 
     path: Path
-    content: Content
+    lines: list[dict[str, Any]]
+
+    @property
+    def content(self) -> Content:
+        """Return what it says; TypeError where it is no journal of ours."""
+        return _content(self.lines)
 
     @property
     def run_id(self) -> str:
@@ -161,18 +164,17 @@ def taken(path: Path, uri: str) -> Iterator[Leftover | None]:
         except OSError:  # its process lives
             yield None
             return
-        lines, wrong = _lines(file.read())
-        ours = _is_of(lines, wrong, uri) and _silent(lines, os.fstat(file.fileno()))
-        yield Leftover(path, _content(lines, wrong)) if ours else None
+        lines = _lines(file.read())
+        ours = _is_of(lines, uri) and _silent(lines, os.fstat(file.fileno()))
+        yield Leftover(path, lines) if ours else None
 
 
-def _is_of(lines: list[dict[str, Any]], wrong: str, uri: str) -> bool:
+def _is_of(lines: list[dict[str, Any]], uri: str) -> bool:
     """Whether a journal is of that store; one without a header is being made.
 
     One of an SQLite database is of that beside it, wherever both were copied or moved to.
     """
-    headers = {_name(line["uri"]) for line in lines if "uri" in line}
-    return headers == {_name(uri)} or bool(wrong and not headers)
+    return {_name(str(line["uri"])) for line in lines if "uri" in line} == {_name(uri)}
 
 
 def _name(uri: str) -> str:
@@ -181,58 +183,26 @@ def _name(uri: str) -> str:
 
 def _silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
     """Whether nobody writes it: another host's lock may not be seen in a folder that is shared."""
-    hosts = {line["host"] for line in lines if "host" in line}
+    hosts = {str(line["host"]) for line in lines if "host" in line}
     return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
 
 
-def _content(lines: list[dict[str, Any]], wrong: str) -> Content:
+def _content(lines: list[dict[str, Any]]) -> Content:
     begun = max((i for i, line in enumerate(lines) if "uri" in line), default=0)
     return Content(
         [tuple(row) for line in lines for row in line.get("numbers", [])],
         [(key, line[key]) for line in lines for key in FACTS if key in line],
         next((line["end"] for line in reversed(lines[begun:]) if "end" in line), "KILLED"),
-        wrong,
     )
 
 
-def _lines(written: bytes) -> tuple[list[dict[str, Any]], str]:
-    """Return the lines that are ours, and the first that is JSON of another shape.
-
-    Lines that are no JSON are left out: a kill can tear one, and a resumed run writes on after it.
-    """
-    lines, wrong = [], ""
+def _lines(written: bytes) -> list[dict[str, Any]]:
+    """Return the lines of a journal but those that a kill has torn: a resumed run writes on."""
+    lines = []
     for text in written.rstrip(b"\0").decode(errors="replace").splitlines():
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(line, dict) and all(map(_is_right, line.keys(), line.values())):
-            lines.append(line)
-        else:
-            wrong = wrong or text[:100]
-    return lines, wrong
-
-
-def _is_right(key: str, value: Any) -> bool:
-    """Whether a line may say that: numbers, a fact, how the run ended, or whose journal it is."""
-    if key == "numbers":
-        return isinstance(value, list) and all(map(_is_number, value))
-    if key in FACTS:
-        texts = value.values() if isinstance(value, dict) else [None]
-        return all(isinstance(each, str | int) for each in texts)
-    return isinstance(value, str)
-
-
-def _is_number(row: Any) -> bool:
-    if not isinstance(row, list) or len(row) != 4:
-        return False
-    metric, value, step, date_ms = row
-    return (
-        isinstance(metric, str)
-        and isinstance(value, float | int)
-        and isinstance(step, int)
-        and isinstance(date_ms, int)
-    )
+        with contextlib.suppress(ValueError):
+            lines.append(json.loads(text))
+    return [line for line in lines if isinstance(line, dict)]
 
 
 @contextmanager

@@ -57,23 +57,8 @@ def finished(claim: str, code: str) -> dict[str, str]:
 
     Where a cell was measured more than once, the newest.
     """
-    database = schema.sql_store()
-    if database is None:
-        rows = reversed(history.rows(kind="setting", claim=claim, code=code))
-        return {row.tags["fingerprint"]: row.id for row in rows}
-    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
-    from sqlalchemy import select
-
-    runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
-    query = select(tags.value, runs.run_uuid).join(SqlRun, runs.run_uuid == tags.run_uuid)
-    query = query.where(tags.key == "fingerprint", runs.status == "FINISHED")
-    query = query.where(runs.lifecycle_stage == "active").order_by(runs.start_time)
-    for key, value in {"kind": "setting", "claim": claim, "code": code}.items():
-        same = select(tags.run_uuid).where(tags.key == key, tags.value == value)
-        query = query.where(runs.run_uuid.in_(same))
-    query = query.where(runs.run_uuid.not_in(history.evidence_ids()))
-    with database.ManagedSessionMaker() as session:
-        return dict(map(tuple, session.execute(query)))
+    rows = reversed(history.rows(kind="setting", claim=claim, code=code))
+    return {row.tags["fingerprint"]: row.id for row in rows}
 
 
 def measured_s(rows: Iterable[history.Row]) -> float:

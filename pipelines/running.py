@@ -1,13 +1,13 @@
 """The doctor's check of runs that say RUNNING: which go on, and which no process writes any more.
 
-And of models half stored. As in `reap`, a run is judged by the process that its tags name
+As in `reap`, a run is judged by the process that its tags name
 (alive.py).
 """
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from pipelines import alive, history, live, settle, store
+from pipelines import alive, history, live, store
 from pipelines.checkups import Finding
 from pipelines.history import Row
 
@@ -30,7 +30,6 @@ def running() -> Finding:
     found = f"{here} runs are being written here, {len(living) - here} on other machines"
     trouble = [
         *_dead(waiting, dead),
-        *_half_stored(settle.half_stored()),
         *_strange([row for row in rows if not _told(row)]),
         *_aside(folder),
     ]
@@ -56,15 +55,6 @@ def _dead(waiting: Collection[str], dead: Collection[str]) -> list[Finding]:
     return [Finding("note", found, costs, "python -m pipelines reap")]
 
 
-def _half_stored(models: Sequence[str]) -> list[Finding]:
-    """What `reap` marks FAILED."""
-    if not models:
-        return []
-    found = f"{len(models)} models are half stored, by processes that have ended: {models[0]}"
-    costs = "they look as if they were being stored, and cannot be loaded"
-    return [Finding("note", found, costs, "python -m pipelines reap")]
-
-
 def _strange(rows: Sequence[Row]) -> list[Finding]:
     """What `reap` leaves alone, for it may live."""
     if not rows:
@@ -83,9 +73,7 @@ def _aside(folder: Path) -> list[Finding]:
     journals = list(folder.glob(ASIDE))
     if not journals:
         return []
-    found = (
-        f"{len(journals)} journals are put aside: of deleted runs, or with lines that are damaged"
-    )
+    found = f"{len(journals)} journals are put aside, of runs that were deleted"
     costs = "what the store refused of them is in no run, and takes room"
     mend = f"look at {folder / ASIDE}, then delete them, with the folders of the same names"
     return [Finding("note", found, costs, mend)]

