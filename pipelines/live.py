@@ -1,7 +1,7 @@
 """Journals of the runs that are being written: what a killed process leaves behind.
 
 One file a run, in the tracking home: a header with the store it belongs to, then every number, tag
-and param as it was logged, then how the run ended, then a reserve of zeros; beside it a folder of
+and param as it was logged, then how the run ended; beside it a folder of
 files that the store has not taken. Both are deleted when MLflow has it all. The writer holds a lock
 on its file for as long as it lives, so that a journal nobody holds is a dead process's. Imports no
 MLflow: every command can look for such journals at the cost of a directory listing.
@@ -26,9 +26,7 @@ from pipelines.errors import disk_error
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
 Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
-FACTS = ("tags", "params", "dataset", "text")
-RESERVE = 1 << 20  # bytes of the disk that a journal holds beyond its end: some 15,000 numbers
-LEAST = RESERVE // 2  # what is left of them when more are taken
+FACTS = ("tags", "params", "dataset")
 SILENT_S = 300.0  # another host's journal, its lock free, untouched for so long: its process ended
 
 
@@ -45,8 +43,7 @@ class Content:
 class Journal:
     """A file of one run that grows; a line is in the system's hands when `write` returns.
 
-    It holds some of the disk in advance, so that a disk that others fill takes what the
-    run says at its end. `left` is what an earlier journal of the same run holds that has not been
+    `left` is what an earlier journal of the same run holds that has not been
     delivered.
     """
 
@@ -54,10 +51,10 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{run_id}.jsonl"
         self._file = _open_locked(self.path)
-        written = self._file.read().rstrip(b"\0")
+        written = self._file.read()
         self.left = _content(_lines(written))
         self._torn = bool(written)  # by a kill, it may be
-        self._end = self._reserved = len(written)
+        self._end = len(written)
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
             self.write(uri=uri, host=socket.gethostname())
 
@@ -76,14 +73,6 @@ class Journal:
         if count != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         self._torn = False
-        self._keep_reserve()
-
-    def _keep_reserve(self) -> None:
-        """Hold room on the disk for LEAST bytes; where it is full, what was held has to do."""
-        if self._reserved - self._end < LEAST:
-            with contextlib.suppress(OSError):
-                os.posix_fallocate(self._file.fileno(), self._end, RESERVE)
-                self._reserved = self._end + RESERVE
 
     def touch(self) -> None:
         """Show hosts that do not see the lock that the writer lives."""
@@ -199,7 +188,7 @@ def _content(lines: list[dict[str, Any]]) -> Content:
 def _lines(written: bytes) -> list[dict[str, Any]]:
     """Return the lines of a journal but those that a kill has torn: a resumed run writes on."""
     lines = []
-    for text in written.rstrip(b"\0").decode(errors="replace").splitlines():
+    for text in written.decode(errors="replace").splitlines():
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
     return [line for line in lines if isinstance(line, dict)]

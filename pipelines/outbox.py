@@ -2,15 +2,15 @@
 
 A thread sends what waits every few seconds, so that a training never waits for the store, and gives
 the run's sign of life. A store that is locked, full or away loses nothing: numbers, tags, params
-and files wait, on disk, for it or for the next command (settle.py).
+and files wait, on disk, for it or for the next command (settle.py). A disk that is full ends the
+run: its command, repeated, goes on from the last checkpoint.
 """
 
 import contextlib
-import errno
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,7 @@ from pipelines.sending import BATCH, HALF, check_name, remove, send, send_fact, 
 
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
 FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
-PATIENCE_S = 600.0  # for room on a full disk
 REST_S = 30.0  # before a store is asked again that did not take what a run ended with
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Outbox:
@@ -34,7 +32,6 @@ class Outbox:
         self.run_id, self.name, self.journal = run_id, name, journal
         self._numbers: list[live.Number] = list(journal.left.numbers)
         self._facts: list[live.Fact] = list(journal.left.facts)
-        self._unwritten = False  # whether the disk did not take what waits
         self._refused: Exception | None = None
         self._beaten = time.time()
         self._lock = threading.Lock()  # of what waits; never held while the store is asked
@@ -44,41 +41,34 @@ class Outbox:
         self._thread.start()
 
     def add(self, numbers: Sequence[live.Number]) -> None:
-        """Numbers, to be sent within seconds. Raises for a name that MLflow refuses."""
+        """Send numbers within seconds; raise for a name MLflow refuses, and for a full disk."""
         for number in numbers:
             check_name(number[0])
         with self._lock:
             self._numbers += numbers
-            self._write(numbers=numbers)
+            self.journal.write(numbers=numbers)
         self._raise_refused()
 
     def tell(self, kind: str, value: Any) -> None:
         """A fact, to be sent at once: one of live.FACTS, as JSON has it."""
         with self._lock:
             self._facts.append((kind, value))
-            self._write(**{kind: value})
+            self.journal.write(**{kind: value})
         self._wake.set()
         self._raise_refused()
 
     def file(self, path: str, write: Callable[[Path], Any]) -> None:
-        """Have a file or a folder written that becomes the run's artifact of that path.
-
-        On a full disk it waits for room, PATIENCE_S at most or until a signal comes; what the run
-        has logged is safe meanwhile. Unavailable where there is none: the file is lost.
-        """
+        """Have a file or a folder written that becomes the run's artifact of that path."""
         place = self.journal.spool / path
         half = place.with_name(f"{HALF}{place.name}")  # the ending names the format
-        for _ in self._tries(f"{path} of {self.name}"):
-            try:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                write(half)
-                remove(place)
-                half.replace(place)
-                break
-            except OSError as error:
-                remove(half)
-                if error.errno not in FULL:
-                    raise
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write(half)
+            remove(place)
+            half.replace(place)
+        except OSError:
+            remove(half)
+            raise
         self._wake.set()
 
     def flush(self) -> None:
@@ -99,8 +89,8 @@ class Outbox:
             self._wake.set()
             self._thread.join()
             if time.monotonic() - Outbox.given_up > REST_S:
-                delivered = self._deliver() or self._wait_for_room()
-                delivered = delivered and self._terminate("FAILED" if self._refused else status)
+                ended = "FAILED" if self._refused else status
+                delivered = self._deliver() and self._terminate(ended)
                 Outbox.given_up = Outbox.given_up if delivered else time.monotonic()
         finally:
             if not delivered:
@@ -149,16 +139,6 @@ class Outbox:
                 store.client().delete_tag(self.run_id, alive.SETTLED)
             self._beaten = time.time()
 
-    def _write(self, **content: Any) -> None:
-        """To the journal; a disk that is full is said so once, and tried again with the store."""
-        try:
-            self.journal.write(**content)
-        except OSError as error:
-            if not self._unwritten:
-                place = self.journal.path.parent
-                print(f"{place}: {error.strerror}. {self.name} waits in memory.", file=sys.stderr)
-            self._unwritten = True
-
     def _deliver(self) -> bool:
         """Send all that waits; False where something must wait on."""
         with self._sending:
@@ -166,14 +146,11 @@ class Outbox:
                 self._send()
             except (OSError, store.unavailable()) as error:
                 if getattr(error, "error_code", "") not in GONE:
-                    self._journal_again()
                     return False
                 self._refused = error  # a deleted run
                 with self._lock:
                     self._numbers.clear()
                     self._facts.clear()
-            with self._lock:
-                self._unwritten = self._unwritten and bool(self._numbers or self._facts)
         return True
 
     def _send(self) -> None:
@@ -187,41 +164,3 @@ class Outbox:
             with self._lock:
                 del self._facts[0]
         send_files(self.run_id, self.journal.spool)
-
-    def _journal_again(self) -> None:
-        """Write down what waits in memory alone, where there is room again."""
-        if self._unwritten:
-            with self._lock, contextlib.suppress(OSError):
-                self.journal.write(numbers=self._numbers)
-                for kind, value in self._facts:
-                    self.journal.write(**{kind: value})
-                self._unwritten = False
-
-    def _wait_for_room(self) -> bool:
-        """Wait until the store, or the disk at least, takes all; whether the store did.
-
-        Only for what waits in memory alone, as the reserve of the journal is used up.
-        """
-        for _ in self._tries(f"{len(self._numbers)} numbers of {self.name}"):
-            if not self._unwritten:
-                return False
-            if self._deliver():
-                return True
-        return False
-
-    def _tries(self, what: str) -> Iterator[None]:
-        """Try at once, then every few seconds while the disk is full; say so, and what is lost."""
-        place, end = self.journal.path.parent, time.monotonic() + PATIENCE_S
-        yield
-        print(f"{place} is full: waiting up to {PATIENCE_S:.0f} s for {what}.", file=sys.stderr)
-        try:
-            while time.monotonic() < end:
-                time.sleep(FLUSH_S)
-                yield
-        except (KeyboardInterrupt, SystemExit):
-            print(f"The disk was full. Lost: {what}.", file=sys.stderr)
-            raise
-        raise Unavailable(
-            f"A run needs room to be written. Received: a full disk. Lost: {what}. Make room in "
-            f"{place} and repeat the command."
-        )

@@ -35,12 +35,9 @@ def send(run_id: str, numbers: Sequence[live.Number]) -> None:
 
 
 def send_fact(run_id: str, kind: str, value: Any) -> None:
-    """Write tags, params, a data set or a text file into a run."""
+    """Write tags, params or a data set into a run."""
     if kind == "dataset":
         _send_dataset(run_id, value)
-        return
-    if kind == "text":
-        store.client().log_text(run_id, value["text"], value["path"])
         return
     from mlflow.entities import Param, RunTag
 

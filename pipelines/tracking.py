@@ -150,8 +150,7 @@ def tracked(
     except Exception as error:
         with suppress(OSError, store.unavailable()):  # the error itself is what the caller needs
             run.tag(FAILURE, f"{type(error).__name__}: {error}"[:1000])
-            text = {"path": "traceback.txt", "text": traceback.format_exc()}
-            run.outbox.tell("text", text)  # in the journal: a file would wait for room
+            run.text(traceback.format_exc(), "traceback.txt")
         raise
     finally:
         run.outbox.close(status)

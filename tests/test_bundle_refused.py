@@ -28,6 +28,7 @@ from tests.conftest import Go, command, exit_code
 
 FIRST = "0" * 31 + "1"
 Harm = Callable[[Path], Any]
+Members = dict[str, bytes]
 
 
 def small(home: Path) -> None:
@@ -37,7 +38,14 @@ def small(home: Path) -> None:
         run.log({"loss": 1.0})
 
 
-def repacked(change: Callable[[dict[str, bytes], dict[str, Any], str], None]) -> Harm:
+def listed(members: Members, manifest: dict[str, Any], name: str, content: bytes) -> None:
+    """Put a member into an archive, as its manifest lists it."""
+    members[name] = content
+    digest = hashlib.sha256(content).hexdigest()
+    manifest["members"][name] = {"bytes": len(content), "sha256": digest}
+
+
+def repacked(change: Callable[[Members, dict[str, Any], str], None]) -> Harm:
     """Change the members, the manifest and, by its id, the run; the manifest is written last."""
 
     def harm(file: Path) -> None:
@@ -56,11 +64,9 @@ def repacked(change: Callable[[dict[str, bytes], dict[str, Any], str], None]) ->
 def added(pattern: str, content: bytes = b"evil") -> Harm:
     """Add members of these names, {} being the run's folder, as the manifest lists them."""
 
-    def change(members: dict[str, bytes], manifest: dict[str, Any], run_id: str) -> None:
+    def change(members: Members, manifest: dict[str, Any], run_id: str) -> None:
         for name in pattern.format(f"runs/{run_id}").split(" "):
-            members[name] = content
-            digest = hashlib.sha256(content).hexdigest()
-            manifest["members"][name] = {"bytes": len(content), "sha256": digest}
+            listed(members, manifest, name, content)
 
     return repacked(change)
 
@@ -68,15 +74,13 @@ def added(pattern: str, content: bytes = b"evil") -> Harm:
 def in_run(old: str = "", new: str = "", **changes: Any) -> Harm:
     """Put other values, or another text, into the run's document, as the manifest lists it."""
 
-    def change(members: dict[str, bytes], manifest: dict[str, Any], run_id: str) -> None:
+    def change(members: Members, manifest: dict[str, Any], run_id: str) -> None:
         name = f"runs/{run_id}.json"
         document = json.loads(members[name]) | changes
         text = json.dumps({key: value for key, value in document.items() if value is not ...})
         assert old in text
-        members[name] = text.replace(old, new).encode()
         manifest["runs"][0] |= {k: v for k, v in changes.items() if k in manifest["runs"][0]}
-        digest = hashlib.sha256(members[name]).hexdigest()
-        manifest["members"][name] = {"bytes": len(members[name]), "sha256": digest}
+        listed(members, manifest, name, text.replace(old, new).encode())
 
     return repacked(change)
 
@@ -92,7 +96,7 @@ def manifest_is(content: bytes) -> Harm:
 def hello(content: bytes | None, size: int = 5) -> Harm:
     """Another content of the artifact (None: it is away), or another size by the manifest."""
 
-    def change(members: dict[str, bytes], manifest: dict[str, Any], run_id: str) -> None:
+    def change(members: Members, manifest: dict[str, Any], run_id: str) -> None:
         name = f"runs/{run_id}/artifacts/hello.txt"
         manifest["members"][name]["bytes"] = size
         members[name] = content or b""

@@ -57,14 +57,14 @@ def test_no_program_of_a_stored_model_is_run(
 def with_model(file: Path, folder: Path, prefix: str) -> None:
     """An archive whose model has other files."""
 
-    def change(members: Members, manifest: dict[str, Any]) -> None:
+    def change(members: Members, manifest: dict[str, Any], run_id: str) -> None:
         for name in [name for name in members if name.startswith(prefix)]:
             del members[name], manifest["members"][name]
         for path in filter(Path.is_file, folder.rglob("*")):
             name = f"{prefix}{path.relative_to(folder).as_posix()}"
             listed(members, manifest, name, path.read_bytes())
 
-    repacked(file, change)
+    repacked(change)(file)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
