@@ -98,11 +98,12 @@ def postgresql_migrated(
     """The name of a migrated database without runs: a copy of it is made in a moment."""
     from pipelines import schema, store
 
-    with new_database(postgresql_server) as url, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", url)
-        patch.setenv("MLRUNS_HOME", str(tmp_path_factory.mktemp("template")))
-        store.client()
-        schema.sql_store().engine.dispose()  # a database in use cannot be copied
+    with new_database(postgresql_server) as url:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("MLFLOW_TRACKING_URI", url)
+            patch.setenv("MLRUNS_HOME", str(tmp_path_factory.mktemp("template")))
+            store.client()
+            schema.sql_store().engine.dispose()  # a database in use cannot be copied
         yield url.rpartition("/")[2]
 
 
