@@ -1,8 +1,6 @@
 """Someone is told of what did not go well: a webhook, or a command of the lab's own."""
 
-import base64
 import contextlib
-import http.client
 import json
 import shlex
 import shutil
@@ -10,23 +8,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import SplitResult, unquote, urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
+from urllib.parse import urlsplit
 
 from pipelines.errors import UserError
 
 ANSWER_S = 10.0  # for a webhook
 COMMAND_S = 60.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def check(target: str) -> None:
@@ -65,67 +52,44 @@ def tell(target: str, document: Mapping[str, Any]) -> str:
     Never raises: what fails is said on standard error, without what may be secret, and returned.
     """
     text = json.dumps(document, default=str)
-    try:
-        why = _wrong(target) or (_post if "://" in target else _run)(target, text)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        kind = type(error).__name__
-        why = str(error) if isinstance(error, OSError) else kind  # others repeat the address
-    except subprocess.TimeoutExpired:
-        why = f"it took longer than {COMMAND_S:.0f} s"
+    why = _wrong(target) or (_post if "://" in target else _run)(target, text)
     if not why:
         return ""
-    said = f"{shown(target)} was not told: {why.replace(target, shown(target))}"
+    message = f"{shown(target)} was not told: {why.replace(target, shown(target))}"
     with contextlib.suppress(OSError, ValueError):
-        print(said, file=sys.stderr)
-    return said
+        print(message, file=sys.stderr)
+    return message
 
 
 def _post(target: str, text: str) -> str:
-    parts = urlsplit(target)
-    headers = {"Content-Type": "application/json"} | _authorization(parts)
-    address = parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="").geturl()
-    request = Request(address, text.encode(), headers, method="POST")  # noqa: S310 - checked
+    """Post a text; why that failed. A redirect is not followed: it may lead to another host."""
+    import requests
+
+    headers = {"Content-Type": "application/json"}
     try:
-        with _opener(direct=parts.hostname in LOOPBACK).open(request, timeout=ANSWER_S):
-            return ""
-    except HTTPError as error:
-        with error:
-            if 300 <= error.code < 400:
-                return f"it redirects (HTTP {error.code}), which is not followed; give its new URL"
-            raise
-
-
-def _opener(direct: bool) -> OpenerDirector:
-    """What opens a URL and follows no redirect, which would take the password to another host."""
-    opener = OpenerDirector()
-    for handler in (HTTPHandler, HTTPSHandler, HTTPErrorProcessor, HTTPDefaultErrorHandler):
-        opener.add_handler(handler())
-    opener.add_handler(ProxyHandler({} if direct else None))
-    return opener
-
-
-def _authorization(parts: SplitResult) -> dict[str, str]:
-    """The header for a user and a password in a URL."""
-    if parts.username is None:
-        return {}
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {base64.b64encode(words.encode()).decode()}"}
+        answer = requests.post(
+            target, data=text, headers=headers, timeout=ANSWER_S, allow_redirects=False
+        )
+    except requests.RequestException as error:  # whose text repeats the address
+        return type(error).__name__
+    if answer.is_redirect:
+        return f"it redirects (HTTP {answer.status_code}), which is not followed; give its new URL"
+    return "" if answer.ok else f"HTTP {answer.status_code}"
 
 
 def _run(target: str, text: str) -> str:
-    """Run the command; what it says where it fails."""
-    done = subprocess.run(
-        shlex.split(target),
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S,
-        check=False,
-    )
+    """Run the command; why that failed."""
+    words = shlex.split(target)
+    try:
+        done = subprocess.run(
+            words, input=text, capture_output=True, text=True, timeout=COMMAND_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__} of {words[0]}"
     if done.returncode == 0:
         return ""
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return f"exit code {done.returncode}{f', {lines[-1][:300]}' if lines else ''}"
+    return ", ".join([f"exit code {done.returncode}", *(line[:300] for line in lines[-1:])])
 
 
 def shown(target: str) -> str:
