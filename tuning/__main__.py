@@ -1,7 +1,7 @@
 """Command line: `python -m tuning COMMAND`: learning-rate studies.
 
-Search: run, resume, work. Look: list, show, best, compare, budgets, export. Storage: proxy,
-dashboard."""
+Search: run, resume, work. Look: list, show, best, compare, budgets, export. Storage: copy,
+proxy, dashboard."""
 
 import functools
 import shlex
@@ -146,20 +146,38 @@ def export(study: Study, file: tyro.conf.Positional[Path], storage: str | None =
 
 @app.command
 @later
-def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
-    """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
+def copy(
+    source: tyro.conf.Positional[str],
+    studies: tyro.conf.Positional[tuple[str, ...]] = (),
+    storage: str | None = None,
+) -> None:
+    """Copy studies of another storage, all if none is named, into the one here. An SQLite file,
+    sqlite:///FILE, is one of an earlier version."""
+    from tuning import copies
     from tuning import storage as storages
 
-    storages.serve(storages.place(storage), host, port)
+    copied = copies.copy(source, studies, storages.place(storage))
+    print(f"Copied: {', '.join(copied) or 'nothing, all of it is here'}.")
+
+
+@app.command
+@later
+def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
+    """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
+    from tuning import serving
+    from tuning import storage as storages
+
+    serving.serve_proxy(storages.place(storage), host, port)
 
 
 @app.command
 @later
 def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve optuna-dashboard on the same storage."""
+    from tuning import serving
     from tuning import storage as storages
 
-    storages.dashboard(storages.place(storage), host, port)
+    serving.serve_dashboard(storages.place(storage), host, port)
 
 
 def _answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:

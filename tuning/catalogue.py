@@ -1,7 +1,7 @@
 """The studies there are: found, opened, shown, written out.
 
-Each is in Optuna's storage, its run in MLflow. Where the storage lacks a study, it is made anew
-from what its finished run carries.
+Each is in Optuna's storage, its run in MLflow. A study that the storage lacks is copied from its
+finished run.
 """
 
 import json
@@ -13,13 +13,12 @@ from typing import Any
 
 from pipelines import history, live, store
 from pipelines.errors import UserError, disk_error, unknown
-from tuning import leader, outcomes, storage, summary, travel
-from tuning.plan import Plan
+from tuning import copies, leader, outcomes, storage, summary
+from tuning.plan import PLAN, Plan
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")
-KEY = "study_key"  # attribute of a study and tag of its run: no other study of the name has it
-READY_S = 30.0  # for another machine that is making the study
+READY_S = 30.0  # for a leader that is making the study's run
 
 
 def check_name(name: str) -> None:
@@ -44,25 +43,20 @@ def load(name: str, where: str) -> Any:
     names = optuna.get_all_study_names(there)
     if name not in names:
         raise unknown("A study", name, names)
-    end = time.monotonic() + READY_S
-    while True:
-        study = optuna.load_study(study_name=name, storage=there)
-        if travel.PLAN in study.user_attrs:
-            return study
-        if time.monotonic() > end:
-            raise UserError(
-                f"A study must be whole. Received: {name}, whose beginning was cut short. Start "
-                f"it over: python -m tuning run {name} --force"
-            )
-        time.sleep(0.5)
+    study = optuna.load_study(study_name=name, storage=there)
+    if PLAN not in study.user_attrs:
+        raise UserError(
+            f"A study must be whole. Received: {name}, whose beginning was cut short. Start it "
+            f"over: python -m tuning run {name} --force"
+        )
+    return study
 
 
 def own_run(study: Any) -> history.Row | None:
     """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
-    run_id = study.user_attrs.get("run_id")
-    if run_id is None:  # a kill may have come before the study knew it
-        rows = history.rows(None, kind="study", **{KEY: study.user_attrs.get(KEY, "none")})
-        return rows[0] if rows else None
+    run_id = study.user_attrs.get(copies.RUN)
+    if run_id is None:
+        return None
     row = history.find(run_id)
     if row is None:
         raise UserError(
@@ -77,9 +71,9 @@ def show(name: str, where: str | None = None) -> dict[str, Any]:
     """The study as one JSON document; UserError when there is none of that name."""
     where = storage.place(where)
     store.client()
-    if NAME.fullmatch(name) and travel.waiting(name, where):
+    if NAME.fullmatch(name) and copies.run_carrying(name, where):
         with alone(name):
-            travel.restore(name, where)
+            copies.restore(name, where)
     study = load(name, where)
     return summary.document(study, plan_of(study), begun(study))
 
@@ -99,12 +93,12 @@ def begun(study: Any) -> history.Row:
 
 def plan_of(study: Any) -> Plan:
     """What the study searches."""
-    return Plan.of(study.user_attrs[travel.PLAN])
+    return Plan.of(study.user_attrs[PLAN])
 
 
 def going_on(study: Any) -> Plan:
     """The same, for who tries more trials. UserError where recipe or space have changed since."""
-    return Plan.going_on(study.user_attrs[travel.PLAN])
+    return Plan.going_on(study.user_attrs[PLAN])
 
 
 def overview(where: str | None = None) -> list[dict[str, Any]]:
@@ -117,11 +111,11 @@ def overview(where: str | None = None) -> list[dict[str, Any]]:
         optuna.load_study(study_name=name, storage=there)
         for name in sorted(optuna.get_all_study_names(there))
     ]
-    return [_line(study) for study in studies if travel.PLAN in study.user_attrs]
+    return [_line(study) for study in studies if PLAN in study.user_attrs]
 
 
 def _line(study: Any) -> dict[str, Any]:
-    held, run_id = study.user_attrs[travel.PLAN], study.user_attrs.get("run_id")
+    held, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
     row = history.find(run_id) if run_id else None
     return {
         "study": study.study_name,

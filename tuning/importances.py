@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuning import outcomes
-from tuning.database import quiet
+from tuning.plan import METRICS
+from tuning.storage import quiet
 
 LEAST = 10  # complete trials; a forest grown on fewer says nothing
 
@@ -19,6 +20,7 @@ def study_of(trials: Sequence[Any], objectives: int = 1) -> Any:
 
     with quiet():
         study = optuna.create_study(directions=["minimize"] * objectives)
+        study.set_metric_names(METRICS[:objectives])
         study.add_trials([_copied(trial, objectives) for trial in sorted(trials, key=_number)])
     return study
 

@@ -1,4 +1,4 @@
-"""A study opened to work on it: made, found or started over, with its goal."""
+"""Open a study to work on it: make it, find it or start it over, and set its goal."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -6,62 +6,61 @@ from typing import Any
 
 from pipelines import alive, store
 from pipelines.errors import Unavailable, UserError
-from tuning import catalogue, leader, samplers, storage, tickets, travel, workers
-from tuning.plan import GOAL, Goal, Plan
+from tuning import catalogue, copies, leader, samplers, storage, trial_queue, workers
+from tuning.plan import GOAL, METRICS, PLAN, Goal, Plan
 
 TRIALS = 20  # of a study that begins without a number of trials or of hours
 DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
 
 
-def opened(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -> Any:
-    """The Optuna study, new or old; without a plan it must be there.
+def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -> Any:
+    """Return the Optuna study, new or old; without a plan it must be there.
 
-    Call it under the study's lock. UserError where an old one has another plan, and before there is
-    a new one for what no trial of it could be trained with.
+    Call it under the study's lock. Raise UserError where an old one has another plan, and before
+    there is a new one for what no trial of it could be trained with.
     """
     import optuna
 
     catalogue.check_name(name)
     store.client()  # makes the folder
     if not force:
-        travel.restore(name, where)
+        copies.restore(name, where)
     if plan is None:
         return catalogue.load(name, where)
     if force or name not in optuna.get_all_study_names(storage.connect(where)):
         _check(plan, _begin(asked))
         _delete(name, where)
-    study = _made(name, plan, where)
-    _compare(name, study.user_attrs[travel.PLAN], plan.identity)
+    study = _create(name, plan, where)
+    _compare(name, study.user_attrs[PLAN], plan.identity)
     return study
 
 
 def _check(plan: Plan, goal: Goal) -> None:
-    """UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
+    """Raise UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
     plan.base.check_here()
-    tickets.first(plan, goal)
+    trial_queue.first(plan, goal)
     samplers.installed(plan.sampler)
 
 
-def _made(name: str, plan: Plan, where: str) -> Any:
-    """The study of that name, which is made where there is none."""
+def _create(name: str, plan: Plan, where: str) -> Any:
+    """Return the study of that name, which is made where there is none."""
     import optuna
 
-    there = storage.connect(where)
-    try:
-        study = optuna.create_study(
-            study_name=name, storage=there, directions=["minimize"] * plan.objectives
-        )
-        study.set_user_attr(travel.PLAN, plan.identity)
-    except optuna.exceptions.DuplicatedStudyError:
-        study = optuna.load_study(study_name=name, storage=there)
-        if storage.one_machine(where) and travel.PLAN not in study.user_attrs:
-            study.set_user_attr(travel.PLAN, plan.identity)  # a kill cut its beginning short
-        study = catalogue.load(name, where)
+    study = optuna.create_study(
+        study_name=name,
+        storage=storage.connect(where),
+        directions=["minimize"] * plan.objectives,
+        load_if_exists=True,
+    )
+    if PLAN not in study.user_attrs:  # it is new, or a kill cut its beginning short
+        with storage.quiet():
+            study.set_metric_names(METRICS[: plan.objectives])
+        study.set_user_attr(PLAN, plan.identity)
     return study
 
 
 def _delete(name: str, where: str) -> None:
-    """Delete the study, if it is there. Unavailable while a process is at work on it."""
+    """Delete the study, if it is there. Raise Unavailable while a process is at work on it."""
     import optuna
 
     there = storage.connect(where)
@@ -78,9 +77,9 @@ def _delete(name: str, where: str) -> None:
 
 
 def _at_work(study: Any) -> Iterator[Mapping[str, str]]:
-    """The living processes that lead the study or train a trial of it, as alive.py has them."""
-    signed = [t.user_attrs.get(tickets.WORKER) for t in tickets.in_state(study, "RUNNING")]
-    for tags in (leader.living(study), *signed):
+    """Yield the living processes that lead the study or train a trial of it, as alive.py does."""
+    running = trial_queue.in_state(study, "RUNNING")
+    for tags in (leader.living(study), *(t.user_attrs.get(trial_queue.WORKER) for t in running)):
         if tags and alive.why_dead(tags, leader.LOST_S) is None:
             yield tags
 
@@ -94,22 +93,6 @@ def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
             f"A study searches one space around one recipe. Received: study {name} has "
             f"{'; '.join(differing)}. Take another study name, or --force to start it over."
         )
-
-
-def check_machine(study: Any, where: str) -> None:
-    """UserError where a study in a file is at work on another machine."""
-    if not storage.one_machine(where):
-        return
-    here = alive.machine().partition(" ")[0]
-    for tags in _at_work(study):
-        host = tags[alive.MACHINE].partition(" ")[0]
-        if host != here:
-            raise UserError(
-                f"A storage in a file is for one machine. Received: study {study.study_name} in "
-                f"{storage.shown(where)}, at work on {host}. Give every machine the same --storage "
-                "postgresql://... or grpc://..., which python -m tuning proxy serves; what "
-                f"was killed there counts as dead after {leader.LOST_S / 60:.0f} minutes."
-            )
 
 
 def aim(study: Any, asked: Goal) -> bool:
@@ -148,13 +131,13 @@ def _changed(study: Any, held: Goal, asked: Goal) -> Goal:
     parts = dataclasses.asdict(held).items()
     kept = {key: value for key, value in parts if not workers.reached(study, Goal(**{key: value}))}
     goal = Goal(**(kept | given))
-    if study.user_attrs[travel.PLAN]["sampler"] == "grid" and goal.trials != held.trials:
+    if study.user_attrs[PLAN]["sampler"] == "grid" and goal.trials != held.trials:
         raise UserError(
-            f"The points of a grid are fixed as its study begins. Received: {_said(given)} for "
+            f"The points of a grid are fixed as its study begins. Received: {_options(given)} for "
             f"study {name}, a grid for {held.trials} trials. Take another study name."
         )
     return goal
 
 
-def _said(given: Mapping[str, Any]) -> str:
+def _options(given: Mapping[str, Any]) -> str:
     return ", ".join(f"--{key} {value}" for key, value in given.items())

@@ -1,64 +1,56 @@
-"""Optuna's own pictures of a study, without what pyplot leaves behind."""
+"""Optuna's own figures of a study, interactive, on one page of HTML that needs no network."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import html
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import Any
 
-import numpy as np
-
 from tuning import importances, outcomes
-from tuning.database import quiet
+from tuning.plan import METRICS
+from tuning.storage import quiet
+from tuning.tunability import Tunability
 
-ERROR = "validation error (%)"
-MOST = 6  # parameters that one picture can show
-BEST = 5  # trials that have colours among their curves
-STYLE = {"figure.constrained_layout.use": True}
-Figures = dict[str, Any]
-
-
-@contextmanager
-def _pyplot() -> Iterator[None]:
-    """Optuna draws by pyplot: on Agg, and its style and backend are the caller's again afterwards.
-
-    Its warnings that these functions are experimental are dropped.
-    """
-    import matplotlib as mpl
-    from matplotlib import pyplot as plt
-
-    backend = mpl.get_backend(auto_select=False)
-    with warnings.catch_warnings(), quiet(), mpl.rc_context(STYLE):
-        warnings.simplefilter("ignore")
-        plt.switch_backend("agg")
-        try:
-            yield
-        finally:
-            if backend:
-                plt.switch_backend(backend)
+ERROR = METRICS[0]
+MOST = 6  # parameters that one figure can show
+FLATTENED = 3.0  # times the median: errors beyond it flatten all others on a linear axis
 
 
-def figures(trials: Sequence[Any], seed: int = 0) -> Figures:
-    """{file name: figure} of every picture that these trials allow; shows the first objective.
+def page(title: str, charts: dict[str, Any]) -> str:
+    """Return figures as one page of HTML, with Plotly's program in it once."""
+    parts = [
+        chart.to_html(full_html=False, include_plotlyjs=not place, div_id=name)
+        for place, (name, chart) in enumerate(charts.items())
+    ]
+    head = f"<head><meta charset='utf-8'><title>{html.escape(title)}</title></head>"
+    return f"<!DOCTYPE html>\n<html>{head}<body>\n{''.join(parts)}\n</body></html>\n"
 
-    History, slice and parallel coordinates need a complete trial, importances what fANOVA needs,
-    intermediate values two reports of a trial, the Pareto front two objectives.
+
+def charts(
+    trials: Sequence[Any], measured: Tunability, start: str = "published", seed: int = 0
+) -> dict[str, Any]:
+    """Return {name: Plotly figure} of every figure that these trials allow.
+
+    History, ranks, slice and parallel coordinates need a complete trial, importances what fANOVA
+    needs, intermediate values two reports of a trial, the Pareto front two objectives.
     """
     complete = _complete(trials)
     converged = [trial for trial in complete if not outcomes.diverged(trial)]
     reported = any(len(trial.intermediate_values) > 1 for trial in outcomes.finished(trials))
     wanted: list[tuple[str, bool, Callable[[], Any]]] = [
-        ("history.png", bool(complete), lambda: _history(trials)),
-        ("slice.png", bool(common(complete)), lambda: _slice(trials)),
-        ("parallel.png", bool(common(converged)), lambda: _parallel(trials)),
-        ("importances.png", not importances.obstacle(trials), lambda: _importances(trials, seed)),
-        ("intermediate.png", reported, lambda: _intermediate(trials)),
-        ("pareto.png", bool(outcomes.front(trials)), lambda: _pareto(trials)),
+        ("history", bool(complete), lambda: _history(trials)),
+        ("ranks", bool(complete), lambda: _ranks(complete, measured, start)),
+        ("slice", bool(common(complete)), lambda: _slice(trials)),
+        ("parallel", bool(common(converged)), lambda: _parallel(converged)),
+        ("importances", not importances.obstacle(trials), lambda: _importances(trials, seed)),
+        ("intermediate", reported, lambda: _intermediate(trials)),
+        ("pareto", bool(outcomes.front(trials)), lambda: _pareto(trials)),
     ]
-    return {name: _drawn(draw) for name, possible, draw in wanted if possible}
+    with quiet():
+        return {name: draw() for name, possible, draw in wanted if possible}
 
 
 def common(complete: Sequence[Any]) -> list[str]:
-    """At most `MOST` parameters, those that most trials have first; none of under half of them.
+    """Return at most `MOST` parameters, those that most trials have first; none of under half.
 
     Parameters of one schedule family would be lines to nowhere for all the others.
     """
@@ -71,98 +63,79 @@ def _complete(trials: Sequence[Any]) -> list[Any]:
     return [trial for trial in trials if trial.state.name == "COMPLETE"]
 
 
-def _drawn(draw: Callable[[], Any]) -> Any:
-    """The figure of what `draw` returns, laid out in Optuna's style and unknown to pyplot."""
-    from matplotlib import pyplot as plt
-
-    with _pyplot():
-        figure = np.ravel(draw())[0].figure
-        figure.draw_without_rendering()  # ticks take their style as they are first drawn
-        plt.close(figure)
-    return figure
+def scale(values: Iterable[float]) -> str:
+    """Return the scale of an axis of errors: "log" where a few bad ones would flatten the rest."""
+    errors = [outcomes.bounded(value) for value in values]
+    flattened = min(errors) > 0 and max(errors) > FLATTENED * median(errors)
+    return "log" if flattened else "linear"
 
 
 def _history(trials: Sequence[Any]) -> Any:
-    from optuna.visualization.matplotlib import plot_optimization_history
+    from optuna.visualization import plot_optimization_history
 
-    axes = plot_optimization_history(importances.study_of(trials), target_name=ERROR)
-    axes.figure.set_size_inches(8, 4)
-    axes.set_title("Complete trials")
-    axes.legend(fontsize=9)
-    return axes
+    chart = plot_optimization_history(importances.study_of(trials), target_name=ERROR)
+    chart.update_layout(title="Complete trials in their order")
+    return chart.update_yaxes(type=scale(map(outcomes.error, _complete(trials))))
+
+
+def _ranks(complete: Sequence[Any], measured: Tunability, start: str) -> Any:
+    """Return the share of trials up to each error, with the place of the study's own schedule."""
+    from optuna.visualization import plot_edf
+
+    chart = plot_edf(importances.study_of(complete), target_name=ERROR)
+    chart.update_layout(title="Share of the complete trials up to an error")
+    chart.update_xaxes(type=scale(map(outcomes.error, complete)))
+    if measured.paper:
+        place = f"{start}: rank {measured.paper.rank} of {measured.finished}"
+        chart.add_vline(measured.paper.error_pct, line_dash="dash", annotation_text=place)
+    return chart
 
 
 def _slice(trials: Sequence[Any]) -> Any:
-    from optuna.visualization.matplotlib import plot_slice
+    from optuna.visualization import plot_slice
 
-    names = common(_complete(trials))
+    complete = _complete(trials)
     study = importances.study_of(trials)
-    all_axes = np.ravel(plot_slice(study, params=names, target_name=ERROR))
-    all_axes[0].figure.suptitle("Complete trials")
-    for axes in all_axes:
-        axes.set_title("")
-        for label in axes.get_xticklabels(which="both"):
-            label.set(rotation=45, ha="right", rotation_mode="anchor", fontsize=9)
-    return all_axes
+    chart = plot_slice(study, params=common(complete), target_name=ERROR)
+    chart.update_layout(title="Error by each parameter, complete trials")
+    return chart.update_yaxes(type=scale(map(outcomes.error, complete)))
 
 
-def _parallel(trials: Sequence[Any]) -> Any:
-    """Without those that diverged, whose 100 % would leave one colour for all the others."""
-    from optuna.visualization.matplotlib import plot_parallel_coordinate
+def _parallel(converged: Sequence[Any]) -> Any:
+    """Return it without the trials that diverged, which would leave one colour for the others."""
+    from optuna.visualization import plot_parallel_coordinate
 
-    kept = [trial for trial in _complete(trials) if not outcomes.diverged(trial)]
-    names = common(kept)
-    study = importances.study_of(kept)
-    axes = plot_parallel_coordinate(study, params=names, target_name=ERROR)
-    axes.figure.set_size_inches(4 + 1.8 * len(names), 5)
-    axes.set_title("Complete trials that did not diverge", y=1.03)
-    axes.tick_params(axis="x", labelrotation=0)
-    for label in [label for other in axes.figure.axes for label in other.get_yticklabels()]:
-        label.set_bbox({"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 1})
-    return axes
+    study = importances.study_of(converged)
+    chart = plot_parallel_coordinate(study, params=common(converged), target_name=ERROR)
+    return chart.update_layout(title="Complete trials that did not diverge")
 
 
 def _importances(trials: Sequence[Any], seed: int) -> Any:
     from optuna.importance import FanovaImportanceEvaluator
-    from optuna.visualization.matplotlib import plot_param_importances
+    from optuna.visualization import plot_param_importances
 
-    axes = plot_param_importances(
+    chart = plot_param_importances(
         importances.study_of(trials),
-        FanovaImportanceEvaluator(seed=seed),
-        importances.shared(_complete(trials)),
-        target_name=ERROR,
+        evaluator=FanovaImportanceEvaluator(seed=seed),
+        params=importances.shared(_complete(trials)),
     )
-    axes.set_title("fANOVA importance", loc="left")
-    axes.set(xlabel="share of the explained variance", ylabel="")
-    axes.get_legend().remove()
-    return axes
+    return chart.update_layout(title="Share of the explained variance, by fANOVA")
 
 
 def _intermediate(trials: Sequence[Any]) -> Any:
-    """The complete ones that ended best in colours of their own, all others grey."""
-    from optuna.visualization.matplotlib import plot_intermediate_values
+    from optuna.visualization import plot_intermediate_values
 
-    axes = plot_intermediate_values(importances.study_of(trials))
-    axes.figure.set_size_inches(8, 4.5)
-    axes.set(title="Complete and pruned trials", ylabel=ERROR)
-    lines = {line.get_label(): line for line in axes.lines}
-    for line in axes.lines:
-        line.set(color="0.6", lw=0.8, ms=3, zorder=1)
-    best = sorted(_complete(trials), key=outcomes.error)
-    shown = [f"Trial{trial.number}" for trial in best if trial.intermediate_values][:BEST]
-    for colour, label in enumerate(shown):
-        lines[label].set(color=f"C{colour}", lw=1.5, zorder=2)
-    if shown:
-        handles = [lines[label] for label in shown]
-        axes.legend(handles, shown, title="best", fontsize=8)
-    return axes
+    study = importances.study_of(trials)
+    values = [value for trial in study.trials for value in trial.intermediate_values.values()]
+    chart = plot_intermediate_values(study)
+    chart.update_layout(title="Complete and pruned trials", xaxis_title="step")
+    return chart.update_yaxes(title=ERROR, type=scale(values))
 
 
 def _pareto(trials: Sequence[Any]) -> Any:
-    from optuna.visualization.matplotlib import plot_pareto_front
+    from optuna.visualization import plot_pareto_front
 
     kept = [trial for trial in trials if not outcomes.diverged(trial)]
-    names = [ERROR, "images trained on"]
-    axes = plot_pareto_front(importances.study_of(kept, objectives=2), target_names=names)
-    axes.set_title("Error against cost, diverged trials left out")
-    return axes
+    chart = plot_pareto_front(importances.study_of(kept, objectives=2))
+    chart.update_layout(title="Error against cost, diverged trials left out")
+    return chart.update_xaxes(type=scale(map(outcomes.error, _complete(kept))))

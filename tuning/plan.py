@@ -15,7 +15,9 @@ from pipelines.recipes import Recipe
 from tuning import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
-GOAL = "goal"  # attribute of a study
+METRICS = ["validation error (%)", "images trained on"]  # names of the objectives for readers
+PLAN = "plan"  # attribute of a study: its identity
+GOAL = "goal"  # and when it is over
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
 SCHEDULED = ("schedule", "schedule_args", "learning_rate", "warmup", "momentum", "weight_decay")
 PROXIES = {  # what may stand for a recipe that is dear to train, and be said to

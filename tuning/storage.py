@@ -1,87 +1,101 @@
-"""Where Optuna's studies are: a database, Optuna's journal file, or its gRPC proxy before these.
+"""Where Optuna's studies are: a journal file on one machine, PostgreSQL or a proxy for several."""
 
-SQLite and a journal serve the processes of one machine; PostgreSQL, MySQL and the proxy many.
-"""
-
+import fcntl
 import functools
 import os
-import socket
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import Any
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines import store
-from pipelines.errors import Unavailable, UserError, missing_driver, short
+from pipelines.errors import (
+    Unavailable,
+    UserError,
+    disk_error,
+    missing_driver,
+    short,
+    without_password,
+)
 from pipelines.recipes import digest
-from tuning.database import ANSWER_S, make_folder, opened, quiet
-from tuning.database import shown as shown  # noqa: PLC0414  # for whoever has a storage
 
 JOURNAL = "journal:///"
-FILES = (store.SQLITE, JOURNAL)  # what the URLs of files begin with
-SCHEMES = ("sqlite", "journal", "postgresql", "mysql", "grpc")
-PORTS = store.PORTS | {"grpc": 13_000}
-ANYWHERE = ("0.0.0.0", "::")  # noqa: S104
-LOCAL = ("localhost", "127.0.0.1", "::1")
+SCHEMES = ("journal", "postgresql", "mysql", "grpc")
+ANSWER_S = 5  # for a server to answer
+PROXY_PORT = 13_000
+shown = without_password  # of a storage's URL
 
 
 def place(url: str | None = None) -> str:
-    """The storage's URL: the one given, else OPTUNA_STORAGE, else a database beside MLflow's."""
-    found = url or os.environ.get("OPTUNA_STORAGE") or _beside()
-    for start in FILES:
-        if found.startswith(start):
-            return f"{start}{Path(found.removeprefix(start)).resolve()}"
-    return found.rstrip("/")
+    """Return the storage's URL: the one given, else OPTUNA_STORAGE, else a journal beside the runs.
+
+    Say so where studies of earlier versions are in a database beside that journal.
+    """
+    asked = url or os.environ.get("OPTUNA_STORAGE")
+    if not asked:
+        journal = _default_journal()
+        old = journal.with_suffix(".db")
+        if old.exists():
+            print(
+                f"The studies in {old} are not read any more. Take them over: "
+                f"python -m tuning copy sqlite:///{old}",
+                file=sys.stderr,
+            )
+        return f"{JOURNAL}{journal}"
+    for start in (JOURNAL, store.SQLITE):
+        if asked.startswith(start):
+            return f"{start}{Path(asked.removeprefix(start)).resolve()}"
+    return asked.rstrip("/")
 
 
-def _beside() -> str:
-    """The studies' own database in the tracking home: one for every tracking server."""
+def _default_journal() -> Path:
+    """Return the journal in the tracking home: one for every tracking server."""
     own = store.uri().startswith(store.SQLITE)
-    name = "optuna.db" if own else f"optuna-{digest(store.uri())}.db"
-    return f"{store.SQLITE}{store.home() / name}"
+    return store.home() / ("optuna.journal" if own else f"optuna-{digest(store.uri())}.journal")
 
 
 def one_machine(url: str) -> bool:
-    """Whether only processes of one machine may work on the storage's studies: it is a file."""
-    return _scheme(url) in ("sqlite", "journal")
-
-
-def _scheme(url: str) -> str:
-    return urlsplit(url).scheme.partition("+")[0]
+    """Return whether only processes of one machine may work on the storage's studies."""
+    return url.startswith(JOURNAL)
 
 
 @functools.cache
 def connect(url: str) -> Any:
-    """The Optuna storage at a URL of `place`; its tables are made where it is new.
+    """Return the Optuna storage at a URL of `place`; it is made where it is new.
 
-    UserError, within seconds, where none can be had there.
+    Raise UserError or Unavailable, within seconds, where none can be had there.
     """
+    _check(url)
+    return open_storage(url)
+
+
+@functools.cache
+def open_storage(url: str) -> Any:
+    """Return the Optuna storage at a URL, which may be an SQLite file of an earlier version."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 
-    _check(url)
     try:
-        if not one_machine(url):
-            _knock(url)
-        openers = {"grpc": _proxy, "journal": _journal}
         with quiet():
-            return openers.get(_scheme(url), opened)(url)
+            if url.startswith(JOURNAL):
+                return journal(Path(url.removeprefix(JOURNAL)))
+            return _proxy(url) if _scheme(url) == "grpc" else _database(url)
     except ImportError as error:
         raise missing_driver(url, error) from error
-    except (OptunaError, SQLAlchemyError, OSError, RuntimeError) as error:
+    except (UserError, Unavailable):
+        raise
+    except (OptunaError, SQLAlchemyError, OSError, RuntimeError, ValueError) as error:
         raise Unavailable(
             f"The storage of studies must be reachable. Received: {shown(url)}: "
-            f"{_said(error)}. Check --storage or OPTUNA_STORAGE."
+            f"{_reason(error)}. Check --storage or OPTUNA_STORAGE."
         ) from error
 
 
-def _said(error: Any) -> str:
-    """What went wrong, in the words of the library that knows most: Optuna's says the least."""
+def _reason(error: Any) -> str:
+    """Return what went wrong in the words of the library that knows most: Optuna says the least."""
     import grpc
 
     cause = error.__cause__ if type(error).__name__ == "StorageInternalError" else error
@@ -91,55 +105,112 @@ def _said(error: Any) -> str:
     return short(cause).rstrip(".!")
 
 
+def _scheme(url: str) -> str:
+    return urlsplit(url).scheme.partition("+")[0]
+
+
 def _check(url: str) -> None:
+    """Raise UserError for a URL that names no storage."""
     try:
         fits = urlsplit(url).port != 0 and urlsplit(url).netloc.count("@") < 2
     except ValueError:  # a port that is no number
         fits = False
-    if one_machine(url):
-        fits = url.startswith(FILES) and Path(url).name != ":memory:"
+    if _scheme(url) == "journal":
+        fits = url.startswith(JOURNAL)
     elif _scheme(url) == "grpc":
         fits = fits and bool(urlsplit(url).hostname)
     if not fits or _scheme(url) not in SCHEMES:
+        old = url.startswith(store.SQLITE)
+        take_over = f"take its studies over with python -m tuning copy {url}, or " if old else ""
         raise UserError(
-            "A storage must be sqlite:///FILE, journal:///FILE (Optuna's own), "
-            "postgresql://USER:PASSWORD@HOST/DATABASE, "
+            "A storage must be journal:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, "
             "mysql+pymysql://USER:PASSWORD@HOST/DATABASE (an @ of the password is %40) or "
-            f"grpc://HOST:PORT. Received: {shown(url)}. Set --storage or OPTUNA_STORAGE."
+            f"grpc://HOST:PORT. Received: {shown(url)}. Please {take_over}set --storage or "
+            "OPTUNA_STORAGE."
         )
 
 
-def _knock(url: str) -> None:
-    """OSError, within seconds, where a server takes no connection."""
-    parts = urlsplit(url)
-    if parts.hostname:
-        address = parts.hostname, parts.port or PORTS[_scheme(url)]
-        socket.create_connection(address, ANSWER_S).close()
-
-
-def _journal(url: str) -> Any:
+def journal(path: Path) -> Any:
     """Return Optuna's journal in a file, which every change of a study makes longer."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    path = Path(url.removeprefix(JOURNAL))
-    make_folder(path.parent)
-    return JournalStorage(JournalFileBackend(str(path)))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return JournalStorage(JournalFileBackend(str(path), _FileLock(path)))
+    except OSError as error:
+        raise disk_error(error)(
+            f"The file of a storage must be writable. Received: {path}: {error.strerror}. Change "
+            "its permissions, or choose another with --storage or OPTUNA_STORAGE."
+        ) from error
+
+
+class _FileLock:
+    """Optuna's lock of a journal; the system frees it at once when a process is killed.
+
+    Optuna's own locks are files that stay then, and hold up all others for 30 s.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def acquire(self) -> bool:
+        """Wait until no other process writes; cut off a line that a kill or a full disk tore."""
+        self.file = self.path.open("r+b")
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+        end = self.file.seek(0, os.SEEK_END)
+        self.file.seek(max(0, end - 1))
+        if self.file.read() not in (b"", b"\n"):
+            self.file.seek(0)
+            self.file.truncate(self.file.read().rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        """Let the next process write."""
+        self.file.close()
+
+
+def _database(url: str) -> Any:
+    """Return the storage in a database, whose tables are made where there are none."""
+    from optuna.storages import RDBStorage
+    from sqlalchemy import make_url
+
+    options: dict[str, Any] = {"pool_pre_ping": True}
+    if make_url(url).get_backend_name() != "sqlite":  # SQLite's is for a lock
+        options["connect_args"] = {"connect_timeout": ANSWER_S}
+    _refuse_others(url, options)
+    return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
+
+
+def _refuse_others(url: str, options: dict[str, Any]) -> None:
+    """Raise UserError for MLflow's database: Optuna would take its versions for its own."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(url, **options)
+    try:
+        tables = set(sqlalchemy.inspect(engine).get_table_names())
+    finally:
+        engine.dispose()
+    if "alembic_version" in tables and "version_info" not in tables:
+        raise UserError(
+            f"A storage must be a database of its own. Received: {shown(url)}, in which another "
+            f"program has tables ({', '.join(sorted(tables)[:3])}). Name another with --storage."
+        )
 
 
 def _proxy(url: str) -> Any:
-    """Optuna's gRPC proxy, which has answered; RuntimeError where something else does."""
+    """Return Optuna's gRPC proxy, which has answered."""
     import grpc
     from optuna.storages import GrpcStorageProxy
 
     parts = urlsplit(url)
-    found = GrpcStorageProxy(host=str(parts.hostname), port=parts.port or PORTS["grpc"])
+    proxy = GrpcStorageProxy(host=str(parts.hostname), port=parts.port or PROXY_PORT)
     try:
-        found.wait_server_ready(ANSWER_S)
-        found.get_all_studies()
+        proxy.wait_server_ready(ANSWER_S)
+        proxy.get_all_studies()
     except grpc.RpcError as error:
-        raise RuntimeError(f"no proxy of Optuna's: {_said(error)}") from error
-    return found
+        raise RuntimeError(f"no proxy of Optuna's: {_reason(error)}") from error
+    return proxy
 
 
 @contextmanager
@@ -153,101 +224,17 @@ def answering(url: str) -> Iterator[None]:
         yield
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError, grpc.RpcError) as error:
         raise Unavailable(
-            f"The study's storage must answer. Received: {shown(url)}: {_said(error)}. What has "
+            f"The study's storage must answer. Received: {shown(url)}: {_reason(error)}. What has "
             "been tried is kept: repeat the command when it is back."
         ) from error
 
 
-def serve(url: str, host: str, port: int) -> None:
-    """Be the gRPC proxy that workers on other machines use, until Ctrl-C or SIGTERM."""
-    from optuna.storages import get_storage
-    from optuna.storages._grpc import server as proxies  # the public one says not when it answers
-
-    if _scheme(url) == "grpc":
-        raise UserError(
-            f"A proxy stands before a database. Received: {shown(url)}, a proxy itself. Name the "
-            "database with --storage."
-        )
-    storage = get_storage(connect(url))
-    _at(host, port, lambda: socket.create_server((host, port)).close())  # gRPC would share the port
-    server = _at(host, port, lambda: proxies.make_server(storage, host, port))
-    with _until_stopped("The proxy"):
-        server.start()
-        print(f"Workers of {shown(url)} take: --storage grpc://{_name(host)}:{port}", flush=True)
-        print("It asks for no password: let only machines you trust reach it.", file=sys.stderr)
-        server.wait_for_termination()
-    server.stop(ANSWER_S).wait()
-
-
-def dashboard(url: str, host: str, port: int) -> None:
-    """Serve optuna-dashboard's pages on the storage until Ctrl-C or SIGTERM."""
-    from optuna_dashboard import wsgi
-
-    application = _refuse_foreign(wsgi(connect(url)), host)
-    with (
-        _at(host, port, lambda: make_server(host, port, application, _Threaded, _Terse)) as server,
-        _until_stopped("The dashboard"),
-    ):
-        print(f"Studies of {shown(url)}: http://{_name(host)}:{port}", flush=True)
-        print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
-        server.serve_forever()
-
-
-def _refuse_foreign(application: Any, host: str) -> Any:
-    """Wrap a WSGI application: it answers requests for this machine alone.
-
-    A foreign page can have its own name resolve to our address, and would then read our answers.
-    """
-
-    def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        if _is_ours(environ.get("HTTP_HOST", ""), host):
-            return application(environ, start_response)
-        start_response("403 Forbidden", [("Content-Type", "text/plain")])
-        ours = f"localhost and {_name(host)}"
-        return [f"The dashboard answers at {ours}; --host adds another name.\n".encode()]
-
-    return answer
-
-
-def _is_ours(address: str, host: str) -> bool:
-    """Return whether a Host header names this machine as served at `host`, at any port."""
-    try:
-        name = urlsplit(f"//{address}").hostname or ""
-        if name in (*LOCAL, host.lower(), _name(host).lower()):
-            return True
-        return host in ANYWHERE and bool(ip_address(name))  # an address resolves to itself
-    except ValueError:
-        return False
-
-
-class _Threaded(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Terse(WSGIRequestHandler):
-    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Nothing: a page that is open asks every few seconds."""
-
-
-def _name(host: str) -> str:
-    """By which others call an address to serve at."""
-    return socket.gethostname() if host in ANYWHERE else host
-
-
-def _at(host: str, port: int, bind: Callable[[], Any]) -> Any:
-    """What `bind` gives; UserError where the address is not to be had."""
-    try:
-        return bind()
-    except (OSError, OverflowError, RuntimeError) as error:
-        raise UserError(
-            f"The address to serve at must be free. Received: {host}:{port}: {error}. Choose "
-            "another with --port or --host."
-        ) from error
-
-
 @contextmanager
-def _until_stopped(what: str) -> Iterator[None]:
-    try:
+def quiet() -> Iterator[None]:
+    """Optuna without its log, and within the block without its word on what is experimental."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield
-    except (KeyboardInterrupt, SystemExit):
-        print(f"{what} has ended; the studies are kept.", file=sys.stderr)

@@ -3,10 +3,9 @@
 A study is in Optuna's storage, its run and those of its trials in MLflow. One process leads it: it
 queues the trials, writes the study's run and sums it up. Any number of others, here or on other
 machines, try trials beside it. Started again, a study goes on; where its storage lacks it, it is
-made anew from what its finished run in MLflow carries.
+copied from its finished run in MLflow.
 """
 
-import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -15,9 +14,21 @@ from typing import Any
 from pipelines import settle, tracking
 from pipelines.errors import Unavailable
 from pipelines.progress import progress_bar
-from tuning import catalogue, leader, opening, outcomes, storage, summary, tickets, workers
+from tuning import (
+    catalogue,
+    copies,
+    leader,
+    opening,
+    outcomes,
+    storage,
+    summary,
+    trial_queue,
+    workers,
+)
 from tuning.catalogue import EXPERIMENT, show
 from tuning.plan import OBJECTIVE, Goal, Plan
+
+SAVE_S = 10.0  # between two times that a study's hours are counted
 
 
 def search(
@@ -39,8 +50,7 @@ def search(
     with storage.answering(where):
         while True:
             with catalogue.alone(name):
-                study = opening.opened(name, plan, goal, where, force and not helped)
-                opening.check_machine(study, where)
+                study = opening.open_study(name, plan, goal, where, force and not helped)
                 leads = leader.take(study, several=not storage.one_machine(where))
             if leads:
                 with leader.leading(study):
@@ -63,23 +73,24 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     plan.base.check_here()
     if row and row.status == "RUNNING":
         settle.close(row.id, "its process has ended")  # the lead is ours
-    tickets.Watchman(study).settle()
-    tickets.fill(study, plan, workers.goal(study))
-    if catalogue.KEY not in study.user_attrs:
-        study.set_user_attr(catalogue.KEY, secrets.token_hex(8))
-    key = {catalogue.KEY: study.user_attrs[catalogue.KEY]}
+    trial_queue.put_back_lost(study)
+    trial_queue.fill(study, plan, workers.goal(study))
     with tracking.tracked(
         study.study_name,
         experiment=EXPERIMENT,
         kind="study",
         params=_params(plan),
-        tags=_tags(study.study_name, plan, where) | key,
+        tags=_tags(study.study_name, plan, where),
         resume=row.id if row else None,
     ) as tracked:
-        study.set_user_attr("run_id", tracked.id)
+        study.set_user_attr(copies.RUN, tracked.id)
         with progress_bar(study.study_name, workers.goal(study).trials or 0, "trials/s") as advance:
-            _work(study, where, crew, _recorder(study, tracked, advance))
-            _wait_for_others(study)
+            record = _recorder(study, plan, tracked, advance)
+            _work(study, where, crew, record)
+            while trial_queue.in_state(study, "RUNNING"):  # at work elsewhere
+                record()
+                time.sleep(workers.REST_S)
+            record()
         _check_lead(study)
         summary.write(study, plan, tracked)
     return False
@@ -122,32 +133,30 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     """Be one of a study's workers until its goal is reached, or none leads it."""
     with storage.answering(where):
         study = catalogue.load(name, where)
-        opening.check_machine(study, where)
         parent = tracking.Parent(catalogue.begun(study).id, EXPERIMENT)
         workers.work(study, catalogue.going_on(study), parent, after)
 
 
-def _wait_for_others(study: Any) -> None:
-    """Wait for trials that are at work elsewhere: a study is summed up whole."""
-    watchman = tickets.Watchman(study)
-    while tickets.in_state(study, "RUNNING"):
-        watchman.settle()
-        time.sleep(workers.REST_S)
-
-
 def _recorder(
-    study: Any, tracked: tracking.Run, advance: Callable[[int, float], Any]
+    study: Any, plan: Plan, tracked: tracking.Run, advance: Callable[[int, float], Any]
 ) -> Callable[[], None]:
-    """Logs the error of every trial that has ended, counts the hours, and finds lost trials."""
-    known, began = set[int](), time.time()
-    before, watchman = study.user_attrs.get("spent_s", 0.0), tickets.Watchman(study)
+    """Return what the leader does between trials.
+
+    It logs the error of every trial that has ended, counts the hours, lets the trials of dead
+    workers wait again and replaces those that failed.
+    """
+    known, suspects, began = set[int](), set[int](), time.time()
+    before, saved = study.user_attrs.get("spent_s", 0.0), began
 
     def record() -> None:
-        watchman.recover()
+        nonlocal saved, suspects
+        suspects = trial_queue.put_back_lost(study, suspects)
+        trial_queue.fill(study, plan, workers.goal(study))
         ended = outcomes.finished(study.get_trials(deepcopy=False))
         new = [trial for trial in ended if trial.number not in known]
-        if new or workers.goal(study).hours is not None:
-            study.set_user_attr("spent_s", before + time.time() - began)
+        if new or time.time() > saved + SAVE_S:
+            saved = time.time()
+            study.set_user_attr("spent_s", before + saved - began)
         for trial in new:
             known.add(trial.number)
             when = int(1000 * trial.datetime_complete.timestamp())  # a point is kept once

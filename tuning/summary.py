@@ -11,8 +11,16 @@ from pipelines.errors import Diverged
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import run
-from tuning import figures, outcomes, spaces, travel, tunability, tunability_report
-from tuning.plan import OBJECTIVE, Plan, changes, shortened, steps_of
+from tuning import (
+    copies,
+    figures,
+    optuna_figures,
+    outcomes,
+    spaces,
+    tunability,
+    tunability_report,
+)
+from tuning.plan import OBJECTIVE, PLAN, Plan, changes, shortened, steps_of
 
 TEST = "test_error_pct"
 ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
@@ -32,10 +40,13 @@ def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     report = tunability_report.markdown(found, plan.trained, plan.start)
     tracked.text(report, "tunability.md")
     tracked.text(table(trials), "trials.csv")
-    tracked.text(travel.text(study), travel.FILE)
-    pictures = figures.all_of(trials, found, _schedules(plan, trials), start=plan.start)
-    for name, picture in pictures.items():
-        tracked.figure(picture, name)
+    tracked.text(copies.text(study), copies.FILE)
+    charts = optuna_figures.charts(trials, found, plan.start)
+    if charts:
+        tracked.text(optuna_figures.page(study.study_name, charts), "figures.html")
+    own = figures.own_figures(found, _schedules(plan, trials), start=plan.start)
+    for name, figure in own.items():
+        tracked.figure(figure, name)
 
 
 def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
@@ -205,7 +216,7 @@ def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, An
     None without a complete trial, and where its ranges have changed since, which say what it meant.
     """
     best = outcomes.best(trials)
-    if best is None or study.user_attrs[travel.PLAN] != plan.identity:
+    if best is None or study.user_attrs[PLAN] != plan.identity:
         return None
     found = plan.tried(best)
     return changes(found, plan.base)

@@ -13,9 +13,8 @@ from typing import Any
 from pipelines import alive, tracking
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.provenance import ROOT
-from tuning import leader, outcomes, samplers, tickets
+from tuning import leader, outcomes, samplers, trial_queue
 from tuning.plan import GOAL, REPORTS, Goal, Plan
-from tuning.tickets import REASON
 from tuning.trial import attempt
 
 REST_S = 0.5  # between two looks at a study whose last trials are at work
@@ -23,30 +22,24 @@ IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that s
 CREW = "TUNING_CREW"  # environment of a worker: the process to end with
 
 
-def work(
-    study: Any,
-    plan: Plan,
-    parent: tracking.Parent,
-    after: Callable[[], None],
-) -> None:
+def work(study: Any, plan: Plan, parent: tracking.Parent, after: Callable[[], None]) -> None:
     """Try trials until the study's goal is reached, or none leads it; `after` is called between.
 
-    Raises UserError at once, for it would come again, and what failed three trials in a row.
+    Raise UserError at once, for it would come again, and what failed three trials in a row.
     """
     study.pruner = samplers.pruner(plan.pruner, steps=_steps(plan), reports=REPORTS)
-    failures, watchman = 0, tickets.Watchman(study)
+    failures = 0
     while True:
-        watchman.settle()
         after()
         if reached(study) or not leader.living(study):
             return
-        trial = tickets.take(study, plan)
+        trial = trial_queue.take(study, plan)
         if trial is not None:
-            failures = 0 if _tried(study, trial, plan, parent, failures) else failures + 1
+            failures = 0 if _train(study, trial, plan, parent, failures) else failures + 1
         elif goal(study).trials is None:
             study.enqueue_trial({})
         else:
-            time.sleep(REST_S)  # the last trials are at work: one that dies is ours
+            time.sleep(REST_S)  # the last trials are at work: one that is lost waits again
 
 
 def _steps(plan: Plan) -> int:
@@ -65,56 +58,44 @@ def reached(study: Any, aim: Goal | None = None) -> bool:
     return (aim or goal(study)).reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
-def _tried(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
-    """Train a trial and tell the study what came of it; False where it failed.
+def _train(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
+    """Train a trial and tell the study what came of it; return False where it failed.
 
     The result of a trial whose worker was taken for dead is left out: it is tried again.
     """
     import optuna
 
-    try:
-        with leader.beating(lambda: trial.set_user_attr(tickets.WORKER, alive.tags())):
-            return _ended(study, trial, plan, parent, failures)
-    except optuna.exceptions.UpdateFinishedTrialError:
-        print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
-        return True
-
-
-def _ended(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
-    import optuna
-
     state = optuna.trial.TrialState
     try:
-        values = attempt(study, trial, plan, parent)
+        with leader.beating(lambda: trial.set_user_attr(trial_queue.WORKER, alive.tags())):
+            values = attempt(study, trial, plan, parent)
+        _tell(study, trial, values, state.COMPLETE)
     except Pruned:
         _tell(study, trial, None, state.PRUNED)
+    except optuna.exceptions.UpdateFinishedTrialError:
+        print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
     except (KeyboardInterrupt, SystemExit):
-        tickets.fail(study, trial, "it was told to end", stopped=True)
+        trial_queue.put_back(study, trial, "it was told to end", failed=False)
         raise
     except Exception as error:
-        said = f"{type(error).__name__}: {error}"[:1000]
-        trial.set_user_attr(REASON, said)
+        reason = f"{type(error).__name__}: {error}"[:1000]
         hopeless = isinstance(error, UserError) or failures + 1 >= IN_A_ROW
-        tickets.fail(study, trial, said, stopped=hopeless)
+        trial_queue.put_back(study, trial, reason, failed=not hopeless)
         if hopeless:
             raise
-        print(f"Trial {trial.number} failed: {said}", file=sys.stderr)
+        print(f"Trial {trial.number} failed: {reason}", file=sys.stderr)
         return False
-    else:
-        _tell(study, trial, values, state.COMPLETE)
     return True
 
 
 def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> None:
-    """Say how a trial ended. UpdateFinishedTrialError where it has been ended by another."""
-    import optuna
-
+    """Say how a trial ended, unless another worker has it now."""
     try:
         study.tell(trial, values, state=state)
-    except ValueError as error:
+    except ValueError:
         if study.get_trials(deepcopy=False)[trial.number].state.name == "RUNNING":
             raise
-        raise optuna.exceptions.UpdateFinishedTrialError(str(error)) from error
+        print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
 
 
 class Crew:
@@ -176,7 +157,7 @@ class Crew:
         return bool(self.members)
 
     def _replace(self, number: int, code: int) -> None:
-        done = tickets.finished(self.study)
+        done = trial_queue.finished(self.study)
         self.deaths = 1 if done > self.done else self.deaths + 1
         self.done = done
         if self.deaths > IN_A_ROW * self.size:

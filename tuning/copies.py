@@ -1,0 +1,141 @@
+"""Studies carried by `optuna.copy_study`: from storage to storage, and with their runs.
+
+The run of a finished study in MLflow has the study as an artifact, a journal of Optuna's. MLflow's
+runs can be carried to another machine; where a storage lacks a study, it is copied from its run.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pipelines import history, store
+from pipelines.errors import UserError, unknown
+from tuning import storage
+from tuning.leader import LEADER
+from tuning.plan import PLAN
+
+FILE = "study.journal"
+RUN = "run_id"  # attribute of a study; of one that is being copied from its run: None
+
+
+def copy(source: str, names: Sequence[str], where: str) -> list[str]:
+    """Copy studies, all if none is named, into the storage `where`; return those that were lacking.
+
+    An SQLite file of the tracking home, whose studies have all been taken over, is renamed.
+    """
+    import optuna
+
+    there, here = storage.open_storage(storage.place(source)), storage.connect(where)
+    known = optuna.get_all_study_names(there)
+    for name in names:
+        if name not in known:
+            raise unknown(f"A study of {storage.shown(source)}", name, known)
+    copied = [name for name in names or known if _copy(name, there, here)]
+    old = Path(source.removeprefix(store.SQLITE))
+    if source.startswith(store.SQLITE) and not names and old.resolve().parent == store.home():
+        there.remove_session()
+        there.engine.dispose()
+        old.rename(kept := old.with_suffix(".db.taken-over"))
+        print(f"{old} is now {kept}.", file=sys.stderr)
+    return copied
+
+
+def _copy(name: str, there: Any, here: Any) -> bool:
+    """Copy a study, unless as much of it is here. Raise UserError where another has its name."""
+    import optuna
+
+    if name in optuna.get_all_study_names(here):
+        old, new = (optuna.load_study(study_name=name, storage=each) for each in (there, here))
+        if old.user_attrs.get(RUN) != new.user_attrs.get(RUN):
+            raise UserError(
+                f"A storage has one study of a name. Received: {name}, which is another study "
+                "where it comes from. Delete one of them, or leave it out: name those to copy."
+            )
+        if len(new.trials) >= len(old.trials):
+            return False
+        optuna.delete_study(study_name=name, storage=here)  # a kill has cut its copying short
+    optuna.copy_study(from_study_name=name, from_storage=there, to_storage=here)
+    return True
+
+
+def text(study: Any) -> str:
+    """Return the study as a journal of its own, bound to no run and led by no process."""
+    import optuna
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / FILE
+        with storage.quiet():
+            there = storage.journal(path)
+        name = study.study_name
+        optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=there)
+        copied = optuna.load_study(study_name=name, storage=there)
+        for key in (RUN, LEADER):
+            copied.set_user_attr(key, None)
+        return path.read_text()
+
+
+def run_carrying(name: str, where: str) -> history.Row | None:
+    """Return the newest finished run of a study that the storage lacks; None if it is there."""
+    import optuna
+
+    here = storage.connect(where)
+    if name in optuna.get_all_study_names(here):
+        held = optuna.load_study(study_name=name, storage=here).user_attrs
+        if PLAN in held and held.get(RUN, "") is not None:
+            return None
+    row = next(iter(history.everyones(kind="study", study=name)), None)
+    _refuse_elsewhere(name, row, where)
+    return row
+
+
+def _refuse_elsewhere(name: str, row: history.Row | None, where: str) -> None:
+    """Raise UserError where the study is in another storage: a second one would part from it."""
+    kept = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
+    files = (storage.JOURNAL, store.SQLITE)
+    lost = any(kept.startswith(f) and not Path(kept.removeprefix(f)).exists() for f in files)
+    if kept and kept != storage.shown(where) and not lost:
+        raise UserError(
+            f"A study is kept in one storage. Received: {storage.shown(where)} for study {name}, "
+            f"which is in {kept}. Name that with --storage or OPTUNA_STORAGE, or take the study "
+            f"over: python -m tuning copy {kept} {name}"
+        )
+
+
+def restore(name: str, where: str) -> None:
+    """Copy the study from the run that carries it, if the storage lacks it, and bind it to that.
+
+    Call it under the study's lock. Raise UserError for a damaged artifact.
+    """
+    import optuna
+
+    row = run_carrying(name, where)
+    carried = store.artifact(row.id, FILE) if row else None
+    if row is None or carried is None:
+        return
+    here = storage.connect(where)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / FILE
+        path.write_bytes(carried)
+        _delete(name, here)  # what a kill has left of an earlier copy
+        try:
+            with storage.quiet():
+                there = storage.journal(path)
+            dict(optuna.load_study(study_name=name, storage=there).user_attrs[PLAN])
+            optuna.copy_study(from_study_name=name, from_storage=there, to_storage=here)
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            _delete(name, here)
+            raise UserError(
+                f"The {FILE} of a study's run must be as it was written. Received: that of study "
+                f"{name}, run {row.id}: {error!r}. Start the study over: python -m tuning run "
+                f"{name} --force"
+            ) from error
+    optuna.load_study(study_name=name, storage=here).set_user_attr(RUN, row.id)
+
+
+def _delete(name: str, here: Any) -> None:
+    import optuna
+
+    if name in optuna.get_all_study_names(here):
+        optuna.delete_study(study_name=name, storage=here)

@@ -1,0 +1,153 @@
+"""The trials that wait in Optuna's storage, as many as the goal asks for, and who takes them.
+
+A worker begins no trial but one that waits, and every storage gives a waiting trial to one worker
+only: that keeps their number exact among many workers and machines. A trial whose worker was
+killed waits again, with what it has drawn and reported; so does one that failed, once.
+"""
+
+import contextlib
+import time
+from collections.abc import Collection
+from typing import Any
+
+from pipelines import alive, history, settle, store
+from pipelines.errors import UserError
+from pipelines.recipes import digest
+from tuning import outcomes, samplers, spaces
+from tuning.leader import LOST_S
+from tuning.plan import Goal, Plan
+from tuning.trial import NUMBER
+
+WORKER = "worker"  # attribute of a trial: the process that trains it
+FAILURES = "failures"  # how often it was killed or failed; it is tried twice
+REASON = "reason"  # why it was killed or failed last
+UNSIGNED_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
+Waiting = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
+
+
+def in_state(study: Any, name: str) -> list[Any]:
+    """Return the study's trials in that state."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == name]
+
+
+def finished(study: Any) -> int:
+    """Return how many of the study's trials count."""
+    return len(outcomes.finished(study.get_trials(deepcopy=False)))
+
+
+def first(plan: Plan, goal: Goal) -> list[Waiting]:
+    """Return what a study begins with: the published schedules, and of a grid all of its points.
+
+    Raise UserError where the goal has no room for a grid, or does not say how many trials it has.
+    """
+    known = spaces.published(plan.space, plan.base, lengths=plan.minimize_cost)
+    waiting: list[Waiting] = [
+        (each.params, {spaces.PUBLISHED: label}) for label, each in known.items()
+    ]
+    if plan.sampler == "grid":
+        if goal.trials is None:
+            raise UserError(
+                "A grid has as many points as its study has trials. Received: no number of trials. "
+                "Set --trials, or choose another --sampler."
+            )
+        most = goal.trials - len(waiting)
+        waiting += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
+    return waiting
+
+
+def fill(study: Any, plan: Plan, goal: Goal) -> None:
+    """Queue what the goal still asks for, what a study begins with before all else.
+
+    Only its leader does.
+    """
+    trials = study.get_trials(deepcopy=False)
+    live = [trial for trial in trials if trial.state.name != "FAIL"]
+    room = None if goal.trials is None else max(0, goal.trials - len(live))
+    if room == 0:
+        return
+    missing = [each for each in first(plan, goal) if not any(_is(trial, each) for trial in trials)]
+    for params, attributes in missing[:room]:
+        study.enqueue_trial(params, user_attrs=attributes)
+    for _ in range((room or 0) - len(missing)):
+        study.enqueue_trial({})
+
+
+def _is(trial: Any, waiting: Waiting) -> bool:
+    """Return whether a trial is of that published schedule, or of that point of a grid."""
+    params, attributes = waiting
+    if attributes:
+        return bool(trial.user_attrs.get(spaces.PUBLISHED) == attributes[spaces.PUBLISHED])
+    return bool(trial.system_attrs.get("fixed_params") == params)
+
+
+def take(study: Any, plan: Plan) -> Any:
+    """Begin the first trial that waits; None if none does.
+
+    Its sampler has a seed of its own, of the recipe's seed and the trial's number: workers draw
+    apart, and what was interrupted draws what it would have drawn.
+    """
+    import optuna
+
+    storage = study._storage
+    for trial in in_state(study, "WAITING"):
+        try:
+            ours = storage.set_trial_state_values(
+                trial._trial_id, state=optuna.trial.TrialState.RUNNING
+            )
+        except optuna.exceptions.UpdateFinishedTrialError:
+            continue
+        if ours:
+            storage.set_trial_user_attr(trial._trial_id, WORKER, alive.tags())
+            seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
+            study.sampler = samplers.sampler(plan.sampler, seed=seed, objectives=plan.objectives)
+            return optuna.trial.Trial(study, trial._trial_id)
+    return None
+
+
+def put_back(study: Any, trial: Any, reason: str, failed: bool = True) -> None:
+    """Let a running trial wait again, as it is; one that has failed before ends instead.
+
+    Only its worker does, or, where that is dead, the study's leader.
+    """
+    import optuna
+
+    state = optuna.trial.TrialState
+    failures = trial.user_attrs.get(FAILURES, 0) + failed
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):  # another ended it
+        for key, value in ((REASON, reason), (FAILURES, failures), (WORKER, None)):
+            study._storage.set_trial_user_attr(trial._trial_id, key, value)
+        study._storage.set_trial_state_values(
+            trial._trial_id, state=state.WAITING if failures < 2 else state.FAIL
+        )
+
+
+def put_back_lost(study: Any, suspects: Collection[int] | None = None) -> set[int]:
+    """Let the trials wait again whose workers are dead, and close their runs; for the leader.
+
+    Where there are `suspects`, only those: return the numbers of all that seem lost, which the
+    next look confirms, for a worker may be about to sign a trial or to put it back itself.
+    """
+    running = in_state(study, "RUNNING")
+    lost = [(trial, reason) for trial in running if (reason := _reason_dead(trial))]
+    for trial, reason in lost:
+        if suspects is None or trial.number in suspects:
+            _close_runs(study, trial, reason)
+            put_back(study, trial, reason)
+    return {trial.number for trial, _ in lost}
+
+
+def _reason_dead(trial: Any) -> str | None:
+    """Return why the worker of a running trial must have ended; None where it may live."""
+    worker = trial.user_attrs.get(WORKER)
+    if worker:
+        return alive.why_dead(worker, LOST_S)
+    unsigned_s = time.time() - trial.datetime_start.timestamp()
+    return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
+
+
+def _close_runs(study: Any, trial: Any, reason: str) -> None:
+    """Close the runs of a dead worker's trial, with which its next try goes on."""
+    settle.settle_dead()
+    own = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
+    for row in history.rows("RUNNING", **own):
+        settle.close(row.id, reason)
