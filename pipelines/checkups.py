@@ -1,8 +1,7 @@
 """What doctor.py examines of what is stored: the tracking store, artifacts, studies, data sets."""
 
-import contextlib
+import json
 import secrets
-import sqlite3
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,25 +143,25 @@ def _recorded_folders() -> set[Path]:
 
 
 def studies() -> Finding:
-    """Whether the databases of studies are whole."""
+    """Whether the journals of studies are whole."""
     from pipelines import store
 
-    files = sorted(store.home().glob("optuna*.db"))
+    files = sorted(store.home().glob("optuna*.journal"))
     if broken := [f"{path}: {why}" for path in files if (why := _damage(path))]:
         costs = "studies can be neither continued nor shown"
-        mend = "move it away; python -m tuning show STUDY then makes a finished one from its run"
+        mend = "move it away; python -m tuning show STUDY then copies a finished one from its run"
         return Finding("ill", "; ".join(broken), costs, mend)
     return Finding("well", f"whole: {', '.join(map(str, files))}" if files else "none yet")
 
 
 def _damage(path: Path) -> str:
-    """What SQLite says of a damaged database; empty for a whole one."""
-    try:
-        with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
-            said = [str(row[0]) for row in database.execute("PRAGMA quick_check(1)")]
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return "" if said == ["ok"] else said[0].splitlines()[-1]
+    """Return the first whole line of a journal that is no JSON; empty where all are."""
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        try:
+            json.loads(line if line.endswith(b"\n") else b"0")  # another may be writing the last
+        except ValueError as error:
+            return f"line {number}: {error}"
+    return ""
 
 
 def data_sets() -> Finding:

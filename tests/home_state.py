@@ -201,8 +201,8 @@ def _repeatable(curves: dict[str, dict[int, float | None]]) -> dict[str, dict[in
 def study_violations(home: Path, storage: str, goal: int, expected: list[Run]) -> list[str]:
     """Return what is wrong with a study: its trials in Optuna, their runs, and its own run.
 
-    A trial that was killed is tried again under another number; killed once more, another takes its
-    place. Whatever was drawn as in the unkilled study must have come out as there.
+    A trial that was killed is tried again as it is; killed once more, another takes its place.
+    Whatever was drawn as in the unkilled study must have come out as there.
     """
     from optuna import load_study
 

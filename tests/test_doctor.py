@@ -78,7 +78,7 @@ def says_running(*tag: str) -> str:
 
 
 def corrupt_studies(home: Path, patch: Patch) -> None:
-    (home / "optuna.db").write_text("no database at all, and long enough to be taken for one")
+    (home / "optuna.journal").write_text("no journal at all\n")
 
 
 def file_for_artifacts(home: Path, patch: Patch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pipelines import alive, tracking
 from pipelines.errors import Unavailable, UserError
-from tuning import leader, opening, storage, study, tickets, workers
+from tuning import leader, opening, storage, study, trial_queue, workers
 from tuning.plan import Goal, Plan
 
 RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
@@ -17,7 +17,7 @@ GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
 def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
     """A study with that goal whose finished trials have these errors."""
-    there = opening.opened("s", plan, goal, storage.place(), force=True)
+    there = opening.open_study("s", plan, goal, storage.place(), force=True)
     opening.aim(there, goal)
     for error in errors:
         finish(there, error, plan)
@@ -27,7 +27,7 @@ def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
 def finish(there: Any, error: float, plan: Plan = RATES) -> None:
     """Have one more trial."""
     there.enqueue_trial({})
-    there.tell(tickets.take(there, plan), error)
+    there.tell(trial_queue.take(there, plan), error)
 
 
 @pytest.mark.parametrize(
@@ -80,16 +80,16 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
     with pytest.raises(UserError, match="no number of trials"):
         begun(Goal(hours=1), [], GRID)
     there = begun(Goal(trials=6), [], GRID)
-    tickets.fill(there, GRID, workers.goal(there))
+    trial_queue.fill(there, GRID, workers.goal(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     for asked in (Goal(trials=8), Goal(trials=60)):
         with pytest.raises(UserError, match=r"a grid for 6 trials.*another study name"):
             opening.aim(there, asked)
     assert opening.aim(there, Goal(trials=6, hours=1))
-    tickets.fill(there, GRID, workers.goal(there))
+    trial_queue.fill(there, GRID, workers.goal(there))
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
     for error in range(6):
-        there.tell(tickets.take(there, GRID), error)
+        there.tell(trial_queue.take(there, GRID), error)
     with pytest.raises(UserError, match="Received: --hours 3"):
         opening.aim(there, Goal(hours=3))
 
@@ -99,7 +99,7 @@ def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
 ) -> None:
     there = begun(Goal(trials=3), [])
     there.enqueue_trial({})
-    at_work = tickets.take(there, RATES)
+    at_work = trial_queue.take(there, RATES)
     with pytest.raises(Unavailable, match="cannot be started over"):
         begun(Goal(trials=3), [])
     there.tell(at_work, 1.0)
@@ -114,7 +114,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
     there = begun(Goal(trials=1), [])
     with tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
-        tickets.fill(there, RATES, Goal(trials=1))
+        trial_queue.fill(there, RATES, Goal(trials=1))
     looks, real = itertools.count(), leader.living
     monkeypatch.setattr(
         leader, "living", lambda each: alive.tags() if next(looks) < 8 else real(each)

@@ -24,12 +24,10 @@ DOORS = {  # library: the modules that may import it
     "tensorflow_datasets": {"pipelines.data"},
     "optuna": {
         f"tuning.{name}"
-        for name in ("catalogue", "database", "importances", "optuna_figures", "samplers")
+        for name in ("catalogue", "copies", "importances", "opening", "optuna_figures", "samplers")
     }
-    | {
-        f"tuning.{name}" for name in ("opening", "storage", "tickets", "travel", "trial", "workers")
-    },
-    "optuna_dashboard": {"tuning.storage"},
+    | {f"tuning.{name}" for name in ("serving", "storage", "trial", "trial_queue", "workers")},
+    "optuna_dashboard": {"tuning.serving"},
     "grpc": {"tuning.storage"},
     "distributed": {"pipelines.dask_cluster"},
     "dbos": {

@@ -1,12 +1,12 @@
-"""Where studies are: SQLite, PostgreSQL and the proxy, for many processes at once."""
+"""Where studies are: a journal, PostgreSQL and the proxy, for many processes; copies of studies."""
 
 import contextlib
 import http.client
 import os
 import re
+import shlex
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import time
@@ -21,7 +21,8 @@ import pytest
 
 from pipelines.errors import Unavailable, UserError
 from tests.conftest import ROOT, free_port
-from tuning import storage, tickets
+from tuning import copies, serving, storage, trial_queue
+from tuning.__main__ import dispatch
 from tuning.plan import Plan
 
 optuna = pytest.importorskip("optuna")
@@ -31,9 +32,9 @@ WORKER = "import sys; from tests.test_storage import work; work(sys.argv[1], int
 SERVER = """
 import sys
 from pipelines.shell import guarded
-from tuning import storage
+from tuning import serving
 def serve(words):
-    getattr(storage, words[0])(words[1], words[2], int(words[3]))
+    getattr(serving, words[0])(words[1], words[2], int(words[3]))
 sys.exit(guarded(serve, sys.argv[1:]))
 """
 
@@ -42,16 +43,16 @@ def database_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
     """Where studies are, or where the proxy's are."""
     if kind == "postgresql":
         return str(request.getfixturevalue("postgresql_database"))
-    return storage.place(f"journal:///{folder}/s.log") if kind == "journal" else sqlite_in(folder)
+    return journal_in(folder)
 
 
-def sqlite_in(folder: Path) -> str:
-    return storage.place(f"sqlite:///{folder}/studies.db")
+def journal_in(folder: Path) -> str:
+    return storage.place(f"journal:///{folder}/studies.journal")
 
 
 def tell_one(study: Any) -> int:
     """What the study layer does of a trial, of the next that waits: its number."""
-    while (trial := tickets.take(study, PLAN)) is None:
+    while (trial := trial_queue.take(study, PLAN)) is None:
         study.enqueue_trial({})
     for name in "abcdef":
         trial.suggest_float(name, 0, 1)
@@ -86,7 +87,7 @@ def crowd(url: str, workers: int, trials: int) -> list[int]:
 
 
 @contextmanager
-def serving(*words: Any) -> Iterator[subprocess.Popen[str]]:
+def served(*words: Any) -> Iterator[subprocess.Popen[str]]:
     """A server, once it has said where it is; told to end afterwards."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, *map(str, words)],
@@ -113,7 +114,7 @@ def reachable(kind: str, database: str) -> Iterator[str]:
         yield database
         return
     port = free_port()
-    with serving("serve", database, "127.0.0.1", port) as proxy:
+    with served("serve_proxy", database, "127.0.0.1", port) as proxy:
         assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
         yield f"grpc://127.0.0.1:{port}"
 
@@ -122,10 +123,10 @@ def test_a_storage_is_the_one_named_or_the_environments_or_beside_the_runs(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
-    assert storage.place() == f"sqlite:///{home}/optuna.db"
+    assert storage.place() == f"journal:///{home}/optuna.journal"
     monkeypatch.setenv("OPTUNA_STORAGE", "grpc://h:1/")
     assert storage.place() == "grpc://h:1"
-    assert storage.place(f"sqlite:///{home}/../a.db") == f"sqlite:///{home.parent}/a.db"
+    assert storage.place(f"journal:///{home}/../a") == f"journal:///{home.parent}/a"
     for url in ("postgresql://me@h/db", "postgresql+psycopg2://me@h/db"):
         assert storage.place(url) == url
 
@@ -140,11 +141,13 @@ def test_every_tracking_server_has_studies_of_its_own(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
         places.append(storage.place())
     assert places[0] != places[1]
-    assert all(re.fullmatch(rf"sqlite:///{tmp_path}/optuna-\w+\.db", place) for place in places)
+    assert all(
+        re.fullmatch(rf"journal:///{tmp_path}/optuna-\w+\.journal", place) for place in places
+    )
 
 
-def test_only_sqlite_is_for_one_machine() -> None:
-    urls = ("sqlite:////a.db", "postgresql+psycopg2://h/db", "mysql+pymysql://h/db", "grpc://h:1")
+def test_only_a_journal_is_for_one_machine() -> None:
+    urls = ("journal:////a", "postgresql+psycopg2://h/db", "mysql+pymysql://h/db", "grpc://h:1")
     assert [storage.one_machine(url) for url in urls] == [True, False, False, False]
 
 
@@ -167,20 +170,22 @@ def test_people_see_no_password(url: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("studies.db", "A storage must be sqlite:///FILE"),
-        ("redis://h/0", "A storage must be sqlite:///FILE"),
-        ("postgres://me:secret@h/db", "A storage must be sqlite:///FILE"),
+        ("studies.db", "A storage must be journal:///FILE"),
+        ("redis://h/0", "A storage must be journal:///FILE"),
+        ("postgres://me:secret@h/db", "A storage must be journal:///FILE"),
         ("postgresql://me:se@secret@127.0.0.1/db", "an @ of the password is %40"),
-        ("postgresql://me:secret@h:port/db", "A storage must be sqlite:///FILE"),
-        ("sqlite:///:memory:", "A storage must be sqlite:///FILE"),
-        ("sqlite://", "A storage must be sqlite:///FILE"),
-        ("grpc://", "A storage must be sqlite:///FILE"),
-        ("grpc://127.0.0.1:9", "must be reachable.*Connection refused"),
-        ("postgresql://me:secret@127.0.0.1:9/db", "must be reachable.*Connection refused"),
+        ("postgresql://me:secret@h:port/db", "A storage must be journal:///FILE"),
+        (
+            "sqlite:////a.db",
+            "Received: .* take its studies over with .* copy",
+        ),
+        ("grpc://", "A storage must be journal:///FILE"),
+        ("grpc://127.0.0.1:9", "must be reachable.*timeout"),
+        ("postgresql://me:secret@127.0.0.1:9/db", "must be reachable.*onnection refused"),
         ("postgresql+none://me:secret@127.0.0.1/db", "must be reachable"),
-        ("sqlite:////proc/none/studies.db", "folder of a storage must be writable"),
-        ("journal:////proc/none/studies.log", "folder of a storage must be writable"),
-        ("journal://studies.log", "A storage must be sqlite:///FILE"),
+        ("journal:////proc/none/studies", "file of a storage must be writable"),
+        ("journal:////proc", "file of a storage must be writable"),
+        ("journal://studies.log", "A storage must be journal:///FILE"),
     ],
 )
 def test_a_storage_that_cannot_be_is_one_sentence(url: str, said: str) -> None:
@@ -207,69 +212,114 @@ def test_a_missing_driver_is_named_with_its_package() -> None:
             storage.connect(f"mysql+cymysql://me:secret@127.0.0.1:{port}/db")
 
 
-def test_a_file_or_a_database_of_others_is_left_alone(tmp_path: Path) -> None:
-    text = tmp_path / "text.db"
-    text.write_text("not a database\n" * 100)
-    with pytest.raises(Unavailable, match="file is not a database"):
-        storage.connect(f"sqlite:///{text}")
-    with pytest.raises(Unavailable, match="unable to open"):
-        storage.connect(f"sqlite:///{tmp_path}")
-    assert text.read_text() == "not a database\n" * 100
+def test_a_file_of_others_is_left_alone(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no journal\n" * 100)
+    with pytest.raises(Unavailable, match="must be reachable"):
+        storage.connect(f"journal:///{text}")
+    assert text.read_text() == "no journal\n" * 100
 
 
 def test_mlflows_database_is_refused_and_not_touched(empty_database: Path) -> None:
-    def tables() -> list[Any]:
-        with contextlib.closing(sqlite3.connect(empty_database)) as database:
-            return database.execute("SELECT name FROM sqlite_master ORDER BY name").fetchall()
-
-    before = tables()
+    before = empty_database.read_bytes()
     with pytest.raises(UserError, match="A storage must be a database of its own"):
-        storage.connect(f"sqlite:///{empty_database}")
-    assert tables() == before
+        storage.open_storage(f"sqlite:///{empty_database}")
+    assert empty_database.read_bytes() == before
 
 
 def test_connecting_and_searching_warn_of_nothing(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        there = storage.connect(sqlite_in(tmp_path))
-    assert storage.connect(sqlite_in(tmp_path)) is there
+        there = storage.connect(journal_in(tmp_path))
+    assert storage.connect(journal_in(tmp_path)) is there
     optuna.create_study(storage=there)
 
 
 def test_a_folder_may_be_new_and_have_any_name(tmp_path: Path) -> None:
-    url = sqlite_in(tmp_path / "{new} 100% @home")
+    url = journal_in(tmp_path / "{new} 100% @home")
     study = optuna.create_study(study_name="s", storage=storage.connect(url))
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
-    assert (tmp_path / "{new} 100% @home" / "studies.db").exists()
+    assert (tmp_path / "{new} 100% @home" / "studies.journal").exists()
 
 
-def test_what_is_told_is_in_the_file_at_once(tmp_path: Path) -> None:
-    there = storage.connect(sqlite_in(tmp_path))
-    study = optuna.create_study(study_name="s", storage=there)
-    trial = study.ask()
-    trial.report(50.0, 1)
-    with contextlib.closing(sqlite3.connect(tmp_path / "studies.db")) as other:
-        assert other.execute("SELECT count(*) FROM trial_intermediate_values").fetchone() == (1,)
-        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+def test_a_line_that_a_kill_tore_is_cut_off_by_the_next(tmp_path: Path) -> None:
+    url, path = journal_in(tmp_path), tmp_path / "studies.journal"
+    study = optuna.create_study(study_name="s", storage=storage.connect(url))
+    with path.open("a") as file:
+        file.write('{"op_code":4,"wor')
+    study.enqueue_trial({})
+    assert len(study.trials) == 1
+    storage.connect.cache_clear()
+    storage.open_storage.cache_clear()
+    assert len(optuna.load_study(study_name="s", storage=storage.connect(url)).trials) == 1
 
 
-def test_a_transaction_on_sqlite_keeps_writers_out_from_its_first_reading_on(
+def test_a_process_that_is_killed_as_it_writes_holds_nobody_up(tmp_path: Path) -> None:
+    url = journal_in(tmp_path)
+    study = optuna.create_study(study_name="s", storage=storage.connect(url))
+    program = (
+        "import os, signal; from pathlib import Path; from tuning import storage\n"
+        f"storage._FileLock(Path({str(tmp_path / 'studies.journal')!r})).acquire()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+    begun = time.monotonic()
+    study.enqueue_trial({})
+    assert time.monotonic() - begun < 5
+
+
+def old_database(file: Path, *names: str) -> str:
+    """A database as earlier versions made it, with studies of three trials; its URL."""
+    there = storage.open_storage(url := f"sqlite:///{file}")
+    for name in names:
+        study = optuna.create_study(study_name=name, storage=there)
+        study.set_user_attr("run_id", f"of {name}")
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    return url
+
+
+def test_an_old_database_is_named_and_taken_over_by_one_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+    old = old_database(home / "optuna.db", "a", "b")
+    before = optuna.load_study(study_name="a", storage=storage.open_storage(old))
+    where = storage.place()
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"The studies in {home}/optuna.db are not read any more. Take them over: "
+        f"python -m tuning copy {old}"
+    ]
+    trials = [{**vars(each), "_trial_id": 0} for each in before.trials]
+    dispatch(shlex.split(said[0].partition("python -m tuning ")[2]))
+    assert capsys.readouterr().out == "Copied: a, b.\n"
+    there = optuna.load_study(study_name="a", storage=storage.connect(where))
+    assert [{**vars(each), "_trial_id": 0} for each in there.trials] == trials
+    assert there.user_attrs == {"run_id": "of a"}
+    storage.place()
+    assert capsys.readouterr().err == ""
+    assert (home / "optuna.db.taken-over").exists()
+
+
+def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
     tmp_path: Path,
 ) -> None:
-    # Else two workers read that an enqueued trial waits, and both take it.
-    engine = storage.connect(sqlite_in(tmp_path)).engine
-    other = sqlite3.connect(tmp_path / "studies.db", timeout=0.05, isolation_level=None)
-    with contextlib.closing(other):
-        with engine.begin() as reading:
-            reading.exec_driver_sql("SELECT * FROM trials").all()
-            with pytest.raises(sqlite3.OperationalError, match="database is locked"):
-                other.execute("BEGIN IMMEDIATE")
-            assert other.execute("SELECT count(*) FROM trials").fetchone() == (0,)
-        other.execute("BEGIN IMMEDIATE")
+    old, where = old_database(tmp_path / "old.db", "a", "b"), journal_in(tmp_path)
+    here = storage.connect(where)
+    optuna.create_study(study_name="a", storage=here).set_user_attr("run_id", "of a")
+    assert copies.copy(old, ["a"], where) == ["a"]
+    assert len(optuna.load_study(study_name="a", storage=here).trials) == 3
+    assert copies.copy(old, [], where) == ["b"]
+    assert copies.copy(old, [], where) == []
+    optuna.load_study(study_name="b", storage=here).set_user_attr("run_id", "another")
+    with pytest.raises(UserError, match="Received: b, which is another study"):
+        copies.copy(old, ["b"], where)
+    with pytest.raises(UserError, match=r"A study of sqlite.*Choices: a, b"):
+        copies.copy(old, ["c"], where)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "journal", "postgresql"])
+@pytest.mark.parametrize("kind", ["journal", "postgresql"])
 def test_eight_processes_may_start_at_once_where_nothing_is(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -280,7 +330,7 @@ def test_eight_processes_may_start_at_once_where_nothing_is(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "journal", "postgresql", "grpc"])
+@pytest.mark.parametrize("kind", ["journal", "postgresql", "grpc"])
 def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -297,29 +347,21 @@ def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
         optuna.delete_study(study_name="s", storage=storage.connect(url))
 
 
-def test_a_trial_costs_little_on_sqlite(tmp_path: Path) -> None:
-    study = optuna.create_study(storage=storage.connect(sqlite_in(tmp_path)))
-    begun = time.process_time()
-    for _ in range(10):
-        tell_one(study)
-    assert (time.process_time() - begun) / 10 < 0.6
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_proxy_says_what_workers_take_and_ends_when_told(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    url, port = sqlite_in(tmp_path), free_port()
-    with serving("serve", url, "127.0.0.1", port) as process:
+    url, port = journal_in(tmp_path), free_port()
+    with served("serve_proxy", url, "127.0.0.1", port) as process:
         said = line(process)
         assert said == f"Workers of {url} take: --storage grpc://127.0.0.1:{port}\n"
         there = storage.connect(f"grpc://127.0.0.1:{port}")
         optuna.create_study(study_name="through the proxy", storage=there)
         with pytest.raises(UserError, match="must be free"):
-            storage.serve(url, "127.0.0.1", port)
-        with pytest.raises(UserError, match="A proxy stands before a database"):
-            storage.serve(f"grpc://127.0.0.1:{port}", "127.0.0.1", free_port())
+            serving.serve_proxy(url, "127.0.0.1", port)
+        with pytest.raises(UserError, match="A proxy stands before a storage"):
+            serving.serve_proxy(f"grpc://127.0.0.1:{port}", "127.0.0.1", free_port())
         os.kill(process.pid, number)
         _, errors = process.communicate(timeout=20)
     assert process.returncode == 0
@@ -371,7 +413,7 @@ def test_the_dashboard_answers_no_foreign_host(
     tmp_path: Path, at: str, own: list[str], foreign: list[str]
 ) -> None:
     port = free_port()
-    with serving("dashboard", sqlite_in(tmp_path), at, port) as process:
+    with served("serve_dashboard", journal_in(tmp_path), at, port) as process:
         assert line(process).endswith(f":{port}\n")
         assert {host: status(port, host) for host in OWN + own} == dict.fromkeys(OWN + own, 200)
         refused = FOREIGN + foreign
@@ -388,7 +430,7 @@ def pages(address: str, names: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "grpc"])
+@pytest.mark.parametrize("kind", ["journal", "postgresql", "grpc"])
 def test_the_dashboard_shows_a_study_of_every_storage(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -397,7 +439,7 @@ def test_the_dashboard_shows_a_study_of_every_storage(
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     with (
         reachable(kind, database) as url,
-        serving("dashboard", url, "127.0.0.1", port) as process,
+        served("serve_dashboard", url, "127.0.0.1", port) as process,
     ):
         address = line(process).split()[-1]
         assert address == f"http://127.0.0.1:{port}"
@@ -405,5 +447,5 @@ def test_the_dashboard_shows_a_study_of_every_storage(
         assert "<title>Optuna Dashboard" in page
         assert '"study_name": "shown"' in studies
         with pytest.raises(UserError, match="must be free"):
-            storage.dashboard(url, "127.0.0.1", port)
+            serving.serve_dashboard(url, "127.0.0.1", port)
     optuna.delete_study(study_name="shown", storage=storage.connect(database))

@@ -1,25 +1,19 @@
-"""Pictures of studies: what is drawn of which trials, and that pyplot is left as it was."""
+"""Figures of studies: what is drawn of which trials, on which axes, and that pages hold all."""
 
-import io
 import math
-import sys
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import optuna
 import pytest
-from matplotlib import pyplot as plt
 from optuna.trial import FrozenTrial, TrialState
 
 from pipelines import lr
 from tests.searched import CHANCE, errors_of, random_trials, trials
-from tuning import figures, optuna_figures, outcomes, tunability
+from tuning import figures, optuna_figures, tunability
 
-OF_ERRORS = {"rates.png", "best_of_k.png"}
-OF_COMPLETE = {"history.png", "slice.png", "parallel.png"}
+OF_COMPLETE = {"history", "ranks", "slice", "parallel"}
 
 
 def searched(trial: optuna.Trial) -> float:
@@ -42,22 +36,29 @@ def searched(trial: optuna.Trial) -> float:
     return error
 
 
-def drawn(found: list[FrozenTrial], **more: Any) -> dict[str, Any]:
-    """All figures, of which each can be written."""
-    made = figures.all_of(found, tunability.measure(found, chance_pct=CHANCE), **more)
-    for figure in made.values():
-        figure.savefig(io.BytesIO())
-    return made
+def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
+    """All of Optuna's figures, each of which can be written."""
+    charts = optuna_figures.charts(found, tunability.measure(found, chance_pct=CHANCE))
+    for chart in charts.values():
+        chart.to_json()
+    return charts
 
 
 def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
-    found = random_trials(searched)
-    tables = [figures.Schedule("cosine", lr.table("cosine", 0.1, 100), 30.0)]
-    made = drawn(found, scheduled=tables)
-    expected = OF_ERRORS | OF_COMPLETE | {"importances.png", "intermediate.png", "schedules.png"}
-    assert made.keys() == expected
-    names = [label.get_text() for label in made["parallel.png"].axes[0].get_xticklabels()]
+    charts = drawn(random_trials(searched))
+    assert charts.keys() == OF_COMPLETE | {"importances", "intermediate"}
+    names = [each["label"] for each in charts["parallel"].data[0]["dimensions"]]
     assert names == [optuna_figures.ERROR, "learning_rate", "schedule"]  # no family's own shape
+
+
+def test_a_page_has_every_figure_and_plotly_once() -> None:
+    charts = drawn(errors_of(40.0, 35.0))
+    page = optuna_figures.page("a < b", charts)
+    assert "<title>a &lt; b</title>" in page
+    assert page.count("plotly.js v") == 1
+    assert "<script src=" not in page
+    assert all(f'id="{name}"' in page for name in charts)
+    assert page == optuna_figures.page("a < b", drawn(errors_of(40.0, 35.0)))
 
 
 def pruned(count: int) -> list[FrozenTrial]:
@@ -74,27 +75,13 @@ def diverged(count: int) -> list[FrozenTrial]:
     [
         ([], set()),
         (trials([{"state": TrialState.FAIL}]), set()),
-        (errors_of(40.0), OF_ERRORS | OF_COMPLETE),
-        (errors_of(40.0, user_attrs={"published": "paper"}), OF_COMPLETE | {"rates.png"}),
-        (errors_of(40.0, math.inf, 35.0), OF_ERRORS | OF_COMPLETE),
-        (pruned(1), OF_ERRORS | {"intermediate.png"}),
-        (pruned(12), OF_ERRORS | {"intermediate.png"}),
-        (diverged(1), OF_ERRORS | OF_COMPLETE - {"parallel.png"}),
-        (diverged(12), OF_ERRORS | OF_COMPLETE - {"parallel.png"}),
-        (errors_of(*[40.0] * 12), OF_ERRORS | OF_COMPLETE),
+        (errors_of(40.0), OF_COMPLETE),
+        (errors_of(40.0, math.inf, 35.0), OF_COMPLETE),
+        (pruned(12), {"intermediate"}),
+        (diverged(12), OF_COMPLETE - {"parallel"}),
+        (errors_of(*[40.0] * 12), OF_COMPLETE),
     ],
-    ids=[
-        "none",
-        "failed",
-        "one",
-        "paper",
-        "inf",
-        "pruned",
-        "all pruned",
-        "lost",
-        "all lost",
-        "ties",
-    ],
+    ids=["none", "failed", "one", "inf", "pruned", "lost", "ties"],
 )
 def test_what_cannot_be_drawn_is_left_out(found: list[FrozenTrial], expected: set[str]) -> None:
     assert drawn(found).keys() == expected
@@ -102,68 +89,38 @@ def test_what_cannot_be_drawn_is_left_out(found: list[FrozenTrial], expected: se
 
 def test_reports_that_are_not_finite_do_no_harm() -> None:
     row = {"values": [50.0], "intermediate_values": {1: math.nan, 2: math.inf, 3: 50.0}}
-    assert "intermediate.png" in drawn(trials([row] * 3))
-
-
-def test_without_rates_there_is_no_picture_of_them() -> None:
-    found = random_trials(lambda trial: trial.suggest_float("momentum", 0, 1), 3)
-    assert drawn(found).keys() == (OF_ERRORS | OF_COMPLETE) - {"rates.png"}
+    assert "intermediate" in drawn(trials([row] * 3))
 
 
 def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     rows = [{"values": [30.0 + i, 900.0 - i], "rate": 0.1 + i} for i in range(12)]
     found = trials([*rows, {"values": [100.0, 5.0], "user_attrs": {"diverged": 2}}])
-    made = drawn(found)
-    assert made.keys() == OF_ERRORS | OF_COMPLETE | {"importances.png", "pareto.png"}
-    points = [len(each.get_offsets()) for each in made["pareto.png"].axes[0].collections]
-    assert sum(points) == 12  # the diverged one costs little, and is no offer
+    charts = drawn(found)
+    assert charts.keys() == OF_COMPLETE | {"importances", "pareto"}
+    assert sum(len(each.x) for each in charts["pareto"].data) == 12  # the diverged is no offer
+    assert charts["pareto"].layout.xaxis.title.text == optuna_figures.ERROR
 
 
-def test_trials_keep_their_numbers_among_failed_ones() -> None:
-    rows = [{"state": TrialState.FAIL}, {"values": [40.0]}, {"values": [30.0]}]
-    axes = drawn(trials(rows))["history.png"].axes[0]
-    assert [x for x, _ in axes.collections[0].get_offsets()] == [1, 2]
+@pytest.mark.parametrize(
+    ("errors", "scale"),
+    [
+        ([7.0, 8.0, 9.0, 100.0], "log"),
+        ([40.0, 50.0, 100.0], "linear"),
+        ([0.0, 1.0, 90.0], "linear"),
+    ],
+)
+def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: str) -> None:
+    charts = drawn(errors_of(*errors))
+    axes = [charts["history"].layout.yaxis, charts["slice"].layout.yaxis]
+    assert [axis.type for axis in [*axes, charts["ranks"].layout.xaxis]] == [scale] * 3
+    assert axes[0].title.text == optuna_figures.ERROR
 
 
-def test_pyplot_is_left_as_it_was(recwarn: pytest.WarningsRecorder) -> None:
-    found, own = random_trials(searched, 12), plt.figure()
-    before = dict(mpl.rcParams), list(warnings.filters)
-    backend = mpl.get_backend()
-    drawn(found)
-    assert before == (dict(mpl.rcParams), list(warnings.filters))
-    assert mpl.get_backend() == backend
-    assert plt.get_fignums() == [own.number]
-    assert plt.gcf() is own
-    assert not recwarn.list
-    plt.close(own)
-
-
-@pytest.mark.slow
-def test_nothing_leaks_across_calls() -> None:
-    import gc
-
-    def alive() -> int:
-        gc.collect()
-        return sum(issubclass(type(each), mpl.figure.Figure) for each in gc.get_objects())
-
-    found = random_trials(searched, 12)
-    drawn(found)
-    before = alive()
-    for _ in range(3):
-        drawn(found)
-    assert alive() <= before
-    assert plt.get_fignums() == []
-
-
-def test_the_region_of_good_rates_is_shaded() -> None:
-    found = random_trials(searched)
-    measured = tunability.measure(found, chance_pct=CHANCE)
-    axes = figures.rates(found, measured).axes[0]
-    ((low, high),) = measured.good.regions
-    (shade,) = axes.patches
-    assert (shade.get_x(), shade.get_x() + shade.get_width()) == pytest.approx((low, high))
-    marks = [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1]
-    assert marks.count("x") == sum(outcomes.diverged(trial) for trial in found)
+def test_the_published_schedule_has_its_rank_among_the_errors() -> None:
+    own = {"values": [35.0], "user_attrs": {"published": "paper"}}
+    chart = drawn(trials([own, {"values": [30.0]}, {"values": [40.0]}]))["ranks"]
+    assert [each.text for each in chart.layout.annotations] == ["published: rank 2 of 3"]
+    assert chart.layout.shapes[0].x0 == pytest.approx(35.0)
 
 
 def test_curves_of_several_studies_are_overlaid() -> None:
@@ -187,4 +144,3 @@ def test_the_ten_best_schedules_are_drawn_and_every_published_one_dashed() -> No
     assert labels == [f"{30 + i:.2f} % s{i}" for i in (*range(10), 14)]
     assert [line.get_linestyle() for line in axes.lines] == ["-"] * 10 + ["--"]
     assert all(line.get_xdata()[0] >= 0 and line.get_xdata()[-1] < 1 for line in axes.lines)
-    assert sys.modules["matplotlib.pyplot"].get_fignums() == []

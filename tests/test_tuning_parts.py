@@ -24,10 +24,10 @@ from pipelines.run import Result, Watch, run
 from pipelines.run_command import Options
 from pipelines.shell import guarded
 from tests.conftest import free_port
-from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, travel, trial
+from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, trial
 from tuning.__main__ import _print, dispatch
-from tuning.database import quiet
-from tuning.plan import OBJECTIVE, Plan, changes, steps_of
+from tuning.plan import OBJECTIVE, PLAN, Plan, changes, steps_of
+from tuning.storage import quiet
 
 SMOKE = named("mlp-digits", "smoke")
 LR_ONLY = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
@@ -180,7 +180,7 @@ def searched(plan: Plan) -> Any:
     """A study of five complete trials, in the storage of the tracking home."""
     there = storage.connect(storage.place())
     study = optuna.create_study(study_name="s", storage=there)
-    study.set_user_attr(travel.PLAN, plan.identity)
+    study.set_user_attr(PLAN, plan.identity)
     for number in range(5):
         one = study.ask()
         spaces.recipe(plan.space, plan.base, one)
@@ -231,7 +231,7 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
 def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
     """The document of a study whose run has that status and was summed up before."""
     study, one = asked(0.2)
-    study.set_user_attr(travel.PLAN, plan.identity)
+    study.set_user_attr(PLAN, plan.identity)
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     if complete:
         study.tell(one, 20.0)
@@ -280,7 +280,7 @@ def texts(figure: Any) -> str:
 def began(plan: Plan) -> Any:
     """A study in memory of the plan's own schedule and of one that is better."""
     study, own = asked(plan.base.learning_rate)
-    study.set_user_attr(travel.PLAN, plan.identity)
+    study.set_user_attr(PLAN, plan.identity)
     own.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
     for one, error in ((own, 30.0), (study.ask(), 20.0)):
         plan.tried(one)
@@ -326,7 +326,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
         "note": row.tags[store.NOTE],
         "report": (store.artifact(row.id, "tunability.md") or b"").decode(),
         "runs below": "\n".join(again),
-        **{name: drawn[name] for name in ("rates.png", "best_of_k.png", "schedules.png")},
+        **{name: drawn[name] for name in ("best_of_k.png", "schedules.png")},
     }
     other = {"published": "given", "given": "published"}[called]
     for where, text in read.items():
@@ -371,12 +371,12 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
 
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     study, one = asked(0.2)
-    study.set_user_attr(travel.PLAN, LR_ONLY.identity)
+    study.set_user_attr(PLAN, LR_ONLY.identity)
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     study.tell(one, 20.0)
     monkeypatch.setattr(ranges, "RATE", (1 / 2, 1))
     row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
-    found = summary.document(study, Plan.of(study.user_attrs[travel.PLAN]), row)
+    found = summary.document(study, Plan.of(study.user_attrs[PLAN]), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
 
 

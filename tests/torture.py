@@ -128,10 +128,8 @@ class Bench:
         if self.scenario.name == "study-postgresql":
             with new_database(self.server) as url:
                 yield url
-        elif self.scenario.name == "study-journal":
-            yield f"journal:///{folder}/home/optuna.log"
         else:
-            yield f"sqlite:///{folder}/home/optuna.db"
+            yield f"journal:///{folder}/home/optuna.journal"
 
     def start(
         self, folder: Path, storage: str, words: Sequence[str] = ()

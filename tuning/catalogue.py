@@ -18,6 +18,7 @@ from tuning.plan import PLAN, Plan
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")
+KEY = "study_key"  # attribute of a study and tag of its run: no other study of the name has it
 READY_S = 30.0  # for a leader that is making the study's run
 
 
@@ -55,8 +56,9 @@ def load(name: str, where: str) -> Any:
 def own_run(study: Any) -> history.Row | None:
     """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
     run_id = study.user_attrs.get(copies.RUN)
-    if run_id is None:
-        return None
+    if run_id is None:  # a kill may have come before the study knew it
+        rows = history.rows(None, kind="study", **{KEY: study.user_attrs.get(KEY, "none")})
+        return rows[0] if rows else None
     row = history.find(run_id)
     if row is None:
         raise UserError(

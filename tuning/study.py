@@ -6,6 +6,7 @@ machines, try trials beside it. Started again, a study goes on; where its storag
 copied from its finished run in MLflow.
 """
 
+import secrets
 import sys
 import time
 from collections.abc import Callable
@@ -75,12 +76,15 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
         settle.close(row.id, "its process has ended")  # the lead is ours
     trial_queue.put_back_lost(study)
     trial_queue.fill(study, plan, workers.goal(study))
+    if catalogue.KEY not in study.user_attrs:
+        study.set_user_attr(catalogue.KEY, secrets.token_hex(8))
+    key = {catalogue.KEY: study.user_attrs[catalogue.KEY]}
     with tracking.tracked(
         study.study_name,
         experiment=EXPERIMENT,
         kind="study",
         params=_params(plan),
-        tags=_tags(study.study_name, plan, where),
+        tags=_tags(study.study_name, plan, where) | key,
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr(copies.RUN, tracked.id)

@@ -19,6 +19,7 @@ EVERY = Habits(force=True)  # trials are counted: each is trained
 UNWATCHED = Watch(lambda metrics, step: None, {OBJECTIVE: outcomes.LOST})
 KIND, SEED = "trial", "trial seed"  # of its run, and of those below it where it has several seeds
 NUMBER = "trial"  # tag of a trial's runs
+REASON = "reason"  # attribute of a trial that was killed or failed: why, the last time
 DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step
 
 
@@ -33,7 +34,14 @@ def attempt(study: Any, trial: Any, plan: Plan, parent: tracking.Parent) -> list
 
 
 def _trained(study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: tracking.Parent) -> float:
-    """The error of one training, or the mean of as many as the plan has seeds."""
+    """Return the error of one training, or the mean of as many as the plan has seeds.
+
+    A trial may have been trained when its worker was killed, and not have been told.
+    """
+    tried = REASON in trial.user_attrs
+    done = history.rows(kind=KIND, **_below(trial, parent)) if tried else []
+    if done:
+        return done[0].metrics[OBJECTIVE]
     title = f"trial {trial.number} {recipe.schedule} {recipe.learning_rate:.3g}"
     tags = {NUMBER: str(trial.number)}
     first = dataclasses.replace(
@@ -130,12 +138,15 @@ def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):  # another ended it
-            account(
-                trial, history.rows(None, **{store.PARENT: parent.id, NUMBER: str(trial.number)})
-            )
+            _account(trial, history.rows(None, **_below(trial, parent)))
 
 
-def account(trial: Any, rows: list[history.Row]) -> None:
+def _below(trial: Any, parent: tracking.Parent) -> dict[str, str]:
+    """Return the tags of a trial's runs."""
+    return {store.PARENT: parent.id, NUMBER: str(trial.number)}
+
+
+def _account(trial: Any, rows: list[history.Row]) -> None:
     """Write into a trial what its runs say: which it is, what it cost, whether it diverged."""
     if not rows:
         return

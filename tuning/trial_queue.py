@@ -16,11 +16,10 @@ from pipelines.recipes import digest
 from tuning import outcomes, samplers, spaces
 from tuning.leader import LOST_S
 from tuning.plan import Goal, Plan
-from tuning.trial import NUMBER
+from tuning.trial import NUMBER, REASON
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 FAILURES = "failures"  # how often it was killed or failed; it is tried twice
-REASON = "reason"  # why it was killed or failed last
 UNSIGNED_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
 Waiting = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
 
