@@ -86,7 +86,7 @@ def test_a_sampler_that_learns_beats_chance(name: str) -> None:
     [pytest.param(p, marks=[pytest.mark.slow] * (p != "none")) for p in samplers.PRUNERS],
 )
 def test_a_study_goes_on_with_a_sampler_made_anew(name: str, pruner: str, tmp_path: Path) -> None:
-    where = storage.connect(storage.place(f"sqlite:///{tmp_path}/studies.db"))
+    where = storage.connect(storage.place(f"journal:///{tmp_path}/studies"))
     study(name, pruner, storage=where).optimize(train, n_trials=14)
     study(name, pruner, seed=1, storage=where).optimize(train, n_trials=14)
     found = study(name, pruner, seed=2, storage=where)

@@ -395,7 +395,8 @@ def test_a_dead_worker_s_trial_waits_again_as_it_is_once(home: Path) -> None:
     for again in ("WAITING", "FAIL"):
         taken = trial_queue.take(there, RATES)
         taken.suggest_float("learning_rate", 0, 1)
-        taken.report(50.0, step=3)
+        if again == "WAITING":
+            taken.report(50.0, step=3)
         taken.set_user_attr(trial_queue.WORKER, dead())
         assert trial_queue.put_back_lost(there, suspects=set()) == {2}
         assert there.trials[2].state.name == "RUNNING"  # its worker may be putting it back

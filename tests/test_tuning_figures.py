@@ -47,8 +47,12 @@ def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
 def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
     charts = drawn(random_trials(searched))
     assert charts.keys() == OF_COMPLETE | {"importances", "intermediate"}
-    names = [each["label"] for each in charts["parallel"].data[0]["dimensions"]]
-    assert names == [optuna_figures.ERROR, "learning_rate", "schedule"]  # no family's own shape
+    names = charts["parallel"].layout.xaxis.ticktext
+    assert list(names) == [
+        optuna_figures.ERROR,
+        "learning_rate",
+        "schedule",
+    ]  # no family's own shape
 
 
 def test_a_page_has_every_figure_and_plotly_once() -> None:

@@ -19,7 +19,7 @@ def study_of(trials: Sequence[Any], objectives: int = 1) -> Any:
     import optuna
 
     with quiet():
-        study = optuna.create_study(directions=["minimize"] * objectives)
+        study = optuna.create_study(study_name="trials", directions=["minimize"] * objectives)
         study.set_metric_names(METRICS[:objectives])
         study.add_trials([_copied(trial, objectives) for trial in sorted(trials, key=_number)])
     return study

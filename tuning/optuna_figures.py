@@ -12,7 +12,7 @@ from tuning.tunability import Tunability
 
 ERROR = METRICS[0]
 MOST = 6  # parameters that one figure can show
-FLATTENED = 3.0  # times the median: errors beyond it flatten all others on a linear axis
+FLATTENED = 2.0  # times the median: errors beyond it flatten all others on a linear axis
 
 
 def page(title: str, charts: dict[str, Any]) -> str:
