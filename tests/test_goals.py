@@ -131,12 +131,14 @@ def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
         def poll(self) -> int:
             return -9
 
-    monkeypatch.setattr(workers.Crew, "_start", lambda *_: Killed())
+        terminate = wait = poll
+
+    looks = iter(range(100))
+    monkeypatch.setattr(workers, "_start", lambda *_: Killed())
+    monkeypatch.setattr(workers, "REST_S", 0)
     there = begun(Goal(trials=50), [])
-    crew = workers.Crew(there, storage.place(), 2)
-    for _ in range(6):
-        crew.watch()  # two deaths
-        finish(there, 1.0)
     with pytest.raises(Unavailable, match="killed again and again"):
-        for _ in range(4):
-            crew.watch()
+        workers.crew(
+            there, storage.place(), 2, lambda: finish(there, 1.0) if next(looks) < 6 else None
+        )
+    assert next(looks) == 9  # two deaths a look, six of them with nothing finished between

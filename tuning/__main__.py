@@ -138,7 +138,7 @@ def budgets(
 @app.command
 @later
 def export(study: Study, file: tyro.conf.Positional[Path], storage: str | None = None) -> None:
-    """Write a study's trials as a table: FILE.csv, or FILE.json with all that `show` knows."""
+    """Write a study's trials as a table: FILE.csv."""
     from tuning import catalogue
 
     print(f"{catalogue.export(study, file, storage)} trials: {file}")

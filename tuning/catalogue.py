@@ -4,7 +4,6 @@ Each is in Optuna's storage, its run in MLflow. A study that the storage lacks i
 finished run.
 """
 
-import json
 import re
 import time
 from contextlib import AbstractContextManager
@@ -129,18 +128,12 @@ def _line(study: Any) -> dict[str, Any]:
 
 
 def export(name: str, file: Path, where: str | None = None) -> int:
-    """Write the study's trials into a .csv, or all of its document into a .json; their number."""
-    if file.suffix not in (".csv", ".json"):
-        raise UserError(
-            f"A study is written as a .csv or a .json. Received: {file}. Name the file accordingly."
-        )
-    found = show(name, where)
-    trials = load(name, storage.place(where)).get_trials(deepcopy=False)
-    text = summary.table(trials) if file.suffix == ".csv" else json.dumps(found, indent=2) + "\n"
+    """Write the study's trials into a .csv; return their number."""
+    study = load(name, storage.place(where))
     try:
-        file.write_text(text)
+        file.write_text(summary.table(study))
     except OSError as error:
         raise disk_error(error)(
             f"The file must be writable. Received: {file}: {error.strerror}. Name another."
         ) from error
-    return len(found["trials"])
+    return len(study.trials)

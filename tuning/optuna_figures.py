@@ -1,7 +1,8 @@
 """Optuna's own figures of a study, interactive, on one page of HTML that needs no network."""
 
 import html
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any
 
@@ -12,6 +13,15 @@ from tuning.tunability import Tunability
 
 ERROR = METRICS[0]
 MOST = 6  # parameters that one figure can show
+TITLES = {
+    "history": "Complete trials in their order",
+    "ranks": "Share of the complete trials up to an error",
+    "slice": "Error by each parameter, complete trials",
+    "parallel": "Complete trials that did not diverge",
+    "importances": "Share of the explained variance, by fANOVA",
+    "intermediate": "Complete and pruned trials by step",
+    "pareto": "Error against cost, diverged trials left out",
+}
 FLATTENED = 2.0  # times the median: errors beyond it flatten all others on a linear axis
 
 
@@ -31,22 +41,44 @@ def charts(
     """Return {name: Plotly figure} of every figure that these trials allow.
 
     History, ranks, slice and parallel coordinates need a complete trial, importances what fANOVA
-    needs, intermediate values two reports of a trial, the Pareto front two objectives.
+    needs, intermediate values two reports of a trial, the Pareto front two objectives. `start` is
+    what the study's own schedule is called.
     """
-    complete = _complete(trials)
+    from optuna import visualization as optunas
+    from optuna.importance import FanovaImportanceEvaluator
+
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     converged = [trial for trial in complete if not outcomes.diverged(trial)]
-    reported = any(len(trial.intermediate_values) > 1 for trial in outcomes.finished(trials))
-    wanted: list[tuple[str, bool, Callable[[], Any]]] = [
-        ("history", bool(complete), lambda: _history(trials)),
-        ("ranks", bool(complete), lambda: _ranks(complete, measured, start)),
-        ("slice", bool(common(complete)), lambda: _slice(trials)),
-        ("parallel", bool(common(converged)), lambda: _parallel(converged)),
-        ("importances", not importances.obstacle(trials), lambda: _importances(trials, seed)),
-        ("intermediate", reported, lambda: _intermediate(trials)),
-        ("pareto", bool(outcomes.front(trials)), lambda: _pareto(trials)),
-    ]
     with quiet():
-        return {name: draw() for name, possible, draw in wanted if possible}
+        drawn: dict[str, Any] = {}
+        study = importances.study_of(trials)
+        if complete:
+            errors = scale(map(outcomes.error, complete))
+            drawn["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
+            drawn["history"].update_yaxes(type=errors)
+            drawn["ranks"] = _ranks(optunas.plot_edf(study, target_name=ERROR), measured, start)
+            drawn["ranks"].update_xaxes(type=errors)
+        if names := common(complete):
+            drawn["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
+            drawn["slice"].update_yaxes(type=errors)
+        if names := common(converged):  # one that diverged would leave the others one colour
+            drawn["parallel"] = optunas.plot_parallel_coordinate(
+                importances.study_of(converged), params=names, target_name=ERROR
+            )
+        if not importances.obstacle(trials):
+            drawn["importances"] = optunas.plot_param_importances(
+                study,
+                evaluator=FanovaImportanceEvaluator(seed=seed),
+                params=importances.shared(complete),
+            )
+        values = [trial.intermediate_values.values() for trial in outcomes.finished(study.trials)]
+        if any(len(each) > 1 for each in values):
+            drawn["intermediate"] = optunas.plot_intermediate_values(study)
+            drawn["intermediate"].update_yaxes(title=ERROR, type=scale(chain(*values)))
+        if front := outcomes.front(trials):
+            kept = importances.study_of(converged, objectives=len(front[0].values))
+            drawn["pareto"] = optunas.plot_pareto_front(kept)
+    return {name: each.update_layout(title=TITLES[name]) for name, each in drawn.items()}
 
 
 def common(complete: Sequence[Any]) -> list[str]:
@@ -59,10 +91,6 @@ def common(complete: Sequence[Any]) -> list[str]:
     return sorted(often, key=lambda name: -held.count(name))[:MOST]
 
 
-def _complete(trials: Sequence[Any]) -> list[Any]:
-    return [trial for trial in trials if trial.state.name == "COMPLETE"]
-
-
 def scale(values: Iterable[float]) -> str:
     """Return the scale of an axis of errors: "log" where a few bad ones would flatten the rest."""
     errors = [outcomes.bounded(value) for value in values]
@@ -70,72 +98,9 @@ def scale(values: Iterable[float]) -> str:
     return "log" if flattened else "linear"
 
 
-def _history(trials: Sequence[Any]) -> Any:
-    from optuna.visualization import plot_optimization_history
-
-    chart = plot_optimization_history(importances.study_of(trials), target_name=ERROR)
-    chart.update_layout(title="Complete trials in their order")
-    return chart.update_yaxes(type=scale(map(outcomes.error, _complete(trials))))
-
-
-def _ranks(complete: Sequence[Any], measured: Tunability, start: str) -> Any:
+def _ranks(chart: Any, measured: Tunability, start: str) -> Any:
     """Return the share of trials up to each error, with the place of the study's own schedule."""
-    from optuna.visualization import plot_edf
-
-    chart = plot_edf(importances.study_of(complete), target_name=ERROR)
-    chart.update_layout(title="Share of the complete trials up to an error")
-    chart.update_xaxes(type=scale(map(outcomes.error, complete)))
     if measured.paper:
         place = f"{start}: rank {measured.paper.rank} of {measured.finished}"
         chart.add_vline(measured.paper.error_pct, line_dash="dash", annotation_text=place)
     return chart
-
-
-def _slice(trials: Sequence[Any]) -> Any:
-    from optuna.visualization import plot_slice
-
-    complete = _complete(trials)
-    study = importances.study_of(trials)
-    chart = plot_slice(study, params=common(complete), target_name=ERROR)
-    chart.update_layout(title="Error by each parameter, complete trials")
-    return chart.update_yaxes(type=scale(map(outcomes.error, complete)))
-
-
-def _parallel(converged: Sequence[Any]) -> Any:
-    """Return it without the trials that diverged, which would leave one colour for the others."""
-    from optuna.visualization import plot_parallel_coordinate
-
-    study = importances.study_of(converged)
-    chart = plot_parallel_coordinate(study, params=common(converged), target_name=ERROR)
-    return chart.update_layout(title="Complete trials that did not diverge")
-
-
-def _importances(trials: Sequence[Any], seed: int) -> Any:
-    from optuna.importance import FanovaImportanceEvaluator
-    from optuna.visualization import plot_param_importances
-
-    chart = plot_param_importances(
-        importances.study_of(trials),
-        evaluator=FanovaImportanceEvaluator(seed=seed),
-        params=importances.shared(_complete(trials)),
-    )
-    return chart.update_layout(title="Share of the explained variance, by fANOVA")
-
-
-def _intermediate(trials: Sequence[Any]) -> Any:
-    from optuna.visualization import plot_intermediate_values
-
-    study = importances.study_of(trials)
-    values = [value for trial in study.trials for value in trial.intermediate_values.values()]
-    chart = plot_intermediate_values(study)
-    chart.update_layout(title="Complete and pruned trials", xaxis_title="step")
-    return chart.update_yaxes(title=ERROR, type=scale(values))
-
-
-def _pareto(trials: Sequence[Any]) -> Any:
-    from optuna.visualization import plot_pareto_front
-
-    kept = [trial for trial in trials if not outcomes.diverged(trial)]
-    chart = plot_pareto_front(importances.study_of(kept, objectives=2))
-    chart.update_layout(title="Error against cost, diverged trials left out")
-    return chart.update_xaxes(type=scale(map(outcomes.error, _complete(kept))))

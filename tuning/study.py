@@ -114,12 +114,8 @@ def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda:
     """Have workers bring the study to its goal; `after` is called now and then."""
     if crew == 1:
         join(study.study_name, where, after)
-        return
-    with workers.Crew(study, where, crew) as members:
-        while members.watch():
-            after()
-            time.sleep(workers.REST_S)
-    after()
+    else:
+        workers.crew(study, where, crew, after)
 
 
 def help_out(name: str, where: str) -> None:

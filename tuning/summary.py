@@ -1,7 +1,5 @@
 """A study summed up: best trial and gain, test error, report, pictures, and the JSON document."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -39,7 +37,7 @@ def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
     report = tunability_report.markdown(found, plan.trained, plan.start)
     tracked.text(report, "tunability.md")
-    tracked.text(table(trials), "trials.csv")
+    tracked.text(table(study), "trials.csv")
     tracked.text(copies.text(study), copies.FILE)
     charts = optuna_figures.charts(trials, found, plan.start)
     if charts:
@@ -173,19 +171,10 @@ def _label(plan: Plan, trial: Any) -> str:
     return plan.start if label == spaces.PAPER else label
 
 
-def table(trials: Sequence[Any]) -> str:
-    """One row a trial: number, state, error, cost, run, what it says of itself, its parameters."""
-    names = sorted({name for trial in trials for name in trial.params})
-    head = ["number", "state", OBJECTIVE, *ATTRIBUTES]
-    out = io.StringIO()
-    rows = csv.writer(out)
-    rows.writerow([*head, *names])
-    for trial in trials:
-        error = outcomes.error(trial) if outcomes.finished([trial]) else ""
-        own = [trial.user_attrs.get(key, "") for key in head[3:]]
-        params = [trial.params.get(name, "") for name in names]
-        rows.writerow([trial.number, trial.state.name, error, *own, *params])
-    return out.getvalue()
+def table(study: Any) -> str:
+    """Return Optuna's table of a study's trials, one a row, as CSV."""
+    text: str = study.trials_dataframe(multi_index=False).to_csv(index=False)
+    return text
 
 
 def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:

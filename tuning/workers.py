@@ -1,12 +1,12 @@
 """Workers: the loop that tries one trial after another, here or in processes of their own."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -98,94 +98,89 @@ def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> Non
         print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
 
 
-class Crew:
-    """Worker processes of this one: a killed one is replaced, all end with the block."""
+def crew(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
+    """Have worker processes bring the study to its goal; one that is killed is replaced.
 
-    def __init__(self, study: Any, where: str, size: int) -> None:
-        self.study, self.where, self.size = study, where, size
-        self.deaths = self.done = 0
-        self.said: list[str] = []
-        self.listeners: list[threading.Thread] = []
-        self.members = {number: self._start(number) for number in range(size)}
-
-    def _start(self, number: int) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tuning", "work", self.study.study_name],
-            cwd=ROOT,
-            env=os.environ | self._environment(number),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C reaches us, and we tell them
-        )
-        listener = threading.Thread(target=self._listen, args=(number, process), daemon=True)
-        listener.start()
-        self.listeners.append(listener)
-        return process
-
-    def _environment(self, number: int) -> dict[str, str]:
-        """The study's storage, and a share of the cores and of the GPUs that were named."""
-        cores = str(max(1, len(os.sched_getaffinity(0)) // self.size))
-        found = {"OMP_NUM_THREADS": cores, "TF_NUM_INTRAOP_THREADS": cores}
-        found["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # workers may share a GPU
-        found = {key: os.environ.get(key, value) for key, value in found.items()}
-        gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-        if gpus:
-            share = gpus[number :: self.size] or [gpus[number % len(gpus)]]
-            found["CUDA_VISIBLE_DEVICES"] = ",".join(share)
-        return found | {"OPTUNA_STORAGE": self.where, CREW: str(os.getpid())}
-
-    def _listen(self, number: int, process: subprocess.Popen[str]) -> None:
-        with process.stderr or contextlib.nullcontext(()) as lines:
-            for line in lines:
-                self.said.append(line.rstrip())
-                if not line.startswith("error: "):
-                    print(f"worker {number}: {line.rstrip()}", file=sys.stderr)
-
-    def watch(self) -> bool:
-        """Replace workers that were killed; False once all have ended."""
-        for number, process in list(self.members.items()):
-            code = process.poll()
-            if code is None:
-                continue
-            del self.members[number]
-            if code in (1, 2):
-                raise (Unavailable if code == 1 else UserError)(self._error())
-            if code:
-                self._replace(number, code)
-        return bool(self.members)
-
-    def _replace(self, number: int, code: int) -> None:
-        done = trial_queue.finished(self.study)
-        self.deaths = 1 if done > self.done else self.deaths + 1
-        self.done = done
-        if self.deaths > IN_A_ROW * self.size:
-            raise Unavailable(
-                "Workers must live to the end. Received: they were killed again and again, often "
-                "for want of memory. Lower --workers; python -m tuning resume "
-                f"{self.study.study_name} then goes on."
-            )
-        print(f"worker {number} was killed ({code}); another takes its place.", file=sys.stderr)
-        self.members[number] = self._start(number)
-
-    def _error(self) -> str:
-        """What a worker that gave up has said last."""
-        for listener in self.listeners:
-            listener.join(REST_S)
-        errors = [line for line in self.said if line.startswith("error: ")]
-        return errors[-1].removeprefix("error: ") if errors else "\n".join(self.said[-20:])
-
-    def __enter__(self) -> "Crew":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for process in self.members.values():
+    Raise UserError or Unavailable with the words of one that gives up, and Unavailable where they
+    are killed again and again. All have ended when it returns.
+    """
+    lines, pipe = os.pipe()
+    latest = deque[str](maxlen=20)
+    listener = threading.Thread(target=_pass_on, args=(lines, latest), daemon=True)
+    listener.start()
+    members = {number: _start(study, where, number, size, pipe) for number in range(size)}
+    deaths = done = gave_up = 0
+    try:
+        while members and not gave_up:
+            after()
+            time.sleep(REST_S)
+            for number, process in list(members.items()):
+                code = process.poll()
+                if code in (1, 2):
+                    gave_up = code
+                elif code:
+                    now = trial_queue.finished(study)
+                    deaths, done = 1 if now > done else deaths + 1, now
+                    _check_deaths(study, deaths, size)
+                    print(
+                        f"A worker was killed ({code}); another takes its place.", file=sys.stderr
+                    )
+                    members[number] = _start(study, where, number, size, pipe)
+                elif code == 0:
+                    del members[number]
+    finally:
+        for process in members.values():
             process.terminate()
-        for process in self.members.values():
+        for process in members.values():
             process.wait()
-        for listener in self.listeners:
-            listener.join()
+        os.close(pipe)
+        listener.join()
+    if gave_up:
+        errors = [line for line in latest if line.startswith("error: ")] or ["\n".join(latest)]
+        raise (Unavailable if gave_up == 1 else UserError)(errors[0].removeprefix("error: "))
+    after()
+
+
+def _start(study: Any, where: str, number: int, size: int, pipe: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tuning", "work", study.study_name],
+        cwd=ROOT,
+        env=os.environ | _environment(where, number, size),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=pipe,
+        start_new_session=True,  # Ctrl-C reaches us, and we tell them
+    )
+
+
+def _environment(where: str, number: int, size: int) -> dict[str, str]:
+    """Return a worker's storage, and its share of the cores and of the GPUs that were named."""
+    cores = str(max(1, len(os.sched_getaffinity(0)) // size))
+    own = {"OMP_NUM_THREADS": cores, "TF_NUM_INTRAOP_THREADS": cores}
+    own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # workers may share a GPU
+    own = {key: os.environ.get(key, value) for key, value in own.items()}
+    gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+    if gpus:
+        own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[number::size] or [gpus[number % len(gpus)]])
+    return own | {"OPTUNA_STORAGE": where, CREW: str(os.getpid())}
+
+
+def _pass_on(lines: int, latest: deque[str]) -> None:
+    """Print what workers say, but for their errors, and keep the latest of it."""
+    with open(lines, errors="replace") as file:  # a pipe has no path
+        for line in file:
+            latest.append(line.rstrip())
+            if not line.startswith("error: "):
+                print(line.rstrip(), file=sys.stderr)
+
+
+def _check_deaths(study: Any, deaths: int, size: int) -> None:
+    if deaths > IN_A_ROW * size:
+        raise Unavailable(
+            "Workers must live to the end. Received: they were killed again and again, often for "
+            "want of memory. Lower --workers; python -m tuning resume "
+            f"{study.study_name} then goes on."
+        )
 
 
 def end_with_crew() -> None:
