@@ -641,15 +641,6 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_goal_is_raised_and_not_lowered(home: Path, digits: Path) -> None:
-    search(2)
-    assert search(1)["reused"]
-    held().set_user_attr("goal", {"trials": 9, "hours": None, "patience": None})
-    with pytest.raises(UserError, match=r"not lowered\. Received: 3 trials .* way to 9"):
-        search(3)
-
-
-@pytest.mark.slow
 def test_published_schedules_that_had_no_room_are_tried_later(home: Path, digits: Path) -> None:
     search(1)
     labels = [each["published"] for each in search(5)["trials"]]

@@ -123,7 +123,7 @@ def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: s
 def test_the_published_schedule_has_its_rank_among_the_errors() -> None:
     own = {"values": [35.0], "user_attrs": {"published": "paper"}}
     chart = drawn(trials([own, {"values": [30.0]}, {"values": [40.0]}]))["ranks"]
-    assert [each.text for each in chart.layout.annotations] == ["published: rank 2 of 3"]
+    assert chart.layout.title.text.endswith("dashed: published, rank 2 of 3")
     assert chart.layout.shapes[0].x0 == pytest.approx(35.0)
 
 

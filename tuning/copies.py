@@ -27,27 +27,30 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     """
     import optuna
 
-    there, here = storage.open_storage(storage.place(source)), storage.connect(where)
-    known = optuna.get_all_study_names(there)
+    source = storage.place(source)
+    old = Path(source.removeprefix(store.SQLITE))
+    if source.startswith(store.SQLITE) and not old.exists():
+        raise UserError(f"The file to copy must be there. Received: {old}. Name another.")
+    origin, target = storage.open_storage(source), storage.connect(where)
+    known = optuna.get_all_study_names(origin)
     for name in names:
         if name not in known:
             raise unknown(f"A study of {storage.shown(source)}", name, known)
-    copied = [name for name in names or known if _copy(name, there, here)]
-    old = Path(source.removeprefix(store.SQLITE))
-    if source.startswith(store.SQLITE) and not names and old.resolve().parent == store.home():
-        there.remove_session()
-        there.engine.dispose()
+    copied = [name for name in names or known if _copy(name, origin, target)]
+    if source.startswith(store.SQLITE) and not names and old.parent == store.home():
+        origin.remove_session()
+        origin.engine.dispose()
         old.rename(kept := old.with_suffix(".db.taken-over"))
         print(f"{old} is now {kept}.", file=sys.stderr)
     return copied
 
 
-def _copy(name: str, there: Any, here: Any) -> bool:
-    """Copy a study, unless as much of it is here. Raise UserError where another has its name."""
+def _copy(name: str, origin: Any, target: Any) -> bool:
+    """Copy a study unless the target has as much of it; raise UserError for another of its name."""
     import optuna
 
-    if name in optuna.get_all_study_names(here):
-        old, new = (optuna.load_study(study_name=name, storage=each) for each in (there, here))
+    if name in optuna.get_all_study_names(target):
+        old, new = (optuna.load_study(study_name=name, storage=each) for each in (origin, target))
         if old.user_attrs.get(RUN) != new.user_attrs.get(RUN):
             raise UserError(
                 f"A storage has one study of a name. Received: {name}, which is another study "
@@ -55,8 +58,8 @@ def _copy(name: str, there: Any, here: Any) -> bool:
             )
         if len(new.trials) >= len(old.trials):
             return False
-        optuna.delete_study(study_name=name, storage=here)  # a kill has cut its copying short
-    optuna.copy_study(from_study_name=name, from_storage=there, to_storage=here)
+        optuna.delete_study(study_name=name, storage=target)  # a kill has cut its copying short
+    optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
     return True
 
 
@@ -67,10 +70,10 @@ def text(study: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         with storage.quiet():
-            there = storage.journal(path)
+            origin = storage.journal(path)
         name = study.study_name
-        optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=there)
-        copied = optuna.load_study(study_name=name, storage=there)
+        optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=origin)
+        copied = optuna.load_study(study_name=name, storage=origin)
         for key in (RUN, LEADER):
             copied.set_user_attr(key, None)
         return path.read_text()
@@ -80,9 +83,9 @@ def run_carrying(name: str, where: str) -> history.Row | None:
     """Return the newest finished run of a study that the storage lacks; None if it is there."""
     import optuna
 
-    here = storage.connect(where)
-    if name in optuna.get_all_study_names(here):
-        held = optuna.load_study(study_name=name, storage=here).user_attrs
+    target = storage.connect(where)
+    if name in optuna.get_all_study_names(target):
+        held = optuna.load_study(study_name=name, storage=target).user_attrs
         if PLAN in held and held.get(RUN, "") is not None:
             return None
     row = next(iter(history.everyones(kind="study", study=name)), None)
@@ -114,28 +117,28 @@ def restore(name: str, where: str) -> None:
     carried = store.artifact(row.id, FILE) if row else None
     if row is None or carried is None:
         return
-    here = storage.connect(where)
+    target = storage.connect(where)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         path.write_bytes(carried)
-        _delete(name, here)  # what a kill has left of an earlier copy
+        _delete(name, target)  # what a kill has left of an earlier copy
         try:
             with storage.quiet():
-                there = storage.journal(path)
-            dict(optuna.load_study(study_name=name, storage=there).user_attrs[PLAN])
-            optuna.copy_study(from_study_name=name, from_storage=there, to_storage=here)
+                origin = storage.journal(path)
+            dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
+            optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            _delete(name, here)
+            _delete(name, target)
             raise UserError(
                 f"The {FILE} of a study's run must be as it was written. Received: that of study "
                 f"{name}, run {row.id}: {error!r}. Start the study over: python -m tuning run "
                 f"{name} --force"
             ) from error
-    optuna.load_study(study_name=name, storage=here).set_user_attr(RUN, row.id)
+    optuna.load_study(study_name=name, storage=target).set_user_attr(RUN, row.id)
 
 
-def _delete(name: str, here: Any) -> None:
+def _delete(name: str, target: Any) -> None:
     import optuna
 
-    if name in optuna.get_all_study_names(here):
-        optuna.delete_study(study_name=name, storage=here)
+    if name in optuna.get_all_study_names(target):
+        optuna.delete_study(study_name=name, storage=target)

@@ -63,17 +63,17 @@ def _delete(name: str, where: str) -> None:
     """Delete the study, if it is there. Raise Unavailable while a process is at work on it."""
     import optuna
 
-    there = storage.connect(where)
-    if name not in optuna.get_all_study_names(there):
+    connected = storage.connect(where)
+    if name not in optuna.get_all_study_names(connected):
         return
-    held = next(_at_work(optuna.load_study(study_name=name, storage=there)), None)
+    held = next(_at_work(optuna.load_study(study_name=name, storage=connected)), None)
     if held:
         pid, host = (held[key].split()[0] for key in (alive.PROCESS, alive.MACHINE))
         raise Unavailable(
             f"A study that is at work cannot be started over. Received: {name}, on which process "
             f"{pid} on {host} is at work. End that first, or take another study name."
         )
-    optuna.delete_study(study_name=name, storage=there)
+    optuna.delete_study(study_name=name, storage=connected)
 
 
 def _at_work(study: Any) -> Iterator[Mapping[str, str]]:

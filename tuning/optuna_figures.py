@@ -56,7 +56,7 @@ def charts(
             errors = scale(map(outcomes.error, complete))
             drawn["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
             drawn["history"].update_yaxes(type=errors)
-            drawn["ranks"] = _ranks(optunas.plot_edf(study, target_name=ERROR), measured, start)
+            drawn["ranks"] = optunas.plot_edf(study, target_name=ERROR)
             drawn["ranks"].update_xaxes(type=errors)
         if names := common(complete):
             drawn["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
@@ -78,7 +78,11 @@ def charts(
         if front := outcomes.front(trials):
             kept = importances.study_of(converged, objectives=len(front[0].values))
             drawn["pareto"] = optunas.plot_pareto_front(kept)
-    return {name: each.update_layout(title=TITLES[name]) for name, each in drawn.items()}
+    titles = dict(TITLES)
+    if complete and (own := measured.paper):
+        drawn["ranks"].add_vline(own.error_pct, line_dash="dash")
+        titles["ranks"] += f"; dashed: {start}, rank {own.rank} of {measured.finished}"
+    return {name: each.update_layout(title=titles[name]) for name, each in drawn.items()}
 
 
 def common(complete: Sequence[Any]) -> list[str]:
@@ -96,11 +100,3 @@ def scale(values: Iterable[float]) -> str:
     errors = [outcomes.bounded(value) for value in values]
     flattened = min(errors) > 0 and max(errors) > FLATTENED * median(errors)
     return "log" if flattened else "linear"
-
-
-def _ranks(chart: Any, measured: Tunability, start: str) -> Any:
-    """Return the share of trials up to each error, with the place of the study's own schedule."""
-    if measured.paper:
-        place = f"{start}: rank {measured.paper.rank} of {measured.finished}"
-        chart.add_vline(measured.paper.error_pct, line_dash="dash", annotation_text=place)
-    return chart
