@@ -146,7 +146,7 @@ def _recorder(
     workers wait again and replaces those that failed.
     """
     known, suspects, began = set[int](), set[int](), time.time()
-    before, saved = study.user_attrs.get("spent_s", 0.0), began
+    before, saved = study.user_attrs.get("spent_s", 0.0), 0.0
 
     def record() -> None:
         nonlocal saved, suspects
