@@ -2,7 +2,7 @@
 
 A study of one worker, and the same recipes trained with nothing around them, take turns in one
 process; data are read once for each. What a study spends more is given as a share of a trial of 20
-seconds. On SQLite in a database of its own. The study's beginning and end (its report, its pictures
+seconds. On a journal in a home of its own. The study's beginning and end (its report, its pictures
 and two trainings that read the test set) are not a trial's and are given apart.
 
     python -m benchmarks.study_layer      about 4 minutes on 2 cores
