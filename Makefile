@@ -1,5 +1,5 @@
 # Everything a newcomer types. `make help` lists it.
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: help run setup setup-jax backends test test-all check bench ui pins
@@ -36,17 +36,18 @@ ui: setup  ## Serve the MLflow UI on the recorded runs
 
 pins: .venv/requirements-dev.installed  ## Compile the requirement files anew from pyproject.toml
 	$(BIN)/uv pip compile $(PIN) --extra tensorflow pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra postgresql --extra dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra dev pyproject.toml -o requirements-dev.txt
 	$(BIN)/uv pip compile $(PIN) -c requirements-dev.txt --extra jax pyproject.toml -o requirements-jax.txt
-	grep '^psycopg' requirements-dev.txt > requirements-postgresql.txt
-PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11
+PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11 --fork-strategy fewest
 
 # uv installs in a tenth of pip's time; where it cannot be had, pip does the same.
-.venv/%.installed: %.txt
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit("Python 3.11 is needed. Received: %d.%d. Name one: make PYTHON=/path/to/python3.11" % v)'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+.venv/%.installed: %.txt | $(BIN)/python
 	$(BIN)/uv --version >/dev/null 2>&1 || $(BIN)/pip install --quiet uv==0.13.8 || true
 	if $(BIN)/uv --version >/dev/null 2>&1; \
 	then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r $<; \
 	else $(BIN)/pip install --quiet -r $<; fi
 	touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; (3, 11) <= v <= (3, 13) or sys.exit("Python 3.11, 3.12 or 3.13 is needed. Received: %d.%d. Name one: make PYTHON=/path/to/python3.12" % v)'
+	$(PYTHON) -m venv .venv

@@ -15,7 +15,7 @@ from typing import Any
 from pipelines import checkups, provenance, running
 from pipelines.checkups import Finding, nearest, sentence
 
-PYTHON = (3, 11)  # what requirements*.txt are compiled for
+PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
 GB = 1e9
 LEAST_MEMORY = 1.5 * GB  # what a training on CIFAR-10 takes at cpu scale, as measured
 LEAST_DISK = 1 * GB  # the models of twenty trials of HM's network, 54 MB each
@@ -66,13 +66,13 @@ def show(document: dict[str, Any]) -> None:
 
 
 def python() -> Finding:
-    """Whether this is the Python that the packages are pinned for."""
+    """Whether this is a Python that the packages are pinned for."""
     found = f"{sys.version.split()[0]}, {sys.executable}"
-    if sys.version_info[:2] == PYTHON:
+    if f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS:
         return Finding("well", found)
-    wanted = ".".join(map(str, PYTHON))
-    costs = f"packages are pinned for Python {wanted}; others may not work together"
-    return Finding("ill", found, costs, f"rm -r .venv; make setup PYTHON=/path/to/python{wanted}")
+    costs = f"packages are pinned for Python {', '.join(PYTHONS)}; others may not work together"
+    mend = f"rm -r .venv; make setup PYTHON=/path/to/python{PYTHONS[0]}"
+    return Finding("ill", found, costs, mend)
 
 
 def code() -> Finding:

@@ -60,8 +60,7 @@ def missing_driver(url: str, error: ImportError) -> UserError:
     """Return the sentence for a database whose driver is not installed."""
     return UserError(
         f"A database needs its driver. Received: {without_password(url)}: {short(error)}. Install "
-        "it: pip install -r requirements-postgresql.txt (the extra postgresql, for postgresql://) "
-        "or pip install pymysql (for mysql+pymysql://)."
+        "it, for mysql+pymysql:// by: pip install pymysql."
     )
 
 

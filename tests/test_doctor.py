@@ -163,7 +163,7 @@ def little_disk(home: Path, patch: Patch) -> None:
 
 
 def other_python(home: Path, patch: Patch) -> None:
-    patch.setattr(doctor, "PYTHON", (3, 99))
+    patch.setattr(doctor, "PYTHONS", ("3.99",))
 
 
 Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state, its mend

@@ -3,8 +3,14 @@
 import ast
 import graphlib
 import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
 
@@ -129,6 +135,26 @@ def test_a_library_is_imported_by_its_door_only() -> None:
         for library in DOORS
     }
     assert found == DOORS
+
+
+@pytest.mark.parametrize("folder", [*PACKAGES, "benchmarks", "tests"])
+def test_what_is_imported_is_declared(folder: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    if folder != "tests":
+        del extras["dev"]
+    lines = sum(extras.values(), project["dependencies"])
+    declared = {canonicalize_name(Requirement(line).name) for line in lines}
+    trees = [ast.parse(path.read_text()) for path in (ROOT / folder).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    imported = {alias.name for x in nodes if isinstance(x, ast.Import) for alias in x.names}
+    imported |= {x.module or "" for x in nodes if isinstance(x, ast.ImportFrom) and not x.level}
+    libraries = packages(imported) - sys.stdlib_module_names - {*PACKAGES, "benchmarks", "tests"}
+    providers = packages_distributions()
+    names = {
+        each: {canonicalize_name(p) for p in providers.get(each, [each])} for each in libraries
+    }
+    assert {each for each in libraries if not names[each] & declared} == set()
 
 
 def test_no_circles_among_modules_as_they_are_imported() -> None:

@@ -3,19 +3,16 @@
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import optuna
 import psycopg
 import pytest
 
-from pipelines import history, store
-from pipelines.errors import UserError
+from pipelines import history
 from tests.conftest import command
 from tests.postgres import ROOT, execute
 from tuning import storage
@@ -29,30 +26,6 @@ with postgres_url() as url:
     print(url, flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
 """
-
-
-def runs(url: str) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MLFLOW_TRACKING_URI", url)
-        store.client()
-
-
-def studies(url: str) -> None:
-    storage.connect(storage.place(url))
-
-
-@pytest.mark.parametrize("use", [runs, studies])
-def test_without_the_driver_one_sentence_names_the_extra_and_how_to_install_it(
-    use: Callable[[str], None], home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "psycopg", None)  # as Python marks what cannot be imported
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        url = f"postgresql://me:secret@127.0.0.1:{server.getsockname()[1]}/db"
-        with pytest.raises(UserError) as caught:
-            use(url)
-    said = str(caught.value)
-    assert re.search(r"me:\*\*\*@.* psycopg .*requirements-postgresql\.txt \(the extra po", said)
-    assert "\n" not in said
 
 
 def test_a_study_keeps_numbers_of_any_kind(postgresql_database: str) -> None:

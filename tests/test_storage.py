@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pipelines import store
 from pipelines.errors import Unavailable, UserError
 from tests.conftest import ROOT, free_port
 from tuning import copies, serving, storage, trial_queue
@@ -188,11 +189,15 @@ def test_a_server_that_takes_the_connection_and_is_silent_is_not_waited_for() ->
     assert time.monotonic() - begun < 2 * storage.ANSWER_S
 
 
-def test_a_missing_driver_is_named_with_its_package() -> None:
+def test_a_missing_driver_is_named_with_its_package(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with pytest.raises(UserError, match=r"driver.*No module named.*pip install pymysql"):
-            storage.connect(f"mysql+cymysql://me:secret@127.0.0.1:{port}/db")
+        url = f"mysql+pymysql://me:secret@127.0.0.1:{server.getsockname()[1]}/db"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        for use in (store.client, lambda: storage.connect(url)):
+            with pytest.raises(UserError, match=r"me:\*\*\*@.* 'pymysql'.*pip install pymysql"):
+                use()
 
 
 def test_a_file_of_others_is_left_alone(tmp_path: Path) -> None:
