@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -140,7 +141,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
 def test_a_database_half_made_is_made_anew(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     (tmp_path / "mlflow.new").write_bytes(b"")
-    with sqlite3.connect(tmp_path / "mlflow.new") as killed:
+    with closing(sqlite3.connect(tmp_path / "mlflow.new")) as killed:
         killed.execute("create table runs (run_uuid text)")
     assert history.rows(None) == []
     assert not (tmp_path / "mlflow.new").exists()
@@ -168,7 +169,7 @@ def test_a_trained_claim_can_be_swept(home: Path, digits: Path) -> None:
 
 
 def settings_in(database: Path) -> int:
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         query = "select count(*) from tags where key = 'kind' and value = 'setting'"
         return int(connection.execute(query).fetchone()[0])
 
