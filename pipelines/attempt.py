@@ -81,9 +81,12 @@ class Outcome:
 
 
 def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
-    """Run an attempt to its end; `echo` shows meanwhile what it says."""
-    if (folder / ORDER).exists() and not (folder / OUTCOME).exists():  # begun, and killed
-        _settle_in_child(folder)
+    """Run an attempt to its end; `echo` shows meanwhile what it says.
+
+    One that was begun before, for a process that was killed, is repeated unless it came to its end.
+    """
+    if (folder / ORDER).exists() and (before := _outcome(folder)).state != KILLED:
+        return before
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / ORDER).write_text(json.dumps(dataclasses.asdict(order)))
@@ -96,9 +99,7 @@ def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
     finally:
         command.end(process)
         _processes.discard(process)
-    if (folder / OUTCOME).exists():
-        return Outcome(**json.loads((folder / OUTCOME).read_text()))
-    return _settle_in_child(folder)
+    return _outcome(folder)
 
 
 def _follow(process: Any, log: Path, echo: bool) -> None:
@@ -124,13 +125,14 @@ def end_all() -> int:
     return len(ended)
 
 
-def _settle_in_child(folder: Path) -> Outcome:
-    """Close the runs of an attempt that was killed, in a process that may import MLflow."""
-    words = [sys.executable, "-m", "pipelines.attempt", "settle", str(folder)]
-    subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
-    if (folder / OUTCOME).exists():
-        return Outcome(**json.loads((folder / OUTCOME).read_text()))
-    return Outcome(KILLED, "it was killed, and its runs could not be closed")
+def _outcome(folder: Path) -> Outcome:
+    """Return how an attempt ended; one that was killed is settled first, where MLflow may be."""
+    if not (folder / OUTCOME).exists():
+        words = [sys.executable, "-m", "pipelines.attempt", "settle", str(folder)]
+        subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+    if not (folder / OUTCOME).exists():
+        return Outcome(KILLED, "it was killed, and its runs could not be closed")
+    return Outcome(**json.loads((folder / OUTCOME).read_text()))
 
 
 def run(order: Order, folder: Path) -> Outcome:
@@ -222,13 +224,19 @@ def _conclude(tracked_run: "Run", order: Order, folder: Path, outcome: Outcome) 
 
 
 def settle_killed(order: Order, folder: Path) -> Outcome:
-    """Close the runs of an attempt whose process was killed, keep its log, and tell of it."""
+    """Close the runs of an attempt whose process was killed, keep its log, and tell of it.
+
+    Its own run says how the command ended where it came so far.
+    """
     from pipelines import history, sending, settle, store
 
     command.end_members(str(folder))
     settle.reap()
     rows = history.rows(None, kind=KIND, **order.tags)
     run_id = rows[0].id if rows else None
+    if rows and rows[0].status in ("FINISHED", "FAILED") and STATE in rows[0].tags:
+        tags = rows[0].tags
+        return Outcome(tags[STATE], tags.get(FAILURE, ""), int(tags["exit_code"]), run_id)
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
         tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _note(order, outcome, None)}

@@ -59,8 +59,7 @@ def _attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
     number = 1
     while True:
         result = DBOS.run_step({"name": "attempt"}, _attempt, job, at, number, echo)
-        well = result["state"] == attempt.RAN
-        if well or number > job.retries or result["code"] in NOT_AGAIN:
+        if result["state"] == attempt.RAN or number > job.retries or result["code"] in NOT_AGAIN:
             return result
         DBOS.sleep(job.pause_s(number))
         number += 1
@@ -87,8 +86,8 @@ def _attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     shutil.rmtree(folder, ignore_errors=True)
     why = f": {outcome.why}" if outcome.why else ""
     say(f"{job.name} of {_local(job, at)}: {outcome.state} after {time.time() - began:.1f} s{why}")
-    own = {"attempt": number, "started": began, "ended": time.time()}
-    return dataclasses.asdict(outcome) | own
+    times_s = {"started": began, "ended": time.time()}
+    return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
 def _reason_not_to_run(job: Job, at: datetime) -> dict[str, Any] | None:
@@ -131,8 +130,8 @@ def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
 
 def _mark(job: Job, phase: str) -> None:
     """Say of the workflow that runs now what others are to know of it."""
-    found = {"job": job.name, "phase": phase, "beat": time.time()}
-    DBOS.update_workflow_attributes(str(DBOS.workflow_id), found)
+    attributes = {"job": job.name, "phase": phase, "beat": time.time()}
+    DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
 def _phases(job: Job) -> list[str]:
@@ -171,9 +170,9 @@ def serve(storage: str) -> None:
             while not _stopping.wait(LOOK_S):
                 with _trouble():
                     _look()
-            stopped = attempt.end_all()
-            said = f"; {stopped} that ran are repeated by the next server" if stopped else ""
-            say(f"stopped{said}")
+            count = attempt.end_all()
+            rest = f"; the next server repeats {count} that were running" if count else ""
+            say(f"stopped{rest}")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

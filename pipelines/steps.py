@@ -213,10 +213,10 @@ class _Course:
 
     def note(self) -> str:
         """Return Markdown for the page of the run: what became of every step."""
-        came = {row["name"]: row for row in self.rows}
+        row_by_step = {row["name"]: row for row in self.rows}
         lines = ["| step | state | seconds | command |", "|---|---|---|---|"]
         for step in self.pipeline.steps:
-            row = came.get(step.name, {"state": "not done", "wall_s": 0.0})
+            row = row_by_step.get(step.name, {"state": "not done", "wall_s": 0.0})
             words = " ".join(step.words).replace("|", "\\|")
             lines.append(f"| {step.name} | {row['state']} | {row['wall_s']:.0f} | `{words}` |")
         return "\n".join(lines)

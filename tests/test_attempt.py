@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pipelines import attempt, command, history, store, tracking
-from pipelines.attempt import LOG, Order, Outcome
+from pipelines.attempt import LOG, ORDER, OUTCOME, Order, Outcome
 from tests.test_watch import METRIC, NAME, result, webhook
 
 __all__ = ["webhook"]  # a fixture
@@ -40,7 +40,7 @@ SCRIPTS = {
 }
 
 
-class Begun:
+class Running:
     """An attempt that is carried out in a thread, as a server does."""
 
     def __init__(self, order: Order, folder: Path) -> None:
@@ -69,7 +69,7 @@ class Begun:
         )
 
 
-Start = Callable[..., Begun]
+Start = Callable[..., Running]
 
 
 @pytest.fixture
@@ -78,13 +78,13 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for name, text in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
-    started = list[Begun]()
+    started = list[Running]()
 
-    def begin(script: str, number: int = 1, **fields: object) -> Begun:
+    def begin(script: str, number: int = 1, **fields: object) -> Running:
         job = f"job-{len(started)}"
         common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
         order = Order(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
-        started.append(Begun(order, home / "scheduled" / job))
+        started.append(Running(order, home / "scheduled" / job))
         return started[-1]
 
     yield begin
@@ -198,6 +198,19 @@ def test_an_attempt_that_is_killed_is_closed_with_its_log_and_told_of(
     assert {row.status for row in history.rows(None)} == {"KILLED"}
     assert _members(begun.folder) == []
     assert json.loads(heard.read_text())["state"] == "killed"
+
+
+@pytest.mark.slow
+def test_an_attempt_that_came_to_its_end_is_not_repeated_for_a_server_that_was_killed(
+    start: Start,
+) -> None:
+    first = start("measures")
+    outcome = first.end()
+    order = Order(**json.loads((first.folder / ORDER).read_text()))
+    assert attempt.carry_out(order, first.folder) == outcome
+    (first.folder / OUTCOME).unlink()  # killed between its run's end and its own
+    assert attempt.carry_out(order, first.folder) == outcome
+    assert len(history.rows(None, kind="scheduled")) == 1
 
 
 @pytest.mark.slow
