@@ -12,7 +12,7 @@ from dbos import DBOSClient, WorkflowStatus
 
 from pipelines import attempt, notify, schedule, server
 from pipelines.errors import check_counts, unknown
-from pipelines.jobs import TICK, Job
+from pipelines.jobs import Job
 
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 
@@ -37,19 +37,14 @@ def _job(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
 def history(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
     """Return the newest ticks, of all jobs or of one, the newest first, in the job's local time.
 
-    Ticks that were missed one after another are one row. UserError for the name of a job that there
-    neither is nor was.
+    UserError for the name of a job that there neither is nor was.
     """
     check_counts(last=last)
     rows: list[dict[str, Any]] = []
     for row in map(_tick, _ticks(client)):
-        if name not in (None, row["job"]):
-            continue
-        if rows and _continues(row, rows[-1]):
-            rows[-1] |= {"tick": row["tick"], "ticks": rows[-1]["ticks"] + 1}
-        elif len(rows) == last:
+        if len(rows) == last:
             break
-        else:
+        if name in (None, row["job"]):
             rows.append(row)
     if name and not rows:
         every = {job.name for job in schedule.next_ticks(client)}
@@ -68,30 +63,25 @@ def _ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
         offset += page
 
 
-def _continues(row: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
-    """Return whether a row and the one after it were missed for the same reason."""
-    keys = ("job", "state", "why")
-    return row["state"] == server.MISSED and all(row[key] == later[key] for key in keys)
-
-
 def _tick(row: WorkflowStatus) -> dict[str, Any]:
     """Return what became of a tick as users script against it."""
-    at, context = row.input["args"]  # type: ignore[index]
+    at, context = row.input["args"][:2]  # type: ignore[index]
     job, result = Job.of(context), {"state": "", "why": "", "code": None, **_result(row)}
 
     def local(seconds: float | None) -> str | None:
         return datetime.fromtimestamp(seconds, job.zone).isoformat() if seconds else None
 
+    until = datetime.fromisoformat(result.get("until", at.isoformat()))
     began, ended = result.get("started"), result.get("ended")
     return {
         "job": job.name,
         "tick": at.astimezone(job.zone).isoformat(),
-        "until": at.astimezone(job.zone).isoformat(),
-        "ticks": 1,
+        "until": local(until.timestamp()),
+        "ticks": result.get("ticks", 1),
         "attempt": result.get("attempt", 1),
         "state": result["state"],
         "why": result["why"],
-        "by_hand": row.name != TICK,
+        "by_hand": row.name == server.BY_HAND_TICK,
         "started": local(began),
         "ended": local(ended),
         "wall_s": round(ended - began, 3) if began and ended else None,

@@ -17,7 +17,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dbos import DBOS, SetWorkflowID, WorkflowStatus
+from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowStatus
+from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
 from pipelines import alive, attempt, engine, jobs, schedule, store, times
 from pipelines.attempt import KILLED, Order
@@ -26,7 +27,8 @@ from pipelines.jobs import Job
 
 MISSED, SKIPPED = "missed", "skipped"
 RUNNING, WAITING = "running", "waiting"  # phases of a tick that has begun
-BY_HAND_TICK = "tick by hand"
+NOT_SERVED = "nothing served the schedule then"
+MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows than that of a tick
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
 APPLICATIONS = [engine.SCHEDULE, BY_HAND]
 GRACE = timedelta(seconds=60)  # a tick that begins later than this was missed
@@ -45,6 +47,12 @@ def tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     if reason:
         return reason
     return _attempts(job, at)
+
+
+@DBOS.workflow(name=MISSED_TICKS)
+def missed(at: datetime, context: dict[str, Any], until: str, ticks: int) -> dict[str, Any]:
+    """Keep several ticks at which nothing served as one row of the history."""
+    return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": ticks}
 
 
 @DBOS.workflow(name=BY_HAND_TICK)
@@ -121,10 +129,10 @@ def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
     if now - at <= GRACE:
         return None
     if job.missed == "skip":
-        return "nothing served the schedule then"
+        return NOT_SERVED
     later = job.next_tick(at)
     if later and later <= now:
-        return "nothing served the schedule then, and a later tick stands for it"
+        return f"{NOT_SERVED}, and a later tick stands for it"
     return None
 
 
@@ -163,6 +171,8 @@ def serve(storage: str) -> None:
     _stopping.clear()
     before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
+        with engine.client(storage) as client:
+            keep_missed(client)
         with engine.workflows(storage, engine.SCHEDULE):
             entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
             names = ", ".join(f"{job.name} ({job.times})" for job in entries)
@@ -176,6 +186,26 @@ def serve(storage: str) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def keep_missed(client: DBOSClient) -> None:
+    """Keep all but the last of the ticks at which nothing served as one row a job.
+
+    DBOS would fire each of them, a tenth of a second one after another.
+    """
+    limit = datetime.now(UTC) - GRACE
+    for entry in client.list_schedules():
+        job = Job.of(entry["context"])
+        before = tick = datetime.fromisoformat(entry["last_fired_at"] or limit.isoformat())
+        ticks = []
+        while (tick := job.next_tick(tick) or limit) < limit:
+            ticks.append(tick)
+        if entry["status"] == "ACTIVE" and len(ticks) > 1:
+            first, last = ticks[0], ticks[-2].isoformat()
+            options = {"workflow_name": MISSED_TICKS, "queue_name": INTERNAL_QUEUE}
+            options["workflow_id"] = f"missed-{job.name}-{before.isoformat()}"
+            client.enqueue(options, first, entry["context"], last, len(ticks) - 1)  # type: ignore[arg-type]
+            client._sys_db.update_last_fired_at(job.name, last)
 
 
 def _stop(number: int, frame: object) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from dbos import DBOS, SetWorkflowID
 
-from pipelines import alive, engine, schedule_report, server
+from pipelines import alive, engine, schedule, schedule_report, server
 from pipelines.errors import UserError
 from pipelines.jobs import Job
 from pipelines.schedule_command import schedule_command
@@ -58,7 +58,28 @@ def test_of_ticks_that_nothing_served_the_last_is_run_or_none(workflows: Path) -
         assert start(late, hour).get_result()["state"] == last
     with engine.client(engine.place()) as client:
         rows = schedule_report.history(client, "once", 10)
-    assert [(row["state"], row["ticks"]) for row in rows] == [("ran", 1), ("missed", 2)]
+    assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
+
+
+def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(home: Path) -> None:
+    job, now = a_job(cron="*/20 * * * * *", missed="skip"), datetime.now(UTC)
+    before = now.replace(second=0, microsecond=0) - timedelta(days=1)
+    with engine.client(engine.place()) as client:
+        schedule.add(client, job)
+        client._sys_db.update_last_fired_at("x", before.isoformat())
+        for _ in range(2):  # two servers begin
+            server.keep_missed(client)
+        with engine.workflows(engine.place(), engine.SCHEDULE):
+            while (
+                not (rows := schedule_report.history(client, "x", 10))
+                or rows[-1]["state"] == "queued"
+            ):
+                time.sleep(0.1)
+        row = rows[-1]
+        assert (row["state"], row["tick"]) == ("missed", job.next_tick(before).isoformat())  # type: ignore[union-attr]
+        until = datetime.fromisoformat(row["until"])
+        assert row["ticks"] == (until - before) / timedelta(seconds=20)
+        assert now - timedelta(seconds=120) < until < now - timedelta(seconds=60)
 
 
 def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: Path) -> None:
