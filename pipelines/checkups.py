@@ -97,6 +97,25 @@ def _runs(database: Any) -> str:
         return f"{session.scalar(query):,} runs"
 
 
+def runs() -> Finding:
+    """Whether runs of dead processes say RUNNING, and whether all journals could be delivered."""
+    from pipelines import live, settle, store
+
+    folder = store.home() / "live"
+    dead = {path.stem for path in live.leftovers(folder, store.uri())}
+    dead |= settle.dead_without_journal().keys()
+    if dead:
+        found = f"of {len(dead)} runs the processes have died, and they say RUNNING"
+        costs = "they are missing from tables and verdicts, their last numbers from their curves"
+        return Finding("note", found, costs, "python -m pipelines reap")
+    if aside := list(folder.glob(f"*{settle.ASIDE}")):
+        found = f"{len(aside)} journals are put aside, of runs that were deleted"
+        costs = "what the store refused of them is in no run, and takes room"
+        mend = f"look at {folder}/*{settle.ASIDE}, then delete them, with the folders of that name"
+        return Finding("note", found, costs, mend)
+    return Finding("well", "none says RUNNING whose process has died")
+
+
 def artifacts() -> Finding:
     """Whether figures, models and patches can be written, and those of recorded runs be found."""
     from pipelines import store

@@ -1,7 +1,7 @@
 """The doctor: what works on this machine, what does not, what that costs and how to mend it.
 
 A check returns a finding; one that raises is itself found ill. Those of what is stored are in
-checkups.py and running.py. "ill": claims are wrong or commands fail; "note": it costs something.
+checkups.py. "ill": claims are wrong or commands fail; "note": it costs something.
 """
 
 import os
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from pipelines import checkups, provenance, running
+from pipelines import checkups, provenance
 from pipelines.checkups import Finding, nearest, sentence
 
 PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
@@ -138,7 +138,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "project code": code,
     "backend": backend,
     "tracking store": checkups.tracking_store,
-    "running runs": running.running,
+    "running runs": checkups.runs,
     "artifacts": checkups.artifacts,
     "studies": checkups.studies,
     "data sets": checkups.data_sets,

@@ -10,6 +10,8 @@ from pipelines.errors import Unavailable, UserError, short
 from pipelines.outbox import GONE
 from pipelines.sending import BATCH, send, send_fact, send_files
 
+ASIDE = ".orphan"  # ends the name of a journal that MLflow will never take
+
 
 def settle_dead() -> list[str]:
     """Deliver and close the runs whose journals dead processes left; returns the run ids.
@@ -40,8 +42,8 @@ def settle_dead() -> list[str]:
 
 def _put_aside(path: Path, why: str) -> None:
     """Keep what MLflow will never take, as of a run that was deleted, out of the way."""
-    path.rename(path.with_suffix(".orphan"))
-    print(f"{path.with_suffix('.orphan')} cannot be delivered whole: {why}", file=sys.stderr)
+    path.rename(path.with_suffix(ASIDE))
+    print(f"{path.with_suffix(ASIDE)} cannot be delivered whole: {why}", file=sys.stderr)
 
 
 def reap() -> dict[str, str]:
@@ -51,14 +53,18 @@ def reap() -> dict[str, str]:
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     settled = dict.fromkeys(settle_dead(), "delivered from its journal")
-    folder = store.home() / "live"
-    with live.locked(folder, "settle"):
-        for row in history.rows("RUNNING"):
-            why = alive.why_dead(row.tags)
-            if why and not (folder / f"{row.id}.jsonl").exists():
-                close(row.id, why)
-                settled[row.id] = why
+    with live.locked(store.home() / "live", "settle"):
+        for run_id, why in dead_without_journal().items():
+            close(run_id, why)
+            settled[run_id] = why
     return settled
+
+
+def dead_without_journal() -> dict[str, str]:
+    """Return by id why runs that say RUNNING are dead, but for those that have a journal."""
+    whys = {row.id: alive.why_dead(row.tags) for row in history.rows("RUNNING")}
+    folder = store.home() / "live"
+    return {i: why for i, why in whys.items() if why and not (folder / f"{i}.jsonl").exists()}
 
 
 @contextmanager

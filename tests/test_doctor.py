@@ -16,7 +16,6 @@ from pipelines import (
     doctor,
     history,
     provenance,
-    running,
     schema,
     settle,
     store,
@@ -106,11 +105,6 @@ def run_of_a_dead_process(home: Path, patch: Patch) -> None:
     says_running(alive.PROCESS, f"{os.getpid()} 1.00")  # its number was given again
 
 
-def run_of_nobody(home: Path, patch: Patch) -> None:
-    record()
-    store.client().create_run(store.experiment(store.uri(), "test"))
-
-
 def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
     run_id = record()
     (home / "live" / f"{run_id}.jsonl").write_text(
@@ -173,7 +167,6 @@ BROKEN: list[Broken] = [
     (lost_artifacts, "artifacts", "ill", "python -m pipelines export"),
     (waiting_journal, "running runs", "note", "python -m pipelines reap"),
     (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
-    (run_of_nobody, "running runs", "note", "set_terminated('"),
     (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
     (damaged_journal, "running runs", "note", "*.orphan, then delete"),
     (unknown_tables, "tracking store", "note", "make setup"),
@@ -205,32 +198,17 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
     assert left_out == ({"running runs", "artifacts", "studies"} if away else set())
 
 
-def test_a_run_that_is_being_written_is_no_note(home: Path) -> None:
-    with tracking.tracked("r", experiment="test", kind="training"):
-        found = running.running()
-    assert (found.state, found.found[:6]) == ("well", "1 runs")
-
-
 def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
-    elsewhere = says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
-    stranger = store.client().create_run(store.experiment(store.uri(), "test")).info.run_id
+    says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
+    store.client().create_run(store.experiment(store.uri(), "test"))  # of nobody
+    assert checkups.runs().state == "well"
     dead = {says_running(alive.PROCESS, f"{os.getpid()} 1.00")}
     silent = says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().set_tag(silent, alive.BEAT, "0")
-    found = running.running()
-    assert found.state == "note"
-    assert found.found.startswith("1 runs are being written here, 1 on other machines; ")
-    assert "of dead processes 0 journals wait, 2 more runs say RUNNING" in found.found
-    assert "1 runs name no process" in found.found
-    assert stranger in found.mend
+    assert checkups.runs().found.startswith("of 2 runs ")
     assert settle.reap().keys() == dead | {silent}
-    left = running.running()
-    assert "reap" not in left.mend
-    assert "of dead processes" not in left.found
-    for run_id in (stranger, elsewhere):
-        store.client().set_terminated(run_id, "KILLED")
-    assert running.running().state == "well"
+    assert checkups.runs().state == "well"
 
 
 def test_claims_are_named_that_cannot_run_without_a_data_set(
