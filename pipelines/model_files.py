@@ -11,9 +11,11 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
 
 RULE = "A stored model must be as this project stores one: any other could run programs."
 MLMODEL, NETWORK = "MLmodel", "data/model.keras"
@@ -21,77 +23,108 @@ TEXT_BYTES = 1 << 13  # of a file of text: ours have less than 2,000
 LAYERS_BYTES = 1 << 23  # of a network's description: that of ResNet-152 has 560,000
 
 
-@dataclass(frozen=True)
-class Text:
-    """A value that is not always the same: the pattern of what is written, and its YAML types."""
+Text = str | None
+Version = Annotated[str, Field(pattern=r"^\d+(\.\w+)*(\+[\w.]+)?$")]
+Tensor = Annotated[  # the type and shape of one
+    str,
+    Field(
+        pattern=r'^\[\{"type": "tensor", "tensor-spec": '
+        r'\{"dtype": "\w+", "shape": \[-?\d+(, -?\d+)*\]\}\}\]$'
+    ),
+]
+Package = Annotated[
+    str, Field(pattern=r"^(keras|tensorflow|jax|torch|mlflow)==\d+(\.\w+)*(\+[\w.]+)?$")
+]
+Builder = Annotated[str, Field(pattern=r"^(pip|setuptools|wheel)==\d+(\.\w+)*$")]
+Python = Annotated[str, Field(pattern=r"^python=\d+(\.\w+)*$")]
+Pip = Annotated[str, Field(pattern=r"^pip(<=\d+(\.\w+)*)?$")]
 
-    pattern: str
-    meaning: str
-    types: tuple[str, ...] = ("str",)
+
+class Form(BaseModel):
+    """Part of a file: it has the keys that are named here, and values of just these types."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
 
 
-ANY = Text(".*", "a text", ("str", "null"))
-COUNT = Text(r"\d+|null", "a number", ("int", "null"))
-VERSION = Text(r"\d+(\.\w+)*(\+[\w.]+)?", "a version such as 3.15.1")
-TENSOR = Text(
-    r'\[\{"type": "tensor", "tensor-spec": \{"dtype": "\w+", "shape": \[-?\d+(, -?\d+)*\]\}\}\]',
-    "the type and shape of one tensor",
-)
-PACKAGE = Text(
-    rf"(keras|tensorflow|jax|torch|mlflow)=={VERSION.pattern}",
-    "a version of keras, tensorflow, jax, torch or mlflow, such as keras==3.15.1",
-)
+class Keras(Form):
+    data: Literal["data"]
+    keras_backend: Literal["tensorflow", "jax", "torch"]
+    keras_version: Version
+    save_exported_model: Literal[False]
 
-Shape = Any
-"""What must be written: a text, False or None as they are, a Text, a dict of shapes by key (one
-that ends with ? may be missing), a tuple of shapes, or a list of the shape of every member."""
 
-FORMS: dict[str, Shape] = {
-    MLMODEL: {
-        "flavors": {
-            "keras": {
-                "data": "data",
-                "keras_backend": Text("tensorflow|jax|torch", "tensorflow, jax or torch"),
-                "keras_version": VERSION,
-                "save_exported_model": False,
-            },
-            "python_function": {
-                "env": {"conda": "conda.yaml", "virtualenv": "python_env.yaml"},
-                "loader_module": "mlflow.keras",
-                "python_version": VERSION,
-            },
-        },
-        "signature": {"inputs": TENSOR, "outputs": TENSOR, "params": None},
-        "artifact_path?": ANY,
-        "is_signature_from_type_hint?": False,
-        "mlflow_version?": VERSION,
-        "model_id?": ANY,
-        "model_size_bytes?": COUNT,
-        "model_uuid?": ANY,
-        "prompts?": None,
-        "run_id?": ANY,
-        "type_hint_from_example?": False,
-        "utc_time_created?": ANY,
-    },
-    "conda.yaml": {
-        "channels": ["conda-forge"],
-        "dependencies": (
-            Text(rf"python={VERSION.pattern}", "such as python=3.11.7"),
-            Text(rf"pip(<={VERSION.pattern})?", "such as pip<=23.2.1"),
-            {"pip": [PACKAGE]},
-        ),
-        "name": "mlflow-env",
-    },
-    "python_env.yaml": {
-        "python": VERSION,
-        "build_dependencies": [
-            Text(rf"(pip|setuptools|wheel)=={VERSION.pattern}", "such as pip==23.2.1")
-        ],
-        "dependencies": ["-r requirements.txt"],
-    },
-    "registered_model_meta?": {"model_name": ANY, "model_version": ANY},  # written where one reads
+class Environment(Form):
+    conda: Literal["conda.yaml"]
+    virtualenv: Literal["python_env.yaml"]
+
+
+class Function(Form):
+    env: Environment
+    loader_module: Literal["mlflow.keras"]
+    python_version: Version
+
+
+class Flavors(Form):
+    keras: Keras
+    python_function: Function
+
+
+class Signature(Form):
+    inputs: Tensor
+    outputs: Tensor
+    params: None
+
+
+class Description(Form):
+    """MLmodel; what has a default may be missing."""
+
+    flavors: Flavors
+    signature: Signature
+    artifact_path: Text = None
+    is_signature_from_type_hint: Literal[False] = False
+    mlflow_version: Version = ""
+    model_id: Text = None
+    model_size_bytes: int | None = None
+    model_uuid: Text = None
+    prompts: None = None
+    run_id: Text = None
+    type_hint_from_example: Literal[False] = False
+    utc_time_created: Text = None
+
+
+class Packages(Form):
+    pip: list[Package]
+
+
+class Conda(Form):
+    channels: list[Literal["conda-forge"]]
+    dependencies: Annotated[tuple[Python, Pip, Packages], Strict(False)]
+    name: Literal["mlflow-env"]
+
+
+class Virtualenv(Form):
+    python: Version
+    build_dependencies: list[Builder]
+    dependencies: list[Literal["-r requirements.txt"]]
+
+
+class Registered(Form):
+    model_name: Text
+    model_version: Text
+
+
+FORMS: dict[str, Any] = {  # of the files of text: YAML, or lines
+    MLMODEL: Description,
+    "conda.yaml": Conda,
+    "python_env.yaml": Virtualenv,
+    "requirements.txt": list[Package],
+    "data/keras_module.txt": list[Literal["keras"]],
 }
-LINES = {"requirements.txt": PACKAGE, "data/keras_module.txt": Text("keras", "keras")}
+MORE: dict[str, Any] = {"registered_model_meta": Registered}  # written where a model is read
+ODD = (  # of YAML, what ours has not
+    *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
+    *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
+)
 PARTS = ("config.json", "metadata.json", "model.weights.h5")  # of the archive that is the network
 CLASSES = re.compile(  # of its description, by module and name
     r"(keras\.(layers|initializers|regularizers|constraints)|keras\.src\.ops\.(numpy|nn|math|linalg)"
@@ -114,107 +147,55 @@ DAMAGED = (  # what zipfile and json raise for bytes that are not theirs
 )
 
 
+class Loader(yaml.SafeLoader):
+    """Reads YAML as MLflow does, and refuses what other readers may read in another way."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [str(key.value) for key, _ in node.value]
+        if "<<" in keys or len(set(keys)) < len(keys):
+            raise ValueError(f"keys that are merged or come twice: {', '.join(keys)}")
+        return super().construct_mapping(node, deep)
+
+
 def check(folder: Path) -> None:
-    """Raise ValueError for any other model: its message is the file, the line, what is expected."""
+    """Raise ValueError for any other model: its message is the file, the place, what is wrong."""
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     if MLMODEL not in names:
         raise ValueError(f"no file {MLMODEL}")
-    for name, form in FORMS.items():
-        if name.removesuffix("?") in names:
-            _check_form(folder / name.removesuffix("?"), form)
-    for name, form in LINES.items():
+    for name, form in (FORMS | MORE).items():
         if name in names:
-            _check_lines(folder / name, form)
-    needed = {name for name in FORMS if name[-1] != "?"} | LINES.keys() | {NETWORK}
+            _check_form(folder / name, form)
+    needed = FORMS.keys() | {NETWORK}
     for name in sorted(needed - names):
         raise ValueError(f"no file {name}")
-    for name in sorted(names - needed - {name.removesuffix("?") for name in FORMS}):
+    for name in sorted(names - needed - MORE.keys()):
         raise ValueError(f"a file {name!r}, where only {', '.join(sorted(needed))} are expected")
     _check_network(folder / NETWORK)
 
 
-def _text(path: Path) -> str:
+def _check_form(path: Path, form: Any) -> None:
+    """Raise ValueError for a file of text that has another form."""
     if path.stat().st_size > TEXT_BYTES:
         raise ValueError(f"{path.name} of more than {TEXT_BYTES:,} bytes")
-    return path.read_text("utf-8")
-
-
-def _wrong(name: str, number: int, line: str, expected: str) -> ValueError:
-    return ValueError(
-        f"line {number + 1} of {name}, {line.strip()!r:.100}, where {expected} is expected"
-    )
-
-
-def _check_lines(path: Path, form: Text) -> None:
-    for number, line in enumerate(_text(path).splitlines()):
-        if not re.fullmatch(form.pattern, line):
-            raise _wrong(path.name, number, line, form.meaning)
-
-
-def _check_form(path: Path, form: Shape) -> None:
-    """Raise ValueError for a YAML document of another form; its objects are never made."""
-    import yaml
-
-    text = _text(path)
     try:
-        odd = (
-            *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
-            *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
+        text = path.read_text("utf-8")
+        TypeAdapter(form).validate_python(
+            text.splitlines() if path.suffix == ".txt" else _document(text)
         )
-        for token in yaml.scan(text):
-            if isinstance(token, odd):
-                where, expected = token.start_mark.line, "a plain value"
-                break
-        else:
-            node, expected = _mismatch(yaml.compose(text), form)
-            where = node.start_mark.line if node else 0
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(
-            f"{path.name}, which is no YAML: {' '.join(str(error).split())}"
-        ) from error
-    if expected:
-        raise _wrong(path.name, where, dict(enumerate(text.splitlines())).get(where, ""), expected)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        place = " ".join(map(str, (path.name, *first["loc"])))
+        raise ValueError(f"{place} = {first['input']!r:.100}: {first['msg']}") from error
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"{path.name} = {' '.join(str(error).split())}") from error
 
 
-def _mismatch(node: Any, shape: Shape) -> tuple[Any, str]:
-    """Return the first node of a YAML document that has another shape, and what is expected there.
-
-    An empty text where there is none.
-    """
-    kind = getattr(node, "id", None)
-    if isinstance(shape, dict):
-        if kind != "mapping":
-            return node, f"a mapping, {', '.join(key for key in shape if key[-1] != '?')}"
-        return _mismatch_of_keys(node, shape)
-    if isinstance(shape, list | tuple):
-        if kind != "sequence":
-            return node, "a list"
-        shapes = shape if isinstance(shape, tuple) else shape * len(node.value)
-        if len(shapes) != len(node.value):
-            return node, f"a list of {len(shapes)}"
-        found = (_mismatch(each, one) for each, one in zip(node.value, shapes, strict=True))
-        return next((each for each in found if each[1]), (node, ""))
-    form = shape if isinstance(shape, Text) else _literal(shape)
-    known = kind == "scalar" and node.tag.rpartition(":")[2] in form.types
-    return node, "" if known and re.fullmatch(form.pattern, node.value) else form.meaning
-
-
-def _mismatch_of_keys(node: Any, shape: dict[str, Shape]) -> tuple[Any, str]:
-    missing = {key.removesuffix("?"): each for key, each in shape.items()}
-    for key, value in node.value:
-        if key.id != "scalar" or key.value not in missing:
-            return key, f"one of {', '.join(key.rstrip('?') for key in shape)}, once,"
-        found = _mismatch(value, missing.pop(key.value))
-        if found[1]:
-            return found
-    needed = [key for key in missing if key in shape]
-    return node, f"also the key {needed[0]}" if needed else ""
-
-
-def _literal(value: str | bool | None) -> Text:
-    if isinstance(value, str):
-        return Text(re.escape(value), value)
-    return Text(json.dumps(value), json.dumps(value), ("null" if value is None else "bool",))
+def _document(text: str) -> Any:
+    """Return what is written in plain YAML; ValueError, or an error of YAML's, for any other."""
+    for token in yaml.scan(text):
+        if isinstance(token, ODD):
+            raise ValueError(f"{token.id}, where only plain values are expected")
+    return Loader(text).get_single_data()
 
 
 def _check_network(path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipelines import live, model_files, provenance, relocation
+from pipelines import live, provenance, relocation
 from pipelines.errors import Unavailable, UserError, missing_driver, without_password
 
 SQLITE = "sqlite:///"
@@ -225,6 +225,7 @@ def keras_model(model_id: str) -> Any:
         import keras
 
         import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
+        from pipelines import model_files
 
         network = folder / model_files.NETWORK
         return keras.models.load_model(network, compile=False, safe_mode=True)
@@ -254,6 +255,8 @@ def download(location: str, folder: Path) -> Path:
 @contextlib.contextmanager
 def _model_folder(model_id: str) -> Iterator[Path]:
     """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
+    from pipelines import model_files
+
     location = client().get_logged_model(model_id).artifact_location
     if not top_files(location):
         raise UserError(
