@@ -1,10 +1,8 @@
 """Commands of ours in processes of their own: `tuning` builds on `pipelines`, not the other way."""
 
-import codecs
 import contextlib
 import json
 import os
-import pty
 import shlex
 import subprocess
 import sys
@@ -15,7 +13,7 @@ from pipelines.command import error_in
 from pipelines.errors import Ended, Unavailable
 from pipelines.provenance import ROOT
 
-LATEST = 10_000  # characters of what a command has said, in which its error is found
+LATEST = 10_000  # bytes of what a command has said, in which its error is found
 
 
 def study(name: str, *options: str) -> dict[str, Any]:
@@ -38,20 +36,24 @@ def answer(*words: str) -> dict[str, Any]:
     Raises Ended where it fails, with its code, its error and what it printed, and Unavailable
     where it is killed.
     """
-    reader, writer = pty.openpty() if sys.stderr.isatty() else os.pipe()  # it draws a bar on a tty
-    with tempfile.TemporaryFile() as document, os.fdopen(reader, "rb", buffering=0):
-        child = subprocess.Popen(
-            [sys.executable, "-m", *words, "--json"], cwd=ROOT, stdout=document, stderr=writer
-        )
-        os.close(writer)
+    seen = dict.fromkeys(("TTY_COMPATIBLE", "TTY_INTERACTIVE"), str(int(sys.stderr.isatty())))
+    with (
+        tempfile.TemporaryFile() as document,
+        subprocess.Popen(
+            [sys.executable, "-m", *words, "--json"],
+            cwd=ROOT,
+            env=os.environ | seen,  # rich draws its bars through a pipe, too, if it is told to
+            stdout=document,
+            stderr=subprocess.PIPE,
+        ) as child,
+    ):
         try:
-            said = _passed_on(reader)
-            child.wait()
+            said = _passed_on(child.stderr)
         except BaseException:
             child.terminate()
-            _passed_on(reader)
-            child.wait()
+            _passed_on(child.stderr)
             raise
+        child.wait()
         document.seek(0)
         printed = document.read()
     _check(child.returncode, words, said, _parsed(printed) if child.returncode else None)
@@ -67,23 +69,15 @@ def _parsed(printed: bytes) -> Any:
         return None
 
 
-def _passed_on(reader: int) -> str:
-    """Write what comes out of a pipe or terminal on standard error; the latest of it."""
-    decode, said = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
-    while chunk := _read(reader):
-        said = (said + (text := decode(chunk)))[-LATEST:]
+def _passed_on(pipe: Any) -> str:
+    """Write what comes out of a pipe on standard error; the latest of it."""
+    said = b""
+    while chunk := pipe.read1():
+        said = (said + chunk)[-LATEST:]
         with contextlib.suppress(OSError, ValueError):  # of a standard error that is closed
-            sys.stderr.write(text)
+            sys.stderr.buffer.write(chunk)
             sys.stderr.flush()
-    return said
-
-
-def _read(reader: int) -> bytes:
-    """What comes next; nothing at the end, which of a terminal is an error."""
-    try:
-        return os.read(reader, 4096)
-    except OSError:
-        return b""
+    return said.decode(errors="replace")
 
 
 def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -> None:
