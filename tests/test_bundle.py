@@ -299,11 +299,6 @@ def test_what_cannot_be_chosen_is_said(
     assert not (tmp_path / "runs.zip").exists()
 
 
-def test_an_empty_store_has_nothing_to_export(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="There must be a run"):
-        bundle.export_runs(tmp_path / "runs.zip", [], None)
-
-
 def test_running_runs_are_left_out(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
