@@ -8,7 +8,7 @@ which have checksums.
 import json as json_format
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,9 @@ def _check_sizes(folder: Path) -> None:
             raise OSError(f"{part['name']} in {folder} has {there} bytes instead of {expected}")
 
 
-def show(document: Mapping[str, Any]) -> None:
-    """A line a data set."""
-    for row in document["data"]:
+def show(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Print a line a data set."""
+    for row in rows:
         counts = (f"{part} {row[part]}" for part in ("train", "val", "test") if part in row)
         said = row.get("why") or ", ".join(counts) or "-"
         print(f"{row['name']:<14} {row['state']:<14} {said}")
@@ -69,7 +69,7 @@ def command(json: bool) -> None:
     if json:
         print_json(document)
     else:
-        show(document)
+        show(document["data"])
     if document[UNREADABLE]:
         why = "; ".join(f"{row['name']}: {row['why']}" for row in document["data"] if "why" in row)
         print(

@@ -23,6 +23,4 @@ def data_command(action: str, name: str | None, json: bool) -> None:
     if json:
         print_json(found if name is None else found[0])
         return
-    for row in found:
-        parts = ", ".join(f"{k} {row[k]}" for k in ("train", "val", "test") if k in row)
-        print(f"{row['name']:<14} {row['state']:<14} {parts if row['prepared'] else '-'}")
+    data_check.show(found)
