@@ -1,9 +1,7 @@
 """What every command line of the project does around its command."""
 
 import errno
-import json
 import logging
-import math
 import os
 import signal
 import sys
@@ -140,14 +138,7 @@ def use_data_dir(folder: Path | None) -> None:
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command, on standard output."""
-    print(json.dumps(_finite(document), indent=2, default=str, allow_nan=False))
+    """The one JSON document of a command, on standard output; null for NaN and the infinities."""
+    from pydantic_core import to_json
 
-
-def _finite(value: Any) -> Any:
-    """The same document with null for NaN and the infinities, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    print(to_json(document, indent=2, inf_nan_mode="null", fallback=str).decode())
