@@ -15,7 +15,6 @@ from pathlib import Path
 BEAT_S = 60.0  # between two signs of life
 LOST_S = 3_600.0  # without one: another machine's process is taken for dead
 PROCESS, MACHINE, BEAT = "process", "machine", "heartbeat"  # tags of a run
-UNKNOWN = "unknown"  # the start of a process that we may not look at: it may live
 SETTLED = "settled"  # and of one whose process was taken for dead: why
 
 
@@ -54,7 +53,7 @@ def why_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
         return None
     number, _, started = run[PROCESS].partition(" ")
     if run[MACHINE] == machine():
-        dead = _started(int(number)) not in (started, UNKNOWN)
+        dead = _started(int(number)) != started
         return f"process {number} of this machine has ended" if dead else None
     silent_s = time.time() - float(run.get(BEAT, "inf"))
     host = run[MACHINE].partition(" ")[0]
@@ -75,5 +74,3 @@ def _started(number: int) -> str:
         return f"{process.create_time() - psutil.boot_time():.2f}"
     except psutil.NoSuchProcess:
         return ""
-    except psutil.AccessDenied:
-        return UNKNOWN

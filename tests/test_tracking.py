@@ -542,18 +542,6 @@ def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     assert history.row(run_id).status == "FINISHED"
 
 
-def test_a_process_that_may_not_be_looked_at_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-
-    def denied(_: int) -> None:
-        raise psutil.AccessDenied
-
-    tags = alive.tags() | {alive.PROCESS: "1 1.00"}
-    assert alive.why_dead(tags)
-    monkeypatch.setattr(psutil, "Process", denied)
-    assert alive.why_dead(tags) is None
-
-
 @pytest.mark.parametrize("content", [b"\xff\xfe\n", b"[1, 2]\n", b"", b"\n\n{}"])
 def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: bytes) -> None:
     (on_sqlite / "live").mkdir(exist_ok=True)
