@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from pipelines import bundle, claim, history, reference, report, store, sweep, tracking, ui
+from pipelines import bundle, claim, history, reference, store, sweep, tracking, ui
 
 NAME = "gradient-lower-bound"
 
@@ -82,10 +82,3 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     query = parse_qs(ui.comparison(ids).partition("?")[2])
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2
-
-
-def test_a_report_s_link_is_the_run_s_page(home: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
-    entry = next(entry for entry in report.entries() if entry.name == NAME)
-    assert entry.yours is not None
-    assert entry.yours.link.endswith(f"#/runs/{document['run_id']}")
