@@ -1,6 +1,7 @@
 """What every command line of the project does around its command."""
 
 import errno
+import json
 import logging
 import os
 import signal
@@ -139,6 +140,7 @@ def use_data_dir(folder: Path | None) -> None:
 
 def print_json(document: Any) -> None:
     """The one JSON document of a command, on standard output; null for NaN and the infinities."""
-    from pydantic_core import to_json
+    from pydantic_core import to_jsonable_python
 
-    print(to_json(document, indent=2, inf_nan_mode="null", fallback=str).decode())
+    plain = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
+    print(json.dumps(plain, indent=2, allow_nan=False))
