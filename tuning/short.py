@@ -1,13 +1,13 @@
 """A study's schedules trained for shares of its budget: does the short run rank them alike?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import history, measuring_code, settle, tracking
+from pipelines import tracking
 from pipelines.errors import UserError, check_counts
 from pipelines.progress import progress_bar
-from pipelines.recipes import Recipe, digest
+from pipelines.recipes import Recipe
 from pipelines.run import run
 from tuning import budgets, catalogue, outcomes, storage
 from tuning.plan import OBJECTIVE, Plan, shortened
@@ -21,8 +21,8 @@ def check(
 ) -> dict[str, Any]:
     """Train `count` of the study's trials, evenly by rank, at these shares of its budget.
 
-    Their errors against the full ones, and the errors that the study's own trials reported on
-    their way against their last: rank correlations by share. What has been trained is not repeated.
+    Return how their errors rank against the full ones, by share. What has been trained is not
+    repeated.
     """
     check_counts(trials=count)
     if not shares or not all(0 < share < 1 for share in shares):
@@ -34,44 +34,33 @@ def check(
     plan, trials = catalogue.going_on(study), study.get_trials(deepcopy=False)
     chosen = _spread(name, trials, count)
     each = _recipes(plan, chosen, list(dict.fromkeys(shares)))
-    return _compared(name, trials, chosen, each)
+    return _compared(name, chosen, each)
 
 
-def _compared(
-    name: str, trials: Sequence[Any], chosen: Sequence[Any], each: Each
-) -> dict[str, Any]:
-    """Train them in a run of its own, with its report; the answer as one document."""
+def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
+    """Train them in a run of its own, with its report; return the answer as one document."""
     shares = list(dict.fromkeys(share for share, _ in each))
     full = [outcomes.error(trial) for trial in chosen]
-    same = {"study": name, "code": measuring_code.training(), "fingerprint": _fingerprint(each)}
-    waiting = f"Another process trains the same short runs of {name}; waiting for it."
-    with (
-        settle.one_at_a_time(f"budgets-{same['fingerprint']}", waiting),
-        tracking.tracked(
-            f"{name} budgets",
-            experiment=catalogue.EXPERIMENT,
-            kind="budgets",
-            params={"shares": shares, "trials": len(chosen)},
-            tags=same,
-            resume=_broken(same),
-        ) as tracked,
-    ):
-        found = _errors(each, tracked)
-        errors = {share: [found[share, trial.number] for trial in chosen] for share in shares}
-        short = {share: budgets.correlation(errors[share], full) for share in shares}
-        mid_run = budgets.from_curves(trials)
-        text = budgets.markdown(mid_run, short)
+    with tracking.tracked(
+        f"{name} budgets",
+        experiment=catalogue.EXPERIMENT,
+        kind="budgets",
+        params={"shares": shares, "trials": len(chosen)},
+        tags={"study": name},
+    ) as tracked:
+        by_trial = _errors(each, tracked)
+        errors = {share: [by_trial[share, trial.number] for trial in chosen] for share in shares}
+        ranked = {share: budgets.correlation(errors[share], full) for share in shares}
+        text = budgets.markdown(ranked)
         tracked.text(text, "budgets.md")
-        tracked.figure(budgets.figure(mid_run, short), "budgets.png")
-        for share, numbers in short.items():
+        for share, numbers in ranked.items():
             tracked.log(numbers, round(100 * share))
     return {
         "study": name,
         "run_id": tracked.id,
         "trials": [trial.number for trial in chosen],
         "full": full,
-        "short": {str(share): {"errors": errors[share], **short[share]} for share in shares},
-        "mid_run": {str(share): numbers for share, numbers in mid_run.items()},
+        "short": {str(share): {"errors": errors[share], **ranked[share]} for share in shares},
         "text": text,
     }
 
@@ -99,16 +88,6 @@ def _recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> Each
             seeds = range(short.seed, short.seed + plan.seeds)
             found[share, trial.number] = [short.override(seed=seed) for seed in seeds]
     return found
-
-
-def _fingerprint(each: Each) -> str:
-    return digest([recipe.fingerprint for recipes in each.values() for recipe in recipes])
-
-
-def _broken(same: Mapping[str, str]) -> str | None:
-    """The id of the newest run of the same trainings, if it was interrupted."""
-    rows = history.rows(None, kind="budgets", **same)
-    return rows[0].id if rows and rows[0].status in ("KILLED", "FAILED") else None
 
 
 def _errors(each: Each, tracked: tracking.Run) -> dict[tuple[float, int], float]:
