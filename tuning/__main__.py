@@ -194,7 +194,7 @@ def _overview(row: dict[str, Any]) -> str:
 
 def _print(document: dict[str, Any]) -> None:
     if document["reused"]:
-        print("Found finished; --force starts it over, more --trials continue it.")
+        print("Found finished; --force starts it over, a higher goal continues it.")
     for trial in document["trials"]:
         error = trial["val_error_pct"]
         result = trial["state"] if error is None else f"{error:.2f} % validation error"

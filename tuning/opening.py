@@ -96,48 +96,38 @@ def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
 
 
 def aim(study: Any, asked: Goal) -> bool:
-    """Keep the goal that is asked for; whether anything is left to do.
+    """Keep the goal that is asked for; return whether anything is left to do.
 
-    What is not asked for stays as it was, without what the study has reached. UserError for fewer
-    trials than the study is on its way to, and where a grid would change.
+    What is not asked for stays as it was. Raise UserError for fewer trials than the study is on its
+    way to, and where a grid would change.
     """
-    if GOAL not in study.user_attrs:
-        goal = _begin(asked)
-    else:
-        goal = _changed(study, Goal(**study.user_attrs[GOAL]), asked)
+    held = Goal(**study.user_attrs.get(GOAL, {}))
+    if asked.trials and held.trials and asked.trials != held.trials:
+        if asked.trials < held.trials and workers.reached(study):
+            return False
+        _check_trials(study, held.trials, asked.trials)
+    given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
+    goal = _begin(dataclasses.replace(held, **given))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
     return not workers.reached(study)
 
 
 def _begin(asked: Goal) -> Goal:
-    """The goal of a new study."""
+    """Return the goal of a new study."""
     endless = asked.trials is None and asked.hours is None
     return dataclasses.replace(asked, trials=TRIALS) if endless else asked
 
 
-def _changed(study: Any, held: Goal, asked: Goal) -> Goal:
-    """The goal of a study that is there."""
-    given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
-    if dataclasses.replace(held, **given) == held:
-        return held
-    trials, name = asked.trials or held.trials or 0, study.study_name
-    if trials < (held.trials or 0):
-        if workers.reached(study):
-            return held
+def _check_trials(study: Any, held: int, asked: int) -> None:
+    """Raise UserError where a study cannot have another number of trials."""
+    name = study.study_name
+    if study.user_attrs[PLAN]["sampler"] == "grid":
         raise UserError(
-            f"A study's goal is raised, not lowered. Received: {trials} trials for study {name}, "
-            f"which is on its way to {held.trials}. Leave --trials out, or raise it."
+            f"The points of a grid are fixed as its study begins. Received: {asked} trials for "
+            f"study {name}, a grid for {held} trials. Take another study name."
         )
-    parts = dataclasses.asdict(held).items()
-    kept = {key: value for key, value in parts if not workers.reached(study, Goal(**{key: value}))}
-    goal = Goal(**(kept | given))
-    if study.user_attrs[PLAN]["sampler"] == "grid" and goal.trials != held.trials:
+    if asked < held:
         raise UserError(
-            f"The points of a grid are fixed as its study begins. Received: {_options(given)} for "
-            f"study {name}, a grid for {held.trials} trials. Take another study name."
+            f"A study's goal is raised, not lowered. Received: {asked} trials for study {name}, "
+            f"which is on its way to {held}. Leave --trials out, or raise it."
         )
-    return goal
-
-
-def _options(given: Mapping[str, Any]) -> str:
-    return ", ".join(f"--{key} {value}" for key, value in given.items())

@@ -51,11 +51,11 @@ def goal(study: Any) -> Goal:
     return Goal(**study.user_attrs[GOAL])
 
 
-def reached(study: Any, aim: Goal | None = None) -> bool:
-    """Whether no trial is to begin any more; `aim`: for another goal than the study's."""
+def reached(study: Any) -> bool:
+    """Return whether no trial of the study is to begin any more."""
     ended = outcomes.finished(study.get_trials(deepcopy=False))
     errors = [outcomes.error(trial) for trial in ended]
-    return (aim or goal(study)).reached(errors, study.user_attrs.get("spent_s", 0.0))
+    return goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
 def _train(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
