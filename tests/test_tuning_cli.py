@@ -44,7 +44,6 @@ MISTAKES = [
     ("show", "nothing"),
     ("best", "nothing"),
     ("work", "nothing"),
-    ("export", "nothing", "x.csv"),
     ("compare", "nothing"),
     ("compare", "nothing", "nobody"),
     ("budgets", "nothing"),
@@ -106,7 +105,6 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     assert "gain over its start" in said("compare", "s", "t", "--out", str(tmp_path / "both.png"))
     assert (tmp_path / "both.png").stat().st_size > 10_000
     assert [line.split()[0] for line in said("list").splitlines()] == ["s", "t"]
-    assert "6 trials" in said("export", "s", str(tmp_path / "s.csv"))
     from pipelines.__main__ import dispatch as pipelines
 
     assert guarded(pipelines, ["run", "mlp-digits", *shlex.split(best)]) == 0
@@ -148,6 +146,6 @@ def test_help_names_every_command() -> None:
     said = command("tuning", "--help").stdout
     for name in (
         *("run", "resume", "work", "list", "show", "best"),
-        *("compare", "budgets", "export", "proxy", "dashboard"),
+        *("compare", "budgets", "copy", "proxy", "dashboard"),
     ):
         assert name in said

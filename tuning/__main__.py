@@ -1,7 +1,7 @@
 """Command line: `python -m tuning COMMAND`: learning-rate studies.
 
-Search: run, resume, work. Look: list, show, best, compare, budgets, export. Storage: copy,
-proxy, dashboard."""
+Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: copy, proxy,
+dashboard."""
 
 import functools
 import shlex
@@ -133,15 +133,6 @@ def budgets(
 
     use_data_dir(data_dir)
     _answer(short.check(study, shares, trials, storage), json, lambda found: print(found["text"]))
-
-
-@app.command
-@later
-def export(study: Study, file: tyro.conf.Positional[Path], storage: str | None = None) -> None:
-    """Write a study's trials as a table: FILE.csv."""
-    from tuning import catalogue
-
-    print(f"{catalogue.export(study, file, storage)} trials: {file}")
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""The studies there are: found, opened, shown, written out.
+"""The studies there are: found, opened, shown.
 
 Each is in Optuna's storage, its run in MLflow. A study that the storage lacks is copied from its
 finished run.
@@ -7,11 +7,10 @@ finished run.
 import re
 import time
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from pipelines import history, live, store
-from pipelines.errors import UserError, disk_error, unknown
+from pipelines.errors import UserError, unknown
 from tuning import copies, leader, outcomes, storage, summary
 from tuning.plan import PLAN, Plan
 
@@ -125,15 +124,3 @@ def _line(study: Any) -> dict[str, Any]:
         "about": f"{held['recipe']} {held['scale']}, {held['space']}",
         "run_id": run_id,
     }
-
-
-def export(name: str, file: Path, where: str | None = None) -> int:
-    """Write the study's trials into a .csv; return their number."""
-    study = load(name, storage.place(where))
-    try:
-        file.write_text(summary.table(study))
-    except OSError as error:
-        raise disk_error(error)(
-            f"The file must be writable. Received: {file}: {error.strerror}. Name another."
-        ) from error
-    return len(study.trials)

@@ -127,22 +127,9 @@ def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
             prog=f"{PROG} run",
         )
     recipe = overridden(default, parsed.override)
-    return parsed, _plan(parsed.search, changes(recipe, published))
-
-
-def _plan(search: Search, changed: dict[str, Any]) -> Plan:
-    return Plan(
-        recipe=search.recipe,
-        scale=search.scale,
-        space=search.space,
-        sampler=search.sampler,
-        pruner=search.pruner,
-        seeds=search.seeds_per_trial,
-        budget=search.budget,
-        minimize_cost=search.minimize_cost,
-        proxy=search.proxy,
-        changes=changed,
-    )
+    fields = dataclasses.asdict(parsed.search)
+    seeds, _ = fields.pop("seeds_per_trial"), fields.pop("force")
+    return parsed, Plan(**fields, seeds=seeds, changes=changes(recipe, published))
 
 
 def resume(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:

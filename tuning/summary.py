@@ -37,7 +37,7 @@ def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
     report = tunability_report.markdown(found, plan.trained, plan.start)
     tracked.text(report, "tunability.md")
-    tracked.text(table(study), "trials.csv")
+    tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
     tracked.text(copies.text(study), copies.FILE)
     charts = optuna_figures.charts(trials, found, plan.start)
     if charts:
@@ -169,12 +169,6 @@ def _label(plan: Plan, trial: Any) -> str:
     """The name of a schedule that the study began with, for readers; empty of other trials."""
     label = str(trial.user_attrs.get(spaces.PUBLISHED, ""))
     return plan.start if label == spaces.PAPER else label
-
-
-def table(study: Any) -> str:
-    """Return Optuna's table of a study's trials, one a row, as CSV."""
-    text: str = study.trials_dataframe(multi_index=False).to_csv(index=False)
-    return text
 
 
 def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
