@@ -146,11 +146,6 @@ def test_every_tracking_server_has_studies_of_its_own(
     )
 
 
-def test_only_a_journal_is_for_one_machine() -> None:
-    urls = ("journal:////a", "postgresql+psycopg2://h/db", "mysql+pymysql://h/db", "grpc://h:1")
-    assert [storage.one_machine(url) for url in urls] == [True, False, False, False]
-
-
 @pytest.mark.parametrize(
     ("url", "said"),
     [

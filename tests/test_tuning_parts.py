@@ -355,7 +355,7 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     assert [each["study"] for each in catalogue.overview()] == ["s"]
     assert len(catalogue.show("s")["trials"]) == 5
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
-        catalogue.going_on(study)
+        Plan.going_on(study.user_attrs[PLAN])
 
 
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def show(name: str, where: str | None = None) -> dict[str, Any]:
         with alone(name):
             copies.restore(name, where)
     study = load(name, where)
-    return summary.document(study, plan_of(study), begun(study))
+    return summary.document(study, Plan.of(study.user_attrs[PLAN]), begun(study))
 
 
 def begun(study: Any) -> history.Row:
@@ -89,16 +89,6 @@ def begun(study: Any) -> history.Row:
             f"resume {study.study_name}"
         )
     return row
-
-
-def plan_of(study: Any) -> Plan:
-    """What the study searches."""
-    return Plan.of(study.user_attrs[PLAN])
-
-
-def going_on(study: Any) -> Plan:
-    """The same, for who tries more trials. UserError where recipe or space have changed since."""
-    return Plan.going_on(study.user_attrs[PLAN])
 
 
 def overview(where: str | None = None) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipelines.errors import UserError
 from tuning import catalogue, figures, storage, tunability, tunability_report
+from tuning.plan import PLAN, Plan
 
 COLUMNS = {  # of the table: metric, and its title
     "trials": "trials",
@@ -59,8 +60,7 @@ def compare(
 
 def _tunability_of(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
     study = catalogue.load(name, where)
-    plan = catalogue.plan_of(study)
-    trials = study.get_trials(deepcopy=False)
+    plan, trials = Plan.of(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
     return tunability.measure(trials, chance_pct=plan.chance_pct, good_pct=good_pct)
 
 

@@ -21,12 +21,10 @@ def study_of(trials: Sequence[Any], objectives: int = 1) -> Any:
     with quiet():
         study = optuna.create_study(study_name="trials", directions=["minimize"] * objectives)
         study.set_metric_names(METRICS[:objectives])
-        study.add_trials([_copied(trial, objectives) for trial in sorted(trials, key=_number)])
+        study.add_trials(
+            [_copied(trial, objectives) for trial in sorted(trials, key=lambda each: each.number)]
+        )
     return study
-
-
-def _number(trial: Any) -> int:
-    return int(trial.number)
 
 
 def _copied(trial: Any, objectives: int) -> Any:

@@ -156,12 +156,10 @@ def shortened(recipe: Recipe, share: float) -> Recipe:
 
 def changes(recipe: Recipe, base: Recipe) -> dict[str, Any]:
     """The fields in which a recipe differs from another, with their values."""
-    pairs = {f.name: (getattr(recipe, f.name), getattr(base, f.name)) for f in _fields()}
+    pairs = {
+        f.name: (getattr(recipe, f.name), getattr(base, f.name)) for f in dataclasses.fields(Recipe)
+    }
     return {name: new for name, (new, old) in pairs.items() if new != old}
-
-
-def _fields() -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(Recipe)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
 from pipelines.run import run
 from tuning import budgets, catalogue, outcomes, storage
-from tuning.plan import OBJECTIVE, Plan, shortened
+from tuning.plan import OBJECTIVE, PLAN, Plan, shortened
 from tuning.trial import UNWATCHED
 
 Each = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
@@ -31,7 +31,7 @@ def check(
             f"{list(shares)}. Set --shares accordingly."
         )
     study = catalogue.load(name, storage.place(where))
-    plan, trials = catalogue.going_on(study), study.get_trials(deepcopy=False)
+    plan, trials = Plan.going_on(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
     chosen = _spread(name, trials, count)
     each = _recipes(plan, chosen, list(dict.fromkeys(shares)))
     return _compared(name, chosen, each)

@@ -57,11 +57,6 @@ def _default_journal() -> Path:
     return store.home() / ("optuna.journal" if own else f"optuna-{digest(store.uri())}.journal")
 
 
-def one_machine(url: str) -> bool:
-    """Return whether only processes of one machine may work on the storage's studies."""
-    return url.startswith(JOURNAL)
-
-
 @functools.cache
 def connect(url: str) -> Any:
     """Return the Optuna storage at a URL of `place`; it is made where it is new.

@@ -27,7 +27,7 @@ from tuning import (
     workers,
 )
 from tuning.catalogue import EXPERIMENT, show
-from tuning.plan import OBJECTIVE, Goal, Plan
+from tuning.plan import OBJECTIVE, PLAN, Goal, Plan
 
 SAVE_S = 10.0  # between two times that a study's hours are counted
 
@@ -52,7 +52,7 @@ def search(
         while True:
             with catalogue.alone(name):
                 study = opening.open_study(name, plan, goal, where, force and not helped)
-                leads = leader.take(study, several=not storage.one_machine(where))
+                leads = leader.take(study, several=not where.startswith(storage.JOURNAL))
             if leads:
                 with leader.leading(study):
                     reused = _led(study, goal, where, crew)
@@ -66,7 +66,7 @@ def search(
 
 def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     """Bring the study to its goal and sum it up; True where it is there already."""
-    plan = catalogue.going_on(study)
+    plan = Plan.going_on(study.user_attrs[PLAN])
     row = catalogue.own_run(study)
     left = opening.aim(study, goal)
     if row and row.status == "FINISHED" and not left:
@@ -134,7 +134,7 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     with storage.answering(where):
         study = catalogue.load(name, where)
         parent = tracking.Parent(catalogue.begun(study).id, EXPERIMENT)
-        workers.work(study, catalogue.going_on(study), parent, after)
+        workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
 
 
 def _recorder(

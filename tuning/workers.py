@@ -27,7 +27,7 @@ def work(study: Any, plan: Plan, parent: tracking.Parent, after: Callable[[], No
 
     Raise UserError at once, for it would come again, and what failed three trials in a row.
     """
-    study.pruner = samplers.pruner(plan.pruner, steps=_steps(plan), reports=REPORTS)
+    study.pruner = samplers.pruner(plan.pruner, steps=plan.steps, reports=REPORTS)
     failures = 0
     while True:
         after()
@@ -40,11 +40,6 @@ def work(study: Any, plan: Plan, parent: tracking.Parent, after: Callable[[], No
             study.enqueue_trial({})
         else:
             time.sleep(REST_S)  # the last trials are at work: one that is lost waits again
-
-
-def _steps(plan: Plan) -> int:
-    """Of a trial, where a pruner must know them."""
-    return 1 if plan.pruner == "none" else plan.steps
 
 
 def goal(study: Any) -> Goal:
