@@ -332,11 +332,3 @@ def test_points_and_neighbourhoods_of_ranges() -> None:
     assert Range(0, 0.2).near(0.0) == Range(0, 0.025)
     assert Range(2, 6, whole=True).near(3) == Range(2, 4, whole=True)
     assert Range(0, 1).including(2) == Range(0, 2)
-
-
-def test_spaces_import_no_optuna() -> None:
-    import subprocess
-    import sys
-
-    program = "import sys, tuning.spaces; sys.exit('optuna' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

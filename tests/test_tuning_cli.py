@@ -18,20 +18,8 @@ from tuning.__main__ import dispatch
 
 SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
 MISTAKES = [
-    ("run", "s", "--recipe", "mlp-digit"),
     ("run", "s", "--recipe", "mlp-digits", "--scale", "paper"),
-    ("run", "s", *SMOKE, "--space", "lr-schedul"),
-    ("run", "s", *SMOKE, "--schedule", "cosin"),
-    ("run", "s", *SMOKE, "--sampler", "tp"),
-    ("run", "s", *SMOKE, "--pruner", "half"),
-    ("run", "s", *SMOKE, "--trials", "0"),
-    ("run", "s", *SMOKE, "--trials", "many"),
-    ("run", "s", *SMOKE, "--hours", "0"),
-    ("run", "s", *SMOKE, "--patience", "0"),
-    ("run", "s", *SMOKE, "--workers", "0"),
-    ("run", "s", *SMOKE, "--budget", "2"),
     ("run", "s", *SMOKE, "--proxy", "allconv-cifar10"),
-    ("run", "s", *SMOKE, "--learning-rate", "-1"),
     ("run", "s", *SMOKE, "--minimize-cost", "--pruner", "median"),
     ("run", "s", *SMOKE, "--minimize-cost", "--sampler", "cmaes"),
     ("run", "s", *SMOKE, "--sampler", "grid", "--trials", "3"),
