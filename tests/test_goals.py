@@ -110,9 +110,9 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
     with tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
         trial_queue.fill(there, RATES, Goal(trials=1))
-    looks, real = itertools.count(), leader.living
+    looks, real = itertools.count(), leader.current
     monkeypatch.setattr(
-        leader, "living", lambda each: alive.tags() if next(looks) < 8 else real(each)
+        leader, "current", lambda each: alive.tags() if next(looks) < 8 else real(each)
     )
     found = study.search("s", RATES, Goal(trials=2))
     assert len(found["trials"]) == 2

@@ -426,7 +426,7 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
     there = optuna.create_study()
     assert leader.take(there, several=False)
     there.set_user_attr(leader.LEADER, alive.tags() | {alive.PROCESS: f"{os.getppid()} 0.0"})
-    assert leader.living(there) is None
+    assert leader.current(there) is None
     assert leader.take(there, several=True)
     other = alive.tags() | {alive.MACHINE: "elsewhere"}
     there.set_user_attr(leader.LEADER, other)
@@ -435,8 +435,8 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
     there.set_user_attr(leader.LEADER, silent)
     assert leader.take(there, several=False)
     with leader.leading(there):
-        assert leader.living(there)
-    assert leader.living(there) is None
+        assert leader.current(there)
+    assert leader.current(there) is None
 
 
 def test_a_leader_whose_place_is_taken_leaves_the_other_one_alone(

@@ -133,7 +133,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
     assert {trial.state.name for trial in trials(where)} <= {"WAITING", "COMPLETE"}
     assert any("told to end" in t.user_attrs.get("reason", "") for t in trials(where))
     assert not any(trial.user_attrs.get("failures") for trial in trials(where))
-    assert leader.living(catalogue.load("s", where)) is None
+    assert leader.current(catalogue.load("s", where)) is None
 
 
 @POSTGRESQL

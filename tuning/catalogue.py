@@ -75,13 +75,13 @@ def show(name: str, where: str | None = None) -> dict[str, Any]:
         with alone(name):
             copies.restore(name, where)
     study = load(name, where)
-    return summary.document(study, Plan.of(study.user_attrs[PLAN]), begun(study))
+    return summary.document(study, Plan.of(study.user_attrs[PLAN]), wait_for_run(study))
 
 
-def begun(study: Any) -> history.Row:
-    """The study's run, which its leader may be making. UserError for a study that has none."""
+def wait_for_run(study: Any) -> history.Row:
+    """Return the study's run, which its leader may be making; UserError where there is none."""
     end = time.monotonic() + READY_S
-    while (row := own_run(study)) is None and leader.living(study) and time.monotonic() < end:
+    while (row := own_run(study)) is None and leader.current(study) and time.monotonic() < end:
         time.sleep(0.5)
     if row is None:
         raise UserError(

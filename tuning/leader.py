@@ -15,8 +15,8 @@ LOST_S = 600.0  # without one: a process on another machine is taken for dead
 DOUBT_S = 1.0  # for another machine that takes the lead at the same moment
 
 
-def living(study: Any) -> Mapping[str, str] | None:
-    """The process that leads the study, as alive.py has it; None where none does."""
+def current(study: Any) -> Mapping[str, str] | None:
+    """Return the process that leads the study, as alive.py has it; None where none does."""
     found: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
     return found if found and alive.why_dead(found, LOST_S) is None else None
 
@@ -27,7 +27,7 @@ def take(study: Any, several: bool) -> bool:
     Call it under the study's lock, which keeps other processes of this machine out. Where `several`
     machines may take the lead, the last one that says so has it.
     """
-    if living(study) and not ours(study):
+    if current(study) and not ours(study):
         return False
     study.set_user_attr(LEADER, alive.tags())
     if several:

@@ -79,7 +79,7 @@ def _delete(name: str, where: str) -> None:
 def _at_work(study: Any) -> Iterator[Mapping[str, str]]:
     """Yield the living processes that lead the study or train a trial of it, as alive.py does."""
     running = trial_queue.in_state(study, "RUNNING")
-    for tags in (leader.living(study), *(t.user_attrs.get(trial_queue.WORKER) for t in running)):
+    for tags in (leader.current(study), *(t.user_attrs.get(trial_queue.WORKER) for t in running)):
         if tags and alive.why_dead(tags, leader.LOST_S) is None:
             yield tags
 
@@ -103,13 +103,13 @@ def aim(study: Any, asked: Goal) -> bool:
     """
     held = Goal(**study.user_attrs.get(GOAL, {}))
     if asked.trials and held.trials and asked.trials != held.trials:
-        if asked.trials < held.trials and workers.reached(study):
+        if asked.trials < held.trials and workers.goal_is_reached(study):
             return False
         _check_trials(study, held.trials, asked.trials)
     given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
     goal = _begin(dataclasses.replace(held, **given))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
-    return not workers.reached(study)
+    return not workers.goal_is_reached(study)
 
 
 def _begin(asked: Goal) -> Goal:

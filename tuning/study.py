@@ -59,7 +59,7 @@ def search(
                 return show(name, where) | {"reused": reused and not helped}
             print(f"Another process leads study {name}; helping it.", file=sys.stderr)
             _work(study, where, crew)
-            while leader.living(study):
+            while leader.current(study):
                 time.sleep(workers.REST_S)
             helped = True
 
@@ -121,7 +121,7 @@ def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda:
 def help_out(name: str, where: str) -> None:
     """Be one more worker of a study that another process leads. Unavailable where none does."""
     with storage.answering(where):
-        if not leader.living(catalogue.load(name, where)):
+        if not leader.current(catalogue.load(name, where)):
             raise Unavailable(
                 f"A worker helps a study that a process leads. Received: {name}, which none does. "
                 f"Lead it: python -m tuning resume {name}"
@@ -133,7 +133,7 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     """Be one of a study's workers until its goal is reached, or none leads it."""
     with storage.answering(where):
         study = catalogue.load(name, where)
-        parent = tracking.Parent(catalogue.begun(study).id, EXPERIMENT)
+        parent = tracking.Parent(catalogue.wait_for_run(study).id, EXPERIMENT)
         workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
 
 

@@ -31,7 +31,7 @@ def work(study: Any, plan: Plan, parent: tracking.Parent, after: Callable[[], No
     failures = 0
     while True:
         after()
-        if reached(study) or not leader.living(study):
+        if goal_is_reached(study) or not leader.current(study):
             return
         trial = trial_queue.take(study, plan)
         if trial is not None:
@@ -46,7 +46,7 @@ def goal(study: Any) -> Goal:
     return Goal(**study.user_attrs[GOAL])
 
 
-def reached(study: Any) -> bool:
+def goal_is_reached(study: Any) -> bool:
     """Return whether no trial of the study is to begin any more."""
     ended = outcomes.finished(study.get_trials(deepcopy=False))
     errors = [outcomes.error(trial) for trial in ended]
