@@ -135,7 +135,9 @@ def bytes_of(change: Callable[[bytes], bytes]) -> Harm:
 
 
 def flipped(content: bytes) -> bytes:
-    at = len(content) // 3
+    with zipfile.ZipFile(io.BytesIO(content)) as zipped:
+        largest = max(zipped.infolist(), key=lambda each: each.compress_size)
+    at = largest.header_offset + 30 + len(largest.filename) + largest.compress_size // 2
     return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
 
 
