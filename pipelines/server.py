@@ -108,7 +108,7 @@ def _reason_not_to_run(job: Job, at: datetime) -> dict[str, Any] | None:
         return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
     if reason := _reason_missed(job, at, now):
         return _row(MISSED, reason)
-    while phases := _phases(job):
+    while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
         if job.overlap == "skip":
             return _row(SKIPPED, "the job was still running")
         if not overlaps and WAITING in phases:
@@ -142,10 +142,10 @@ def _mark(job: Job, phase: str) -> None:
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
-def _phases(job: Job) -> list[str]:
-    """Return the phases of the other ticks of a job that have begun and are not over."""
+def _open_ticks(job: Job) -> list[WorkflowStatus]:
+    """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
     return [
-        row.attributes["phase"]  # type: ignore[index]
+        row
         for row in DBOS.list_workflows(status=OPEN, application_name=APPLICATIONS, load_input=False)
         if (row.attributes or {}).get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
@@ -246,7 +246,7 @@ def run_now(storage: str, name: str) -> int:
     with engine.client(storage) as client:
         job = schedule.find(client, name)
     with engine.workflows(storage, BY_HAND):
-        if _phases(job):
+        if any(not reason_dead(row) for row in _open_ticks(job)):
             raise Unavailable(
                 f"A job runs once at a time. Received: {name}, which is running. Wait for its end: "
                 f"python -m pipelines schedule history {name}"
