@@ -21,7 +21,8 @@ from pipelines import alive, jobs, live, store, times
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 
 POLL_S = 5.0  # between two looks for jobs that were added or changed
-LISTEN_S = 30.0  # between two looks for messages, of which we send none
+LISTEN_S = 30.0  # between two looks of a server for messages, of which we send none
+END_S = 0.5  # the same of a command: DBOS ends only after such a look
 SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
 
 
@@ -115,6 +116,7 @@ def workflows(storage: str, application: str) -> Iterator[None]:
     The schedules of one application are served by its processes alone.
     """
     _prepare(storage)
+    listen_s = LISTEN_S if application == SCHEDULE else END_S
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     DBOS(
         config={
@@ -124,7 +126,7 @@ def workflows(storage: str, application: str) -> Iterator[None]:
             "executor_id": f"{alive.machine()}, {alive.process(os.getpid())}",
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
-            "notification_listener_polling_interval_sec": LISTEN_S,
+            "notification_listener_polling_interval_sec": listen_s,
         }
     )
     DBOS.launch()

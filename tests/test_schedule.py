@@ -27,6 +27,7 @@ def last_minute() -> datetime:
 def workflows(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The engine, which fires nothing by itself, and a folder of commands for jobs."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(engine, "LISTEN_S", 0.1)  # between two looks DBOS does not end
     storage = engine.place()
     with engine.client(storage) as client:
         for entry in client.list_schedules():
@@ -61,7 +62,10 @@ def test_of_ticks_that_nothing_served_the_last_is_run_or_none(workflows: Path) -
     assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
 
 
-def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(home: Path) -> None:
+def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LISTEN_S", 0.1)
     job, now = a_job(cron="*/20 * * * * *", missed="skip"), datetime.now(UTC)
     before = now.replace(second=0, microsecond=0) - timedelta(days=1)
     with engine.client(engine.place()) as client:
