@@ -192,7 +192,7 @@ def import_runs(file: Path) -> dict[str, Any]:
     store.client()
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
-        bundle_format.opened(file, store.home(), bundle_in.check) as archive,
+        bundle_format.open_archive(file, store.home(), bundle_in.check) as archive,
         live.locked(store.home() / "live", "import", "Another import is going on; waiting for it."),
         _sentence("take the runs", "Repeat the import: it goes on where it ended."),
     ):

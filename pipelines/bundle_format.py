@@ -35,7 +35,7 @@ from pipelines.bundle_shape import (
     Member,
     check_tree,
     manifest_of,
-    refused,
+    refusal,
     run_of,
     wrong_name,
 )
@@ -62,13 +62,13 @@ class Writer:
     def json(self, name: str, document: Mapping[str, Any]) -> None:
         text = json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
         if _memory(text) > MEMORY:
-            raise refused(*_too_large(name, len(text)), LEAVE_OUT)
+            raise refusal(*_too_large(name, len(text)), LEAVE_OUT)
         self._add(name, io.BytesIO(text), len(text))
 
     def file(self, name: str, path: Path) -> None:
         wrong = wrong_name(name)
         if wrong:
-            raise refused(wrong, f"an artifact named {name!r}", LEAVE_OUT)
+            raise refusal(wrong, f"an artifact named {name!r}", LEAVE_OUT)
         if path.name.lower() == model_files.MLMODEL.lower():
             self._check_model(name, path)
         with path.open("rb") as source:
@@ -81,7 +81,7 @@ class Writer:
                 raise ValueError("an artifact that MLflow would load as a model")
             model_files.check(path.parent)
         except ValueError as error:
-            raise refused(model_files.RULE, f"{name}: {error}", LEAVE_OUT) from error
+            raise refusal(model_files.RULE, f"{name}: {error}", LEAVE_OUT) from error
 
     def _add(self, name: str, source: IO[bytes], size: int) -> None:
         info = zipfile.ZipInfo(name, EPOCH)
@@ -110,7 +110,7 @@ def written(file: Path) -> Iterator[Writer]:
                 yield (writer := Writer(zipped))
             unpacked = sum(entry["bytes"] for entry in writer.members.values())
             if _packs_too_well(unpacked, raw.tell()):
-                raise refused(*_too_packed(unpacked, raw.tell()), LEAVE_OUT)
+                raise refusal(*_too_packed(unpacked, raw.tell()), LEAVE_OUT)
             raw.flush()
             os.fsync(raw.fileno())
         half.replace(file)
@@ -152,7 +152,7 @@ class Archive:
 
 
 @contextmanager
-def opened(file: Path, place: Path, check: Callable[[Document], None]) -> Iterator[Archive]:
+def open_archive(file: Path, place: Path, check: Callable[[Document], None]) -> Iterator[Archive]:
     """An archive of which every byte has been checked; `check` is told every run's document.
 
     UserError: the file cannot be read, is damaged or hostile, or `place` has no room for it.
@@ -173,7 +173,7 @@ def read_manifest(file: Path) -> Manifest:
 def _manifest(zipped: zipfile.ZipFile) -> Manifest:
     names = zipped.namelist()
     if MANIFEST not in names:
-        raise refused(f"The file must have a {MANIFEST}.", f"{len(names)} other members")
+        raise refusal(f"The file must have a {MANIFEST}.", f"{len(names)} other members")
     return manifest_of(_document(zipped, MANIFEST))
 
 
@@ -189,7 +189,7 @@ def _sentences(file: Path) -> Iterator[None]:
     except (UserError, Unavailable):
         raise
     except model_files.DAMAGED as error:
-        raise refused("The file must be a whole ZIP archive.", f"{file}: {error}") from error
+        raise refusal("The file must be a whole ZIP archive.", f"{file}: {error}") from error
 
 
 def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], None]) -> Archive:
@@ -199,7 +199,7 @@ def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], N
     manifest = _manifest(zipped)
     odd = sorted({MANIFEST, *manifest.members} ^ set(names))
     if odd:
-        raise refused("The manifest must list every member that is there.", odd[0])
+        raise refusal("The manifest must list every member that is there.", odd[0])
     total = len(manifest.members) + len(manifest.runs)
     with progress_bar("check", total, "") as advance:
         for name, entry in manifest.members.items():
@@ -222,7 +222,7 @@ def _files(
     for listed in manifest.runs:
         name = f"runs/{listed.run_id}.json"
         if name not in manifest.members or listed.run_id in owners:
-            raise refused("The manifest must name every run once, with its document.", name)
+            raise refusal("The manifest must name every run once, with its document.", name)
         run = run_of(_document(zipped, name), listed)
         check(run)
         advance(1, math.nan)
@@ -233,9 +233,9 @@ def _files(
         found = MEMBER.fullmatch(name)
         run_id, kind, model = found.groups("") if found else ("", "", "")
         if model not in owners.get(run_id, ()):
-            raise refused("Every member must belong to a run of the manifest.", name)
+            raise refusal("Every member must belong to a run of the manifest.", name)
         if not model and PurePosixPath(name).name.lower() == model_files.MLMODEL.lower():
-            raise refused(model_files.RULE, f"{name}, an artifact that MLflow would load as one")
+            raise refusal(model_files.RULE, f"{name}, an artifact that MLflow would load as one")
         if kind != ".json" and model in whole:
             files[run_id].append(name)
     return files
@@ -247,7 +247,7 @@ def _admitted(info: zipfile.ZipInfo) -> str:
     if not wrong and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
         wrong = "A member must be a plain file, no link and no device."
     if wrong:
-        raise refused(wrong, repr(info.orig_filename))
+        raise refusal(wrong, repr(info.orig_filename))
     return info.filename
 
 
@@ -260,7 +260,7 @@ def _check_models(archive: Archive) -> None:
                 try:
                     model_files.check(Path(folder))
                 except ValueError as error:
-                    raise refused(model_files.RULE, f"in model {model}, {error}") from error
+                    raise refusal(model_files.RULE, f"in model {model}, {error}") from error
 
 
 def _model(name: str) -> str:
@@ -276,7 +276,7 @@ def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
     """
     packed = os.fstat(zipped.fp.fileno()).st_size if zipped.fp else 0
     if _packs_too_well(size, packed):
-        raise refused(*_too_packed(size, packed))
+        raise refusal(*_too_packed(size, packed))
     free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
     if size > free:
         raise Unavailable(
@@ -298,13 +298,13 @@ def _too_packed(unpacked: int, packed: int) -> tuple[str, str]:
 def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Member) -> None:
     found = zipped.getinfo(name).file_size
     if found != entry.bytes:
-        raise refused(f"{name} must have {entry.bytes} bytes.", str(found))
+        raise refusal(f"{name} must have {entry.bytes} bytes.", str(found))
     digest = hashlib.sha256()
     with zipped.open(name) as source:
         while chunk := source.read(CHUNK):
             digest.update(chunk)
     if digest.hexdigest() != entry.sha256:
-        raise refused(f"{name} must have the digest of the manifest.", digest.hexdigest())
+        raise refusal(f"{name} must have the digest of the manifest.", digest.hexdigest())
 
 
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
@@ -312,13 +312,13 @@ def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     size = zipped.getinfo(name).file_size
     text = zipped.read(name) if A_BYTE * size <= MEMORY else b""
     if A_BYTE * size > MEMORY or _memory(text) > MEMORY:
-        raise refused(*_too_large(name, size))
+        raise refusal(*_too_large(name, size))
     try:
         found = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise refused(f"{name} must be JSON.", str(error)) from error
+        raise refusal(f"{name} must be JSON.", str(error)) from error
     if not isinstance(found, dict):
-        raise refused(f"{name} must be a JSON object.", type(found).__name__)
+        raise refusal(f"{name} must be a JSON object.", type(found).__name__)
     return found
 
 

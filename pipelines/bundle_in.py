@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines import alive, bulk, live, store
 from pipelines.bundle_format import Archive
-from pipelines.bundle_shape import IMPORTING, READY, Document, Model, refused
+from pipelines.bundle_shape import IMPORTING, READY, Document, Model, refusal
 from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
@@ -39,7 +39,7 @@ def check(document: Document) -> None:
             _model_metrics(model, "")
     except store.unavailable() as error:
         first = str(error).splitlines()[0]
-        raise refused("Every name and value must be one that MLflow takes.", first) from error
+        raise refusal("Every name and value must be one that MLflow takes.", first) from error
 
 
 def create(document: Document, places: Mapping[str, str]) -> str:

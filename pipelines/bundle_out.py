@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines import alive, history, recorded, schema, store
-from pipelines.bundle_shape import IMPORTING, LEAVE_OUT, READY, Document, Point, shaped
+from pipelines.bundle_shape import IMPORTING, LEAVE_OUT, READY, Document, Point, validate
 from pipelines.history import LARGEST
 from pipelines.store import ORIGIN, PARENT
 
@@ -99,7 +99,7 @@ def document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
         "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
         "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
     }
-    return shaped(Document, document, f"run {info.run_id}", LEAVE_OUT)
+    return validate(Document, document, f"run {info.run_id}", LEAVE_OUT)
 
 
 def thin_training(document: Document) -> Document:

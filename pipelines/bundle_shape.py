@@ -133,7 +133,7 @@ class Manifest(Shape):
     members: Annotated[dict[Text, Member], FailFast()]
 
 
-def shaped(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN) -> Kind:
+def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN) -> Kind:
     """Return a value as its kind of document; UserError says where it first differs from it."""
     try:
         return kind.model_validate(value)
@@ -142,12 +142,12 @@ def shaped(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN
         where = " ".join([place, *map(str, first["loc"])])
         wrong = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
         said = wrong.get(first["type"], f"{where} = {first['input']!r:.60}")
-        raise refused("A document must have the keys and types of its version.", said, mend) from (
+        raise refusal("A document must have the keys and types of its version.", said, mend) from (
             error
         )
 
 
-def refused(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
+def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
     """Return the sentence for a file that is not taken in, or a run that is not written."""
     return UserError(f"{rule} Received: {received[:300]}. {mend}")
 
@@ -155,22 +155,22 @@ def refused(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
 def manifest_of(document: dict[str, Any]) -> Manifest:
     """Return a manifest; UserError for one of another version or shape."""
     if document.get("version") != VERSION:
-        raise refused(f"The manifest must be of version {VERSION}.", str(document.get("version")))
-    manifest = shaped(Manifest, document, "manifest.json")
+        raise refusal(f"The manifest must be of version {VERSION}.", str(document.get("version")))
+    manifest = validate(Manifest, document, "manifest.json")
     used = {run.experiment for run in manifest.runs}
     if used != set(manifest.experiments.values()):
-        raise refused("The manifest must name the experiments of its runs.", ", ".join(used))
+        raise refusal("The manifest must name the experiments of its runs.", ", ".join(used))
     return manifest
 
 
 def run_of(document: dict[str, Any], listed: Listed) -> Document:
     """Return a run; UserError for one of another shape, or another than the manifest says."""
-    run = shaped(Document, document, f"runs/{listed.run_id}.json")
+    run = validate(Document, document, f"runs/{listed.run_id}.json")
     if Listed.of(run) != listed:
-        raise refused("A run must be as the manifest says.", f"another {listed.run_id}")
+        raise refusal("A run must be as the manifest says.", f"another {listed.run_id}")
     models = [model.model_id for model in run.models]
     if len(set(models)) != len(models):
-        raise refused("A run must name a model once.", ", ".join(models))
+        raise refusal("A run must name a model once.", ", ".join(models))
     return run
 
 
@@ -197,8 +197,8 @@ def check_tree(names: Collection[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise refused("No member may be there twice.", name)
+            raise refusal("No member may be there twice.", name)
         seen.add(name)
     for name in names:
         if not seen.isdisjoint(map(str, PurePosixPath(name).parents)):
-            raise refused("No member may be a folder too.", name)
+            raise refusal("No member may be a folder too.", name)

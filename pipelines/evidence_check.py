@@ -92,7 +92,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
 def _documents(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
     for file in evidence_files.bundles([name]):
-        with bundle_format.opened(file, store.home(), bundle_in.check) as archive:
+        with bundle_format.open_archive(file, store.home(), bundle_in.check) as archive:
             for row in archive.manifest.runs:
                 if row.claim == name and row.kind in ("setting", "claim"):
                     yield archive.run(row)

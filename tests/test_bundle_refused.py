@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from pipelines import bundle, bundle_format, store
-from pipelines.bundle_shape import Document, shaped
+from pipelines.bundle_shape import Document, validate
 from pipelines.errors import Unavailable, UserError
 from tests.bundles import all_runs, exported, pictures, tracked
 from tests.conftest import Go, command, exit_code
@@ -45,7 +45,7 @@ def listed(members: Members, manifest: dict[str, Any], name: str, content: bytes
     manifest["members"][name] = {"bytes": len(content), "sha256": digest}
 
 
-def repacked(change: Callable[[Members, dict[str, Any], str], None]) -> Harm:
+def harm_members(change: Callable[[Members, dict[str, Any], str], None]) -> Harm:
     """Change the members, the manifest and, by its id, the run; the manifest is written last."""
 
     def harm(file: Path) -> None:
@@ -68,7 +68,7 @@ def added(pattern: str, content: bytes = b"evil") -> Harm:
         for name in pattern.format(f"runs/{run_id}").split(" "):
             listed(members, manifest, name, content)
 
-    return repacked(change)
+    return harm_members(change)
 
 
 def in_run(old: str = "", new: str = "", **changes: Any) -> Harm:
@@ -82,15 +82,15 @@ def in_run(old: str = "", new: str = "", **changes: Any) -> Harm:
         manifest["runs"][0] |= {k: v for k, v in changes.items() if k in manifest["runs"][0]}
         listed(members, manifest, name, text.replace(old, new).encode())
 
-    return repacked(change)
+    return harm_members(change)
 
 
 def in_manifest(**changes: Any) -> Harm:
-    return repacked(lambda members, manifest, run_id: manifest.update(changes))
+    return harm_members(lambda members, manifest, run_id: manifest.update(changes))
 
 
 def manifest_is(content: bytes) -> Harm:
-    return repacked(lambda members, _, run_id: members.update({"manifest.json": content}))
+    return harm_members(lambda members, _, run_id: members.update({"manifest.json": content}))
 
 
 def hello(content: bytes | None, size: int = 5) -> Harm:
@@ -103,7 +103,7 @@ def hello(content: bytes | None, size: int = 5) -> Harm:
         if content is None:
             del members[name]
 
-    return repacked(change)
+    return harm_members(change)
 
 
 def zipped_anew(write: Callable[[zipfile.ZipFile, zipfile.ZipInfo, bytes], Any]) -> Harm:
@@ -211,7 +211,7 @@ HARMS: dict[str, tuple[Harm, str]] = {
     "empty": (bytes_of(lambda content: b""), "whole ZIP archive"),
     "not there": (lambda file: file.unlink(), "can be read"),
     "a folder": (lambda file: (file.unlink(), file.mkdir()), "can be read"),
-    "not listed": (repacked(lambda members, *_: members.update(x=b"")), "list every member"),
+    "not listed": (harm_members(lambda members, *_: members.update(x=b"")), "list every member"),
     "missing": (hello(None), "list every member"),
     "changed": (hello(b"hellO"), "digest"),
     "lying manifest": (hello(b"hello", size=6), "must have 6 bytes"),
@@ -304,10 +304,10 @@ def bare(**changes: Any) -> dict[str, Any]:
 def test_a_point_is_taken_where_its_shape_is(point: str) -> None:
     document = bare(metrics={"loss": json.loads(f"[[{point}]]")})
     if POINTS[point]:
-        assert len(shaped(Document, document, "x").metrics["loss"][0]) == 3
+        assert len(validate(Document, document, "x").metrics["loss"][0]) == 3
     else:
         with pytest.raises(UserError, match="metrics loss 0"):
-            shaped(Document, document, "x")
+            validate(Document, document, "x")
 
 
 @pytest.mark.parametrize(
@@ -322,7 +322,7 @@ def test_a_million_mistakes_take_no_longer_than_one(wrong: dict[str, Any]) -> No
     from pydantic import ValidationError
 
     with pytest.raises(UserError) as caught:
-        shaped(Document, bare(**wrong), "x")
+        validate(Document, bare(**wrong), "x")
     assert isinstance(caught.value.__cause__, ValidationError)
     assert caught.value.__cause__.error_count() < 5
 
@@ -343,7 +343,7 @@ def test_any_flipped_byte_is_refused_or_changes_nothing(file: Path, go: Go) -> N
 
 def refuses(file: Path) -> bool:
     try:
-        with bundle_format.opened(file, file.parent, lambda document: None):
+        with bundle_format.open_archive(file, file.parent, lambda document: None):
             return False
     except UserError:
         return True
@@ -396,12 +396,12 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {  # of about n characters
 PEAK = """
 import json, re, sys
 from pathlib import Path
-from pipelines.bundle_shape import Document, shaped
+from pipelines.bundle_shape import Document, validate
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 text = Path(sys.argv[1]).read_bytes()
 before = peak()
 try:
-    found = shaped(Document, json.loads(text), "x")
+    found = validate(Document, json.loads(text), "x")
 except Exception as error:
     assert "metrics" in str(error), error
 print(peak() - before)

@@ -56,7 +56,7 @@ def test_a_process_of_other_code_measures_nothing() -> None:
 
 
 @contextmanager
-def started(*words: str, folder: Path = ROOT) -> Iterator[subprocess.Popen[bytes]]:
+def start_process(*words: str, folder: Path = ROOT) -> Iterator[subprocess.Popen[bytes]]:
     """A part of a Dask cluster, as a person starts it; killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "dask", *words, "--no-dashboard"],
@@ -76,12 +76,12 @@ def started(*words: str, folder: Path = ROOT) -> Iterator[subprocess.Popen[bytes
 def scheduler() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address of a scheduler that has no workers yet, on loopback, and its process."""
     port = str(free_port())
-    with started("scheduler", "--host", "127.0.0.1", "--port", port) as process:
+    with start_process("scheduler", "--host", "127.0.0.1", "--port", port) as process:
         yield f"tcp://127.0.0.1:{port}", process
 
 
 def worker(address: str, folder: Path = ROOT) -> contextlib.AbstractContextManager:
-    return started("worker", address, "--nthreads", "1", "--no-nanny", folder=folder)
+    return start_process("worker", address, "--nthreads", "1", "--no-nanny", folder=folder)
 
 
 def when_recorded(home: Path, count: int, act: Callable[[], None]) -> list[int]:

@@ -21,7 +21,7 @@ from pipelines.model_files import LAYERS_BYTES, NETWORK
 from tests.bundles import all_runs, exported, tracked
 from tests.conftest import Go
 from tests.stored_models import HOSTILE, RECIPE, SCALE, change, folder_of, network, record_training
-from tests.test_bundle_refused import Members, listed, repacked
+from tests.test_bundle_refused import Members, harm_members, listed
 
 
 def is_a_program(folder: Path, marker: Path) -> bool:
@@ -64,7 +64,7 @@ def with_model(file: Path, folder: Path, prefix: str) -> None:
             name = f"{prefix}{path.relative_to(folder).as_posix()}"
             listed(members, manifest, name, path.read_bytes())
 
-    repacked(change)(file)
+    harm_members(change)(file)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 EVERY_S = 10
 
 
-class Served:
+class Bench:
     """A schedule with one job, and servers of it that come and go."""
 
     def __init__(self, folder: Path, storage: str) -> None:
@@ -90,14 +90,14 @@ def wait(condition: Callable[[], Any], most_s: float = 90.0) -> None:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def served(
+def bench(
     request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Served]:
+) -> Iterator[Bench]:
     """A schedule on either database."""
     storage = None
     if request.param == "postgresql":
         storage = request.getfixturevalue("postgresql_database")
-    begun = Served(home, engine.place(storage))
+    begun = Bench(home, engine.place(storage))
     yield begun
     for process in begun.servers:
         process.kill()
@@ -105,42 +105,42 @@ def served(
 
 
 def test_whatever_is_killed_every_tick_is_accounted_for_and_none_is_done_twice(
-    served: Served,
+    bench: Bench,
 ) -> None:
-    served.serve()
-    os.kill(served.next_command(), signal.SIGKILL)  # the command alone
-    served.next_command()
-    served.servers[0].kill()  # the server, and with it all
-    served.servers[0].wait()
+    bench.serve()
+    os.kill(bench.next_command(), signal.SIGKILL)  # the command alone
+    bench.next_command()
+    bench.servers[0].kill()  # the server, and with it all
+    bench.servers[0].wait()
     time.sleep(2 * EVERY_S)  # nothing serves
-    served.serve()
-    served.serve()  # two that share the job
-    served.next_command()  # what was killed, again
-    served.next_command()
-    served.servers[1].kill()
-    served.next_command()
-    served.next_command()
-    served.servers[2].terminate()
-    assert served.servers[2].wait(60) == 0
-    served.serve()
-    served.next_command()
-    with engine.client(served.storage) as client:
+    bench.serve()
+    bench.serve()  # two that share the job
+    bench.next_command()  # what was killed, again
+    bench.next_command()
+    bench.servers[1].kill()
+    bench.next_command()
+    bench.next_command()
+    bench.servers[2].terminate()
+    assert bench.servers[2].wait(60) == 0
+    bench.serve()
+    bench.next_command()
+    with engine.client(bench.storage) as client:
         schedule.pause(client, "x")
-    wait(lambda: all(row["state"] not in ("running", "queued") for row in served.rows()))
-    served.servers[3].terminate()
-    assert served.servers[3].wait(60) == 0
-    served.check()
-    states = [row["state"] for row in served.rows()]
+    wait(lambda: all(row["state"] not in ("running", "queued") for row in bench.rows()))
+    bench.servers[3].terminate()
+    assert bench.servers[3].wait(60) == 0
+    bench.check()
+    states = [row["state"] for row in bench.rows()]
     assert states[0] == "killed"
     assert states.count("killed") == 1
     assert states.count("ran") >= 3
 
 
-def test_a_job_run_by_hand_needs_no_server_and_gives_its_exit_code(served: Served) -> None:
+def test_a_job_run_by_hand_needs_no_server_and_gives_its_exit_code(bench: Bench) -> None:
     words = [sys.executable, "-m", "pipelines", "schedule", "run-now", "long"]
-    words += ["--storage", served.storage]
+    words += ["--storage", bench.storage]
     first = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL)
-    served.next_command()
+    bench.next_command()
     again = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert again.returncode == 1
     assert "runs once at a time" in again.stderr
@@ -150,7 +150,7 @@ def test_a_job_run_by_hand_needs_no_server_and_gives_its_exit_code(served: Serve
         wait(lambda: not [p for p in psutil.process_iter(["environ"]) if _is_member(p)])
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "well\n")
-    killed, row = served.rows()
+    killed, row = bench.rows()
     assert (killed["state"], row["state"], row["by_hand"]) == ("killed", "ran", True)
     assert history.row(str(row["run_id"])).tags["job"] == "long"
     assert json.loads(json.dumps(row)) == row

@@ -87,7 +87,7 @@ def crowd(url: str, workers: int, trials: int) -> list[int]:
 
 
 @contextmanager
-def served(*words: Any) -> Iterator[subprocess.Popen[str]]:
+def serve(*words: Any) -> Iterator[subprocess.Popen[str]]:
     """A server, once it has said where it is; told to end afterwards."""
     process = subprocess.Popen(
         [sys.executable, "-c", SERVER, *map(str, words)],
@@ -114,7 +114,7 @@ def reachable(kind: str, database: str) -> Iterator[str]:
         yield database
         return
     port = free_port()
-    with served("serve_proxy", database, "127.0.0.1", port) as proxy:
+    with serve("serve_proxy", database, "127.0.0.1", port) as proxy:
         assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
         yield f"grpc://127.0.0.1:{port}"
 
@@ -311,7 +311,7 @@ def test_a_proxy_says_what_workers_take_and_ends_when_told(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     url, port = journal_in(tmp_path), free_port()
-    with served("serve_proxy", url, "127.0.0.1", port) as process:
+    with serve("serve_proxy", url, "127.0.0.1", port) as process:
         said = line(process)
         assert said == f"Workers of {url} take: --storage grpc://127.0.0.1:{port}\n"
         there = storage.connect(f"grpc://127.0.0.1:{port}")
@@ -371,7 +371,7 @@ def test_the_dashboard_answers_no_foreign_host(
     tmp_path: Path, at: str, own: list[str], foreign: list[str]
 ) -> None:
     port = free_port()
-    with served("serve_dashboard", journal_in(tmp_path), at, port) as process:
+    with serve("serve_dashboard", journal_in(tmp_path), at, port) as process:
         assert line(process).endswith(f":{port}\n")
         assert {host: status(port, host) for host in OWN + own} == dict.fromkeys(OWN + own, 200)
         refused = FOREIGN + foreign
@@ -388,7 +388,7 @@ def test_the_dashboard_shows_a_study_of_every_storage(
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     with (
         reachable(kind, database) as url,
-        served("serve_dashboard", url, "127.0.0.1", port) as process,
+        serve("serve_dashboard", url, "127.0.0.1", port) as process,
     ):
         address = line(process).split()[-1]
         assert address == f"http://127.0.0.1:{port}"

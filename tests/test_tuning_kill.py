@@ -23,7 +23,7 @@ LONG = ["--recipe", "mlp-digits", "--sampler", "random", "--steps", "600"]
 WAIT_S = 240.0
 
 
-def started(*words: str) -> subprocess.Popen[str]:
+def start_process(*words: str) -> subprocess.Popen[str]:
     """A command of ours, as a person starts it."""
     return subprocess.Popen(
         [sys.executable, "-m", "tuning", *words],
@@ -96,7 +96,7 @@ def test_killed_workers_trials_are_tried_again_by_others(
     where: str, home: Path, digits: Path
 ) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
-    process = started("run", "s", *words)
+    process = start_process("run", "s", *words)
     for count in (1, 2):
         victim = until(lambda: finished(where) >= count and at_work(where), process)[0]  # noqa: B023
         os.kill(victim, signal.SIGKILL)
@@ -109,12 +109,12 @@ def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
     where: str, home: Path, digits: Path
 ) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "4"]
-    process = started("run", "s", *words)
+    process = start_process("run", "s", *words)
     victims = until(lambda: finished(where) >= 2 and at_work(where), process)
     for pid in (process.pid, victims[0]):
         os.kill(pid, signal.SIGKILL)
     process.communicate()
-    resumed = started("resume", "s", "--storage", where, "--workers", "4")
+    resumed = start_process("resume", "s", "--storage", where, "--workers", "4")
     check(where, resumed)
     assert not [pid for pid in victims if psutil.pid_exists(pid)]
 
@@ -123,7 +123,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
     where: str, home: Path, digits: Path
 ) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
-    process = started("run", "s", *words)
+    process = start_process("run", "s", *words)
     until(lambda: at_work(where), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=WAIT_S)
@@ -139,9 +139,9 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
 @POSTGRESQL
 def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS)]
-    first = started("run", "s", *words)
+    first = start_process("run", "s", *words)
     until(lambda: at_work(where), first)
-    second = started("run", "s", *words)
+    second = start_process("run", "s", *words)
     check(where, first)
     said = second.communicate(timeout=WAIT_S)[0]
     assert second.returncode == 0, said
