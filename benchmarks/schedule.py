@@ -89,7 +89,7 @@ def at_rest() -> dict[str, list[float]]:
 
 
 @contextmanager
-def scheduled(name: str, words: tuple[str, ...], every_s: float) -> Iterator[Any]:
+def job_in_schedule(name: str, words: tuple[str, ...], every_s: float) -> Iterator[Any]:
     """Add a job for as long as the block lasts; yield what gives its history."""
     from pipelines import engine, schedule, schedule_report
     from pipelines.jobs import Job
@@ -106,7 +106,7 @@ def latency() -> dict[str, list[float]]:
     from pipelines import store
 
     lines = store.home() / "first_lines.txt"
-    with scheduled("ticks", ("benchmarks.schedule", str(lines)), EVERY_S):  # noqa: SIM117
+    with job_in_schedule("ticks", ("benchmarks.schedule", str(lines)), EVERY_S):  # noqa: SIM117
         with process("-m", "pipelines", "schedule", "serve"):
             time.sleep(TICKS_S)
     ticks = [line.split() for line in lines.read_text().splitlines()]
@@ -120,7 +120,7 @@ def recording(name: str, words: tuple[str, ...]) -> dict[str, list[float]]:
     From its start to its end in the history: what the next tick of the job waits for.
     """
     alone: list[float] = []
-    with scheduled(name, words, BETWEEN_S) as history:
+    with job_in_schedule(name, words, BETWEEN_S) as history:
         for _ in range(ROUNDS):
             alone.append(timed(*words))
             with process("-m", "pipelines", "schedule", "serve"):

@@ -19,7 +19,7 @@ from pipelines.provenance import ROOT
 ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
 TICK = "SCHEDULED_TICK"  # in the environment of the commands of a tick: which one it is
 GRACE_S = 30.0  # for a process that is told to end
-LATEST = 10_000  # bytes of a log, in which the error is found
+LATEST = 10_000  # bytes of what a command has said, in which its error is found
 PR_SET_PDEATHSIG = 1
 
 

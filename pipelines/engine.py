@@ -91,22 +91,22 @@ def client(storage: str) -> Iterator[DBOSClient]:
     Unavailable where no database answers, UserError where none can.
     """
     _prepare(storage)
-    with _client(storage) as opened:
-        yield opened
+    with _client(storage) as database:
+        yield database
 
 
 @contextmanager
 def _client(storage: str) -> Iterator[DBOSClient]:
-    opened = DBOSClient(
+    database = DBOSClient(
         system_database_url=storage,
         serializer=Json(),
         application_name=SCHEDULE,
         retry_connection_errors=False,
     )
     try:
-        yield opened
+        yield database
     finally:
-        opened.destroy()
+        database.destroy()
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def workflows(storage: str, application: str) -> Iterator[None]:
             "name": application,
             "system_database_url": storage,
             "application_version": application,  # whatever the code, it goes on with what was begun
-            "executor_id": f"{alive.machine()}, {alive.process(os.getpid())}",
+            "executor_id": ", ".join([alive.machine(), alive.process(os.getpid()), _kind(storage)]),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
             "notification_listener_polling_interval_sec": listen_s,
@@ -140,36 +140,38 @@ def reason_dead(executor: str, beat: float) -> str | None:
     """Return why the process of that executor id must have ended; None where it may live.
 
     `beat` is its last sign of life, in seconds since 1970: all that is known of another machine's.
+    A database in SQLite is one machine's, which may have been started again since.
     """
-    machine, _, process = executor.partition(", ")
-    (host, boot), (our_host, our_boot) = (
-        name.split(" ")[:2] for name in (f"{machine} ", f"{alive.machine()} ")
-    )
-    if host == our_host and boot != our_boot:
+    machine, process, kind = executor.split(", ")
+    (host, *boot), (our_host, *our_boot) = machine.split(" "), alive.machine().split(" ")
+    if kind == "sqlite" and host == our_host and boot[:1] != our_boot[:1]:
         return "its machine has been started again"
     return alive.why_dead({alive.MACHINE: machine, alive.PROCESS: process, alive.BEAT: str(beat)})
 
 
 def _prepare(storage: str) -> None:
-    """Create or update the tables of DBOS; a new database begins with the shipped jobs."""
+    """Create the tables of DBOS where they are not; a new database begins with the shipped jobs."""
     try:
         with live.locked(store.home() / "live", "schedule"):  # two would create them
             if _is_new(storage):
                 DBOS.migrate(storage)
                 with _client(storage) as new:
-                    shipped = jobs.shipped(times.local_zone()).values()
-                    for job in shipped:
+                    for job in jobs.shipped(times.local_zone()).values():
                         new.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _no_database(storage, error) from error
 
 
+def _kind(storage: str) -> str:
+    """Return `sqlite` or `postgresql`."""
+    return sql.make_url(storage).get_backend_name()
+
+
 def _is_new(storage: str) -> bool:
     """Return whether a database has no tables of DBOS. UserError for one of an earlier version."""
-    url = sql.make_url(storage)
-    if url.get_backend_name() == "sqlite":
-        Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
-    engine = sql.create_engine(url)
+    if _kind(storage) == "sqlite":
+        Path(str(sql.make_url(storage).database)).parent.mkdir(parents=True, exist_ok=True)
+    engine = sql.create_engine(storage)
     try:
         tables = sql.inspect(engine)
         if tables.has_table("apscheduler_jobs"):
@@ -179,7 +181,7 @@ def _is_new(storage: str) -> bool:
                 "them with the version that made it (python -m pipelines schedule list --json), "
                 "move the file away, and add each: python -m pipelines schedule add NAME ..."
             )
-        schema = "dbos" if url.get_backend_name() == "postgresql" else None
+        schema = "dbos" if _kind(storage) == "postgresql" else None
         return not tables.has_table("workflow_status", schema=schema)
     finally:
         engine.dispose()

@@ -43,14 +43,12 @@ _stopping = threading.Event()
 def tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job whose time has come, by its rules; the result is a row of the history."""
     job = Job.of(context)
-    reason: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _reason_not_to_run, job, at)
-    if reason:
-        return reason
-    return _attempts(job, at)
+    row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _row_of_a_rule, job, at)
+    return row or _attempts(job, at)
 
 
 @DBOS.workflow(name=MISSED_TICKS)
-def missed(at: datetime, context: dict[str, Any], until: str, ticks: int) -> dict[str, Any]:
+def missed_ticks(at: datetime, context: dict[str, Any], until: str, ticks: int) -> dict[str, Any]:
     """Keep several ticks at which nothing served as one row of the history."""
     return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": ticks}
 
@@ -98,23 +96,24 @@ def _attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
-def _reason_not_to_run(job: Job, at: datetime) -> dict[str, Any] | None:
+def _row_of_a_rule(job: Job, at: datetime) -> dict[str, Any] | None:
     """Return the row of a tick that a rule of its job leaves out; None where it is to run.
 
     Where a tick waits for the one before, this takes as long as that.
     """
-    now, overlaps = datetime.now(UTC), False
+    waits = False
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
-    if reason := _reason_missed(job, at, now):
+    if reason := _reason_missed(job, at, datetime.now(UTC)):
         return _row(MISSED, reason)
     while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
         if job.overlap == "skip":
             return _row(SKIPPED, "the job was still running")
-        if not overlaps and WAITING in phases:
-            return _row(SKIPPED, "another tick was waiting already")
-        overlaps = True
-        _mark(job, WAITING)
+        if not waits:
+            if WAITING in phases:
+                return _row(SKIPPED, "another tick was waiting already")
+            _mark(job, WAITING)
+            waits = True
         time.sleep(1.0)
     _mark(job, RUNNING)
     return None
@@ -149,13 +148,8 @@ def _open_ticks(job: Job) -> list[WorkflowStatus]:
         for row in DBOS.list_workflows(status=OPEN, application_name=APPLICATIONS, load_input=False)
         if (row.attributes or {}).get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
-        and not _reason_given_up(row)
+        and not (row.application_name == BY_HAND and reason_dead(row))  # nobody goes on with it
     ]
-
-
-def _reason_given_up(row: WorkflowStatus) -> str | None:
-    """Return why nobody goes on with what a person had begun; None of all else."""
-    return reason_dead(row) if row.application_name == BY_HAND else None
 
 
 def reason_dead(row: WorkflowStatus) -> str | None:
@@ -195,12 +189,14 @@ def keep_missed(client: DBOSClient) -> None:
     """
     limit = datetime.now(UTC) - GRACE
     for entry in client.list_schedules():
+        if entry["status"] != "ACTIVE" or not entry["last_fired_at"]:
+            continue
         job = Job.of(entry["context"])
-        before = tick = datetime.fromisoformat(entry["last_fired_at"] or limit.isoformat())
+        before = tick = datetime.fromisoformat(entry["last_fired_at"])
         ticks = []
         while (tick := job.next_tick(tick) or limit) < limit:
             ticks.append(tick)
-        if entry["status"] == "ACTIVE" and len(ticks) > 1:
+        if len(ticks) > 1:
             first, last = ticks[0], ticks[-2].isoformat()
             options = {"workflow_name": MISSED_TICKS, "queue_name": INTERNAL_QUEUE}
             options["workflow_id"] = f"missed-{job.name}-{before.isoformat()}"

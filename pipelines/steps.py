@@ -198,7 +198,8 @@ class _Course:
     def _end(self, step: Step, state: str, output: Any, wall_s: float) -> None:
         self.outputs[step.name] = output
         self.rows.append({"name": step.name, "state": state, "wall_s": wall_s, "output": output})
-        self.run.text(json.dumps(output, indent=2) + "\n", f"steps/{step.name}.json")
+        if output is not None:
+            self.run.text(json.dumps(output, indent=2) + "\n", f"steps/{step.name}.json")
         if state != "skipped":
             self.run.log({f"step_s/{step.name}": wall_s})
 

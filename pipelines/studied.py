@@ -9,11 +9,9 @@ import sys
 import tempfile
 from typing import Any
 
-from pipelines.command import error_in
+from pipelines.command import LATEST, error_in
 from pipelines.errors import Ended, Unavailable
 from pipelines.provenance import ROOT
-
-LATEST = 10_000  # bytes of what a command has said, in which its error is found
 
 
 def study(name: str, *options: str) -> dict[str, Any]:

@@ -87,6 +87,7 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
     with engine.client(engine.place()) as client:
         for cron, message in {
             "30 2 * *": "five fields",
+            "*/5 * * * * *": "five fields",
             "61 2 * * *": "Bad minute",
             "0 0 31 FEB *": "cron expression",
         }.items():

@@ -158,10 +158,11 @@ def test_what_the_database_holds_is_json_and_comes_back_as_it_was() -> None:
 def test_an_executor_of_a_machine_that_was_started_again_is_dead() -> None:
     host, boot, *space = alive.machine().split(" ")
     now = datetime.now(UTC).timestamp()
-    here = f"{alive.machine()}, {alive.tags()[alive.PROCESS]}"
-    again = " ".join([host, "other-boot", *space]) + ", 1 0"
-    elsewhere = " ".join(["other-host", boot, *space]) + ", 1 0"
+    here = f"{alive.machine()}, {alive.tags()[alive.PROCESS]}, sqlite"
+    again = " ".join([host, "other-boot", *space]) + ", 1 0, sqlite"
+    elsewhere = " ".join(["other-host", boot, *space]) + ", 1 0, sqlite"
     assert engine.reason_dead(here, now) is None
     assert engine.reason_dead(again, now) == "its machine has been started again"
+    assert engine.reason_dead(again.replace("sqlite", "postgresql"), now) is None  # a namesake
     assert engine.reason_dead(elsewhere, now) is None
     assert engine.reason_dead(elsewhere, now - 2 * alive.LOST_S)
