@@ -20,21 +20,44 @@ from pipelines.recipes import digest
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
 TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.run:_recorded")
-SEARCHING = tuple(  # of studies, which are run as commands of their own
-    f"tuning.{name}:" for name in ("outcomes", "ranges", "samplers", "spaces", "tunability")
+SEARCHING = (  # of studies, which are run as commands of their own
+    "tuning.outcomes:",
+    "tuning.ranges:",
+    "tuning.samplers:",
+    "tuning.spaces:",
+    "tuning.tunability:",
 )
 CONSTRUCTORS = {("pipelines.claim", "Theorem"), ("pipelines.claim", "Experiment")}
-HEARD = {("pipelines.claim", name) for name in ("Bench", "numbers")}  # of modules that are silent
+HEARD = {("pipelines.claim", "Bench"), ("pipelines.claim", "numbers")}  # of modules that are silent
 CLAIMS = "pipelines.claims"
 JUDGING = {"pipelines.claim", "pipelines.verdict"}
 SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
     "keras_models._arguments",
-    *(f"pipelines.{name}" for name in ("bulk", "checkpoints", "errors", "history", "interrupts")),
-    *(f"pipelines.{name}" for name in ("live", "machines", "measuring_code", "progress")),
-    *(f"pipelines.{name}" for name in ("provenance", "quiet", "recorded", "run", "settle")),
-    *(f"pipelines.{name}" for name in ("store", "studied", "tracking", "ui", "unfinished")),
+    "pipelines.bulk",
+    "pipelines.checkpoints",
+    "pipelines.errors",
+    "pipelines.history",
+    "pipelines.interrupts",
+    "pipelines.live",
+    "pipelines.machines",
+    "pipelines.measuring_code",
+    "pipelines.progress",
+    "pipelines.provenance",
+    "pipelines.quiet",
+    "pipelines.recorded",
+    "pipelines.run",
+    "pipelines.settle",
+    "pipelines.store",
+    "pipelines.studied",
+    "pipelines.tracking",
+    "pipelines.ui",
+    "pipelines.unfinished",
     "pipelines.published",  # the settings of a run tell its recipe apart
-    *(f"tuning.{name}" for name in ("catalogue", "figures", "importances", "plan", "storage")),
+    "tuning.catalogue",
+    "tuning.figures",
+    "tuning.importances",
+    "tuning.plan",
+    "tuning.storage",
 }
 WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
     *("also", "as_printed", "charts", "costs", "decided_by", "family", "figure", "floors"),

@@ -23,21 +23,39 @@ ALSO = {"theory.memorizer": {"keras_models"}}  # for its Keras model, when that 
 NEVER = {"pipelines": {"tuning"}}
 DOORS = {  # library: the modules that may import it
     "mlflow": {
-        f"pipelines.{name}"
-        for name in ("bulk", "bundle_in", "bundle_out", "history", "recorded", "schema", "sending")
-    }
-    | {"pipelines.store", "pipelines.tracking"},
+        "pipelines.bulk",
+        "pipelines.bundle_in",
+        "pipelines.bundle_out",
+        "pipelines.history",
+        "pipelines.recorded",
+        "pipelines.schema",
+        "pipelines.sending",
+        "pipelines.store",
+        "pipelines.tracking",
+    },
     "tensorflow_datasets": {"pipelines.data"},
     "optuna": {
-        f"tuning.{name}"
-        for name in ("catalogue", "copies", "importances", "opening", "optuna_figures", "samplers")
-    }
-    | {f"tuning.{name}" for name in ("serving", "storage", "trial", "trial_queue", "workers")},
+        "tuning.catalogue",
+        "tuning.copies",
+        "tuning.importances",
+        "tuning.opening",
+        "tuning.optuna_figures",
+        "tuning.samplers",
+        "tuning.serving",
+        "tuning.storage",
+        "tuning.trial",
+        "tuning.trial_queue",
+        "tuning.workers",
+    },
     "optuna_dashboard": {"tuning.serving"},
     "grpc": {"tuning.storage"},
     "distributed": {"pipelines.dask_cluster"},
     "dbos": {
-        f"pipelines.{name}" for name in ("engine", "schedule", "schedule_report", "server", "steps")
+        "pipelines.engine",
+        "pipelines.schedule",
+        "pipelines.schedule_report",
+        "pipelines.server",
+        "pipelines.steps",
     },
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
