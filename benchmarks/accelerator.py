@@ -20,10 +20,11 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, provenance, quiet, tracking
+from pipelines import data, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend, provenance
 
 ROUNDS = 3
 SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
@@ -40,13 +41,13 @@ def main() -> None:
     data.load("cifar10", 1)  # a sentence where it is not prepared
     device, accelerated = apart("device")
     precisions = PRECISIONS if accelerated else PRECISIONS[:1]
-    habits = list(HABITS) if accelerated or quiet.backend() != "jax" else list(HABITS)[:2]
+    habits = list(HABITS) if accelerated or backend.backend() != "jax" else list(HABITS)[:2]
     ways = [
         *(f"{habit} {precisions[0]}" for habit in habits),
         *(f"calls {precision}" for precision in precisions[1:]),
         *(f"gradient {precision}" for precision in precisions),
     ]
-    print(f"{device}, {quiet.backend()}, {provenance.tags()['cpu']}; median (least-most)")
+    print(f"{device}, {backend.backend()}, {provenance.tags()['cpu']}; median (least-most)")
     with tracking.tracked(
         "accelerator", experiment="benchmarks", kind="benchmark", params={"device": device}
     ) as run:
@@ -212,7 +213,7 @@ if __name__ == "__main__":
         if not sys.argv[1:]:
             main()
         else:
-            quiet.keras()
+            backend.keras()
             way, *precision = sys.argv[1:]
             ways = {"device": device, "gradient": gradient, "product": product}
             own = ways.get(way) or (lambda chosen: trained(chosen, way))

@@ -14,10 +14,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, data, provenance, quiet, tracking
+from pipelines import claim, data, tracking
 from pipelines.batches import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend, provenance
 
 FORWARD = 1 / 3  # of a step's time
 
@@ -81,7 +82,7 @@ def equivalent_steps(recipe: Recipe, splits: Splits) -> float:
 
 def seconds_per_step(recipe: Recipe, splits: Splits) -> float:
     """Return the mean seconds of a training step by the clock, the first left out."""
-    quiet.keras()
+    backend.keras()
     from pipelines import devices
     from pipelines.train import train
     from pipelines.training_job import assembled

@@ -12,10 +12,11 @@ import sys
 import time
 from statistics import median
 
-from pipelines import data, provenance, quiet, tracking
+from pipelines import data, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend, provenance
 
 STEPS, ROUNDS = 60, 3
 
@@ -49,7 +50,7 @@ def apart(way: str) -> float:
 
 def trained(count: int) -> float:
     """images/s of a training on that many devices."""
-    quiet.keras()
+    backend.keras()
     from pipelines import devices
     from pipelines.train import train
     from pipelines.training_job import assembled
@@ -63,7 +64,7 @@ def trained(count: int) -> float:
 
 def fed() -> float:
     """images/s of the feed when nothing is done with them."""
-    quiet.keras()
+    backend.keras()
     from pipelines import feed
 
     setting = recipe()

@@ -24,7 +24,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.recording import temporary_database
-from pipelines import provenance, store, tracking
+from pipelines import store, tracking
+from pipelines.runtime import provenance
 
 NAME = "no-bad-stationary-points"
 GRID = ("d=2:21:1", "l=2:51:1")  # 20 x 50, each a call of its own, which measures both eps

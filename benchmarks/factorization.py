@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import schur
 from threadpoolctl import threadpool_limits
 
-from pipelines import provenance, tracking
+from pipelines import tracking
+from pipelines.runtime import provenance
 from theory.factorization import balanced
 
 # Processor time of this thread, which other work on a busy machine does not add to.

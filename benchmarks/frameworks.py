@@ -16,10 +16,11 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, provenance, quiet, tracking
+from pipelines import data, tracking
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend, provenance
 
 STEPS, ROUNDS = 4, 2
 GFLOP = 3 * 3.95  # an image, forward and backward
@@ -76,7 +77,7 @@ def ours() -> float:
     """images/s of `train` with its feed, weight decay and callbacks."""
     import dataclasses
 
-    quiet.keras()
+    backend.keras()
     from pipelines import devices
     from pipelines.train import train
     from pipelines.training_job import assembled
@@ -130,7 +131,7 @@ def torch() -> float:
 
 def matrix_product() -> float:
     """GFLOP/s of float32 matrix products in TensorFlow."""
-    tf = quiet.tensorflow()
+    tf = backend.tensorflow()
     a = tf.random.normal((SIZE, SIZE))
     seconds = []
     for _ in range(8):

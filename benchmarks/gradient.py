@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import provenance, quiet, tracking
+from pipelines import tracking
+from pipelines.runtime import backend, provenance
 from theory.linear_resnet import gradient
 
 Array = NDArray[np.float64]
@@ -102,7 +103,7 @@ def tensorflow_ways(
     A: Array, R: Array, sigma: Array, threads: int
 ) -> dict[str, Callable[[], Array]]:
     """GradientTape on one network after the other, and compiled for the whole batch."""
-    tf = quiet.tensorflow()
+    tf = backend.tensorflow()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
 

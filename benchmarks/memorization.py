@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pipelines import provenance, quiet, tracking
+from pipelines import tracking
 from pipelines.claims.finite_sample_expressivity import BATCH, LABELS, images, random_labels
 from pipelines.errors import UserError
+from pipelines.runtime import backend, provenance
 from theory.memorization import memorize
 
 ROUNDS = 3
@@ -71,7 +72,7 @@ def floor(n: int, k: int) -> float:
 
 def keras(X: Any, y: Any) -> dict[str, list[float]]:
     """Seconds of the clock of Keras's `predict`, whose first call compiles."""
-    quiet.keras()
+    backend.keras()
     network = memorize(X, y, dtype="float32")
     model = network.keras_model()
     took = []

@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import data, photographs, provenance, quiet, tracking
+from pipelines import data, photographs, tracking
 from pipelines.batches import batch_index
 from pipelines.errors import UserError
 from pipelines.photographs import Photographs
+from pipelines.runtime import backend, provenance
 
 BATCH, STEPS, ROUNDS, SEED = 32, 13, 7, 0
 
 
 def main() -> None:
     """Measure where imagenet2012 is prepared; print the ratios and record them."""
-    quiet.tensorflow()
+    backend.tensorflow()
     tags = provenance.tags()
     try:
         split: Any = data.load("imagenet2012").train

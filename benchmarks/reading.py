@@ -18,8 +18,9 @@ from statistics import median
 from numpy.typing import ArrayLike
 
 from benchmarks import recording
-from pipelines import claim, provenance, tracking
+from pipelines import claim, tracking
 from pipelines.bulk import Finished, record
+from pipelines.runtime import provenance
 
 MANY, BATCH, ROUNDS = 10_000, 500, 3
 COMMANDS = {"report": ("report", "--json"), "list": ("list",)}

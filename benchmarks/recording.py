@@ -22,8 +22,9 @@ from statistics import median
 
 import numpy as np
 
-from pipelines import bulk, provenance, store, tracking
+from pipelines import bulk, store, tracking
 from pipelines.bulk import Finished
+from pipelines.runtime import provenance
 
 RUNS, PARAMS, METRICS, STEPS = 100, 20, 10, 100
 MANY = 10_000

@@ -16,7 +16,8 @@ from timeit import timeit
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import provenance, tracking
+from pipelines import tracking
+from pipelines.runtime import provenance
 from theory.descent import eigenvalue_recursion
 
 # Processor time, which other work on a busy machine does not add to.

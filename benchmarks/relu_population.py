@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import provenance, tracking
+from pipelines import tracking
+from pipelines.runtime import provenance
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start
 from theory.relu_population import gradient
 

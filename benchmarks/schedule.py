@@ -37,7 +37,8 @@ time.sleep(1000)
 def main() -> None:
     """Measure, print, and record in the tracking store of the project."""
     from benchmarks.recording import temporary_database
-    from pipelines import provenance, store, tracking
+    from pipelines import store, tracking
+    from pipelines.runtime import provenance
 
     tags = provenance.tags()
     print(f"{tags['cpu']}, {tags['cores']} cores")
@@ -55,7 +56,7 @@ def process(*words: str) -> Iterator[Any]:
     """A process of Python for as long as the block lasts, as psutil has it."""
     import psutil
 
-    from pipelines.provenance import ROOT
+    from pipelines.runtime.provenance import ROOT
 
     child = subprocess.Popen([sys.executable, *words], cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
@@ -137,7 +138,7 @@ def recording(name: str, words: tuple[str, ...]) -> dict[str, list[float]]:
 
 def timed(*words: str) -> float:
     """Seconds of a command of ours."""
-    from pipelines.provenance import ROOT
+    from pipelines.runtime.provenance import ROOT
 
     start = time.perf_counter()
     run = [sys.executable, "-m", *words]

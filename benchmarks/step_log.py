@@ -15,7 +15,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.recording import temporary_database
-from pipelines import provenance, tracking
+from pipelines import tracking
+from pipelines.runtime import provenance
 
 STEP_S, STEPS, ROUNDS = 0.005, 1_000, 9
 

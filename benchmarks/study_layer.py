@@ -14,8 +14,9 @@ from statistics import median
 from typing import Any
 
 from benchmarks.recording import temporary_database
-from pipelines import data, provenance, quiet, tracking
+from pipelines import data, tracking
 from pipelines.errors import Diverged
+from pipelines.runtime import backend, provenance
 from tuning import catalogue, outcomes, spaces, storage, study
 from tuning.plan import Goal, Plan
 
@@ -57,7 +58,7 @@ def measure(number: int) -> dict[str, float]:
 
 def trained(plan: Plan, trials: list[Any]) -> float:
     """Seconds of training the trials' recipes with nothing around it."""
-    quiet.keras()
+    backend.keras()
     from pipelines import devices, train, training_job
 
     splits = data.load(plan.base.data)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, provenance, quiet, tracking
+from pipelines import data, tracking
 from pipelines.batches import Splits
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend, provenance
 
 STEPS = {"allconv-digits": 132, "allconv-cifar10": 10}
 ROUNDS = 5
@@ -23,7 +24,7 @@ ROUNDS = 5
 
 def main() -> None:
     """Measure the recipes whose data is prepared; print the ratios and record them."""
-    quiet.tensorflow()
+    backend.tensorflow()
     tags = provenance.tags()
     print(f"{tags['cpu']}, {tags['cores']} cores; ratios of images/s: median (least-most)")
     for name, steps in STEPS.items():

@@ -67,8 +67,9 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     """Write RESULTS.md, figures/ and results.html, one page with all of it: the project's results
     beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
     writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
-    from pipelines import evidence, provenance, settle, terminal
+    from pipelines import evidence, settle, terminal
     from pipelines import report as scoreboard
+    from pipelines.runtime import provenance
 
     settle.reap()
     evidence.take_in()

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipelines import command
-from pipelines.provenance import ROOT
+from pipelines.runtime.provenance import ROOT
 
 if TYPE_CHECKING:
     from pipelines.tracking import Run

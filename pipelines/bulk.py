@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines import alive, provenance, schema, store, tracking
+from pipelines import schema, store, tracking
+from pipelines.runtime import heartbeat, provenance
 from pipelines.schema import Point
 
 TEXT = ("run_uuid", "key", "value")  # columns, in the order of the rows
@@ -119,7 +120,7 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
     from mlflow.entities import Param
 
     to = store.client()
-    tags = alive.tags() | dict(run.tags)
+    tags = heartbeat.tags() | dict(run.tags)
     run_id = str(to.create_run(experiment_id, run.start_ms, tags, run.name).info.run_id)
     with tracking.tracked(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])

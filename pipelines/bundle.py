@@ -10,22 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pipelines import (
-    bulk,
-    bundle_format,
-    bundle_in,
-    bundle_out,
-    claim,
-    history,
-    live,
-    provenance,
-    schema,
-    store,
-    ui,
-)
+from pipelines import bulk, bundle_format, bundle_in, bundle_out, claim, history, schema, store, ui
 from pipelines.bundle_shape import ENDED, IMPORTING, VERSION, Document, Listed
 from pipelines.errors import Unavailable, UserError, unknown
-from pipelines.progress import progress_bar
+from pipelines.runtime import locks, provenance
+from pipelines.runtime.progress import progress_bar
 from pipelines.store import NOTE, ORIGIN, OWNER, PARENT, PROJECT
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
@@ -140,7 +129,7 @@ def write(
     """
     waiting = "Another export is going on; waiting for it."
     with (
-        live.locked(store.home() / "live", "export", waiting),
+        locks.locked(store.home() / "live", "export", waiting),
         bundle_format.written(file) as archive,
     ):
         return _write(archive, run_ids, files=files, models=models, change=change)
@@ -193,7 +182,9 @@ def import_runs(file: Path) -> dict[str, Any]:
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         bundle_format.open_archive(file, store.home(), bundle_in.check) as archive,
-        live.locked(store.home() / "live", "import", "Another import is going on; waiting for it."),
+        locks.locked(
+            store.home() / "live", "import", "Another import is going on; waiting for it."
+        ),
         _sentence("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))

@@ -40,7 +40,7 @@ from pipelines.bundle_shape import (
     wrong_name,
 )
 from pipelines.errors import Unavailable, UserError, disk_error
-from pipelines.progress import progress_bar
+from pipelines.runtime.progress import progress_bar
 
 MANIFEST = "manifest.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same runs are the same bytes

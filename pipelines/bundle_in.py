@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines import alive, bulk, live, store
+from pipelines import bulk, store
 from pipelines.bundle_format import Archive
 from pipelines.bundle_shape import IMPORTING, READY, Document, Model, refusal
+from pipelines.runtime import heartbeat, locks
 from pipelines.sending import BATCH, send, send_fact
 from pipelines.store import ORIGIN
 
@@ -58,7 +59,7 @@ def _early_tags(document: Document) -> dict[str, str]:
     tags = document.tags
     user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
     own = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
-    return {**user, **own, **alive.tags(), IMPORTING: "True"}
+    return {**user, **own, **heartbeat.tags(), IMPORTING: "True"}
 
 
 def insert(
@@ -115,7 +116,7 @@ def _cut(tags: Mapping[str, str]) -> dict[str, str]:
 
 def fill(document: Document, run_id: str) -> None:
     """Write by MLflow's client what the rows of a run are elsewhere."""
-    send_fact(run_id, "tags", alive.tags())  # another process may have begun it
+    send_fact(run_id, "tags", heartbeat.tags())  # another process may have begun it
     send_fact(run_id, "params", document.params)
     numbers = [
         (metric, _number(value), step, date)
@@ -139,7 +140,7 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
-    with live.locked(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
+    with locks.locked(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
         _end(document, run_id)
 
 
@@ -151,7 +152,7 @@ def _end(document: Document, run_id: str) -> None:
     else:
         to.update_run(run_id, document.status)
     send_fact(run_id, "tags", _cut(document.tags))
-    early = {*alive.tags(), alive.SETTLED} & to.get_run(run_id).data.tags.keys()
+    early = {*heartbeat.tags(), heartbeat.SETTLED} & to.get_run(run_id).data.tags.keys()
     for key in [*sorted(early - document.tags.keys()), IMPORTING]:
         to.delete_tag(run_id, key)
 

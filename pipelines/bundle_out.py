@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import alive, history, recorded, schema, store
+from pipelines import history, recorded, schema, store
 from pipelines.bundle_shape import IMPORTING, LEAVE_OUT, READY, Document, Point, validate
 from pipelines.history import LARGEST
+from pipelines.runtime import heartbeat
 from pipelines.store import ORIGIN, PARENT
 
 WHOLE = ("claim", "setting", "sweep")  # kinds of runs whose curves are never thinned
@@ -174,7 +175,7 @@ def missing(run: Any, models: Sequence[Any]) -> list[str]:
     a list of packages.
     """
     tags, places = run.data.tags, [each.artifact_location for each in whole(models)]
-    if run.info.status == "FINISHED" and alive.PROCESS in tags and PARENT not in tags:
+    if run.info.status == "FINISHED" and heartbeat.PROCESS in tags and PARENT not in tags:
         places.append(run.info.artifact_uri)
     return [place for place in places if not store.top_files(place)]
 

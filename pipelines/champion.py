@@ -4,8 +4,9 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, data, history, published, quiet, report, store
+from pipelines import claim, data, history, published, report, store
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend
 from pipelines.store import PARENT
 from pipelines.stored import Dataset
 
@@ -111,8 +112,8 @@ def serve(name: str) -> str:
     if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
         path = store.uri().removeprefix(store.SQLITE)
         settings["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{store.home() / path.rpartition('/')[2]}"
-    if quiet.backend() != "tensorflow":
-        settings["KERAS_BACKEND"] = quiet.backend()
+    if backend.backend() != "tensorflow":
+        settings["KERAS_BACKEND"] = backend.backend()
     words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())
     model = shlex.quote(f"models:/{name}@{ALIAS}")
     return f"{words} mlflow models serve -m {model} --env-manager local --port {PORT}"

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.provenance import ROOT
+from pipelines.runtime.provenance import ROOT
+from pipelines.runtime.subcommands import LATEST, error_in
 
 ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
 TICK = "SCHEDULED_TICK"  # in the environment of the commands of a tick: which one it is
 GRACE_S = 30.0  # for a process that is told to end
-LATEST = 10_000  # bytes of what a command has said, in which its error is found
 PR_SET_PDEATHSIG = 1
 
 
@@ -89,10 +89,3 @@ def last_error(log: Path) -> str:
         file.seek(max(0, file.seek(0, os.SEEK_END) - LATEST))
         return error_in(file.read().decode(errors="replace"))
     return ""
-
-
-def error_in(text: str) -> str:
-    """Return the last `error: ...` of what a command has said, else its last line."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
-    return [*lines, *errors][-1] if lines else ""

@@ -13,8 +13,8 @@ import distributed
 import joblib
 from joblib._dask import DaskDistributedBackend
 
-from pipelines import measuring_code
 from pipelines.errors import Unavailable, foreign_worker
+from pipelines.runtime import code_digest
 
 CONNECT_S = 10.0  # for a scheduler to answer
 WORKERS_S = 30.0  # for a first worker to be there
@@ -108,10 +108,10 @@ def _check_workers(client: distributed.Client, claim: str) -> None:
     versions = client.get_versions(packages=PACKAGES)
     for address, machine in versions["workers"].items():
         _compare(address, _packages(machine), _packages(versions["client"]))
-    codes = client.run(measuring_code.of_claim, claim, on_error="return")
+    codes = client.run(code_digest.of_claim, claim, on_error="return")
     for address, code in codes.items():
         theirs = code if isinstance(code, str) else "missing"
-        _compare(address, {"code": theirs}, {"code": measuring_code.of_claim(claim)})
+        _compare(address, {"code": theirs}, {"code": code_digest.of_claim(claim)})
 
 
 def _packages(machine: Mapping[str, Any]) -> dict[str, str]:

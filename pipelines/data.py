@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import embedded, live, packed, photographs, quiet, records, samples, tasks
+from pipelines import embedded, packed, photographs, records, samples, tasks
 from pipelines.batches import Pictures, Splits, channel_moments, no_points
 from pipelines.errors import Unavailable, UserError, unknown
 from pipelines.photographs import Photographs
+from pipelines.runtime import backend, locks
 from pipelines.samples import Samples
 from pipelines.stored import Dataset, Prepared, check_fits
 
@@ -246,7 +247,7 @@ def prepare(name: str) -> Path:
             "Use it as it is."
         )
     if row.generate:
-        with live.locked(home, f".{name}"):  # two first runs at once prepare it once
+        with locks.locked(home, f".{name}"):  # two first runs at once prepare it once
             if _find(row) is None:
                 _store(row, home)
         return home / row.builder
@@ -279,7 +280,7 @@ def pack(name: str) -> Path:
 def _tfds() -> Any:
     """The module tensorflow_datasets; UserError where it, or TensorFlow, is not installed."""
     try:
-        quiet.tensorflow()
+        backend.tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
         raise packed.needed(data_home(), error) from error
@@ -288,7 +289,7 @@ def _tfds() -> Any:
 
 def _store(row: Dataset, home: Path) -> None:
     """Write an embedded data set in tensorflow-datasets' own format, without its chatter."""
-    tfds, tf = _tfds(), quiet.tensorflow()
+    tfds, tf = _tfds(), backend.tensorflow()
     tfds.disable_progress_bar()
     image = tfds.features.Image(shape=row.shape)
     label = tfds.features.ClassLabel(num_classes=row.classes)

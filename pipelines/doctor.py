@@ -12,8 +12,9 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from pipelines import checkups, provenance
+from pipelines import checkups
 from pipelines.checkups import Finding, nearest, sentence
+from pipelines.runtime import provenance
 
 PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
 GB = 1e9
@@ -88,12 +89,12 @@ def code() -> Finding:
     return Finding("note", found, costs, "git commit")
 
 
-def backend() -> Finding:
+def training_backend() -> Finding:
     """What trains: the backend, the GPUs it sees, the CPU cores this process may use."""
-    from pipelines import quiet
+    from pipelines.runtime import backend
 
-    quiet.keras()
-    name = quiet.backend()
+    backend.keras()
+    name = backend.backend()
     gpus = GPUS[name](import_module(name))
     usable = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if usable else os.cpu_count()
@@ -136,7 +137,7 @@ def disk() -> Finding:
 CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": python,
     "project code": code,
-    "backend": backend,
+    "backend": training_backend,
     "tracking store": checkups.tracking_store,
     "running runs": checkups.runs,
     "artifacts": checkups.artifacts,

@@ -17,8 +17,9 @@ from typing import Any
 import sqlalchemy as sql
 from dbos import DBOS, DBOSClient, Serializer
 
-from pipelines import alive, jobs, live, store, times
+from pipelines import jobs, store, times
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
+from pipelines.runtime import heartbeat, locks
 
 POLL_S = 5.0  # between two looks for jobs that were added or changed
 LISTEN_S = 30.0  # between two looks of a server for messages, of which we send none
@@ -123,7 +124,9 @@ def workflows(storage: str, application: str) -> Iterator[None]:
             "name": application,
             "system_database_url": storage,
             "application_version": application,  # whatever the code, it goes on with what was begun
-            "executor_id": ", ".join([alive.machine(), alive.process(os.getpid()), _kind(storage)]),
+            "executor_id": ", ".join(
+                [heartbeat.machine(), heartbeat.process(os.getpid()), _kind(storage)]
+            ),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
             "notification_listener_polling_interval_sec": listen_s,
@@ -143,16 +146,18 @@ def reason_dead(executor: str, beat: float) -> str | None:
     A database in SQLite is one machine's, which may have been started again since.
     """
     machine, process, kind = executor.split(", ")
-    (host, *boot), (our_host, *our_boot) = machine.split(" "), alive.machine().split(" ")
+    (host, *boot), (our_host, *our_boot) = machine.split(" "), heartbeat.machine().split(" ")
     if kind == "sqlite" and host == our_host and boot[:1] != our_boot[:1]:
         return "its machine has been started again"
-    return alive.why_dead({alive.MACHINE: machine, alive.PROCESS: process, alive.BEAT: str(beat)})
+    return heartbeat.why_dead(
+        {heartbeat.MACHINE: machine, heartbeat.PROCESS: process, heartbeat.BEAT: str(beat)}
+    )
 
 
 def _prepare(storage: str) -> None:
     """Create the tables of DBOS where they are not; a new database begins with the shipped jobs."""
     try:
-        with live.locked(store.home() / "live", "schedule"):  # two would create them
+        with locks.locked(store.home() / "live", "schedule"):  # two would create them
             if _is_new(storage):
                 DBOS.migrate(storage)
                 with _client(storage) as new:

@@ -8,13 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import comparison, data, history, quiet, store
+from pipelines import comparison, data, history, store
 from pipelines.batches import Pictures, Splits
 from pipelines.champion import TEST, VAL
 from pipelines.errors import UserError
 from pipelines.history import Row
 from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend
 from pipelines.shell import print_json
 
 ROUNDING = {
@@ -88,7 +89,7 @@ def _model(row: Row, precision: str) -> Any:
             f"An evaluation needs a stored network. Received: {row.name} ({row.id}), which is "
             f"{row.status} and has none. Name a finished training, by its id."
         )
-    quiet.keras()
+    backend.keras()
     from pipelines import devices
 
     devices.round_products(precision)

@@ -16,7 +16,6 @@ from pipelines import (
     claim,
     evidence_files,
     history,
-    live,
     recorded,
     store,
     sweep,
@@ -25,7 +24,8 @@ from pipelines import (
 from pipelines.bundle_shape import Document
 from pipelines.errors import UserError, unknown
 from pipelines.order import Order
-from pipelines.recipes import digest
+from pipelines.runtime import locks
+from pipelines.runtime.provenance import digest
 
 
 def take_in(names: Collection[str] | None = None) -> int:
@@ -77,7 +77,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     _import_missing(wanted)
     every = list(history.search("attributes.status = 'FINISHED'"))
-    with live.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+    with locks.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
         added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 

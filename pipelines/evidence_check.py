@@ -28,8 +28,8 @@ from pipelines.bundle_shape import Document
 from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
-from pipelines.provenance import ROOT
 from pipelines.published import SCALES
+from pipelines.runtime.provenance import ROOT
 
 COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pipelines import bundle_format
 from pipelines.bundle_shape import Listed
-from pipelines.provenance import ROOT
+from pipelines.runtime.provenance import ROOT
 
 FOLDER = ROOT / "mlruns" / "evidence"
 

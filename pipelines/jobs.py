@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from pipelines import times
 from pipelines.errors import UserError
-from pipelines.provenance import ROOT
+from pipelines.runtime.provenance import ROOT
 
 TICK = "tick"  # the workflow of a job whose time has come
 PACKAGES = ("pipelines", "tuning")

@@ -22,8 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pipelines.errors import disk_error
-
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
 Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
 FACTS = ("tags", "params", "dataset")
@@ -192,24 +190,3 @@ def _lines(written: bytes) -> list[dict[str, Any]]:
         with contextlib.suppress(ValueError):
             lines.append(json.loads(text))
     return [line for line in lines if isinstance(line, dict)]
-
-
-@contextmanager
-def locked(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
-    """One process at a time; the others may say that they wait. UserError: no folder to write."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / f"{name}.lock").open("w")
-    except OSError as error:
-        raise disk_error(error)(
-            f"The folder must be writable. Received: {folder}: {error.strerror}. Change its "
-            "permissions, or choose another with MLFLOW_TRACKING_URI (runs) or --data-dir (data)."
-        ) from error
-    with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if waiting:
-                print(waiting, file=sys.stderr)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

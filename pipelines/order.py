@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipelines import claim, grid, measuring_code
+from pipelines import claim, grid
 from pipelines.grid import Cell
 from pipelines.habits import USUAL, Habits
 from pipelines.published import RECIPES
-from pipelines.recipes import Recipe, digest
+from pipelines.recipes import Recipe
+from pipelines.runtime import code_digest
+from pipelines.runtime.provenance import digest
 from pipelines.unfinished import RUN_AS
 
 
@@ -73,12 +75,12 @@ class Order:
     @cached_property
     def code(self) -> str:
         """Digest of what the numbers of a cell depend on: code, and what recipes it trains."""
-        return digest([measuring_code.of_claim(self.name), self._trained])
+        return digest([code_digest.of_claim(self.name), self._trained])
 
     @property
     def judged_by(self) -> str:
         """Digest of what a verdict depends on: that, and how it is made of the numbers."""
-        return digest([measuring_code.of_verdict(self.name), self._trained])
+        return digest([code_digest.of_verdict(self.name), self._trained])
 
     @property
     def _trained(self) -> list[Any]:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import alive, live, store
+from pipelines import live, store
 from pipelines.errors import Unavailable
+from pipelines.runtime import heartbeat
 from pipelines.sending import BATCH, HALF, check_name, remove, send, send_fact, send_files
 
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
@@ -125,7 +126,7 @@ class Outbox:
             self._wake.clear()
             if self._closing:
                 return
-            if time.time() - self._beaten > alive.BEAT_S:
+            if time.time() - self._beaten > heartbeat.BEAT_S:
                 self._beat()
             self._deliver()
 
@@ -133,10 +134,10 @@ class Outbox:
         """Give a sign of life; a run that was taken for dead meanwhile says RUNNING again."""
         with contextlib.suppress(OSError, store.unavailable()):
             self.journal.touch()
-            store.client().set_tag(self.run_id, alive.BEAT, alive.beat())
-            if time.time() - self._beaten > alive.LOST_S:
+            store.client().set_tag(self.run_id, heartbeat.BEAT, heartbeat.beat())
+            if time.time() - self._beaten > heartbeat.LOST_S:
                 store.client().update_run(self.run_id, status="RUNNING")
-                store.client().delete_tag(self.run_id, alive.SETTLED)
+                store.client().delete_tag(self.run_id, heartbeat.SETTLED)
             self._beaten = time.time()
 
     def _deliver(self) -> bool:

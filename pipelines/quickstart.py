@@ -7,7 +7,7 @@ from typing import Any
 from pipelines import claim, evidence, reference, report, sweep, terminal
 from pipelines.habits import Habits
 from pipelines.published import named
-from pipelines.studied import study
+from pipelines.runtime.subcommands import study
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
 RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study

@@ -6,7 +6,6 @@ Those that have a name are in published.py.
 """
 
 import dataclasses
-import hashlib
 import json
 import shlex
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ import keras_models
 from pipelines import data, lr, machines
 from pipelines.batches import PAD
 from pipelines.errors import UserError, unknown
+from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
@@ -309,9 +309,3 @@ def _flag(name: str, value: Any) -> list[str]:
 
 def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def digest(settings: Any) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of `settings` as sorted JSON."""
-    text = json.dumps(settings, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

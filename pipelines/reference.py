@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import bulk, claim, history, live, published, store
+from pipelines import bulk, claim, history, published, store
 from pipelines.order import Order
-from pipelines.recipes import Recipe, digest
+from pipelines.recipes import Recipe
 from pipelines.reported import TABLE, Reported
 from pipelines.run import EXPERIMENT
+from pipelines.runtime import locks
+from pipelines.runtime.provenance import digest
 
 KIND = "reference"
 SOURCE = "paper"
@@ -42,7 +44,7 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     A run that is there is left; one that the table no longer holds, or holds with other numbers,
     is deleted.
     """
-    with live.locked(store.home() / "live", KIND):
+    with locks.locked(store.home() / "live", KIND):
         wanted = {each.fingerprint: each for each in map(reference, table)}
         there = _kept(wanted)
         missing = [each for each in wanted.values() if each.fingerprint not in there]

@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import champion, history, live, published, store
+from pipelines import champion, history, published, store
 from pipelines.champion import ALIAS
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
+from pipelines.runtime import locks
 from pipelines.unfinished import RUN_AS, TRAINING
 
 
@@ -25,7 +26,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     run of it, or no model in the best one.
     """
     recipe = published.named(name, scale)
-    with live.locked(store.home() / "live", f"register-{name}"):
+    with locks.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
         row, held = _chosen(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served

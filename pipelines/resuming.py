@@ -19,7 +19,7 @@ from pipelines.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.curves import Curves
 from pipelines.devices import Place
 from pipelines.errors import Paused, UserError
-from pipelines.interrupts import Interrupts
+from pipelines.runtime.signals import Interrupts
 
 SECONDS = 60.0  # between checkpoints where no number of steps is given
 LASTING = ("network", "optimizer")  # what outlives an epoch

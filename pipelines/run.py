@@ -11,25 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import (
-    data,
-    history,
-    lr,
-    machines,
-    measuring_code,
-    provenance,
-    quiet,
-    settle,
-    store,
-    tracking,
-    ui,
-    unfinished,
-)
+from pipelines import data, history, lr, machines, settle, store, tracking, ui, unfinished
 from pipelines.batches import Splits
 from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError, check_counts
 from pipelines.habits import USUAL, Habits
-from pipelines.recipes import Recipe, digest
+from pipelines.recipes import Recipe
+from pipelines.runtime import backend, code_digest, provenance
+from pipelines.runtime.provenance import digest
 from pipelines.verdict import spread, spreads, summary
 
 EXPERIMENT = "trained networks"
@@ -72,7 +61,7 @@ def run(
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
     watched leaves the test set unread, as searches must.
     """
-    same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
+    same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with settle.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
         done = [] if habits.force else history.rows(kind=kind, **same)
@@ -104,14 +93,14 @@ def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        same = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
+        same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
         if habits.force or not history.rows(kind="training", **same):
             raise
 
 
 def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     """The recipe with its devices, data and rates: what `train` takes."""
-    quiet.keras()
+    backend.keras()
     from pipelines import devices, train
     from pipelines.training_job import assembled
 
@@ -131,7 +120,7 @@ def _splits(name: str, train_examples: int | None, data_args: str, folder: Path)
 
 def follow(recipe: Recipe) -> None:
     """Train as one of several machines that is not their chief: nothing is recorded here."""
-    quiet.keras()
+    backend.keras()
     from pipelines import cluster
     from pipelines.train import train
 
@@ -142,7 +131,7 @@ def follow(recipe: Recipe) -> None:
 def _dismiss_others(recipe: Recipe) -> None:
     """Let the machines of TF_CONFIG, if there are any, go: nothing is to be trained."""
     if machines.role():
-        quiet.keras()
+        backend.keras()
         from pipelines import cluster, devices
 
         cluster.begin(devices.place(recipe), work=False)
@@ -209,7 +198,7 @@ def _over_seeds(
 ) -> Result:
     """The run above the trainings of one recipe with several seeds, finished before or now."""
     recipe, seeds = recipes[0], len(recipes)
-    same = {"fingerprint": fingerprint, "code": measuring_code.training()}
+    same = {"fingerprint": fingerprint, "code": code_digest.training()}
     rows = history.rows(None, kind="seeds", **same)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not habits.force:

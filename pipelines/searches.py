@@ -7,12 +7,13 @@ from typing import Any
 
 import tyro
 
-from pipelines import measuring_code
 from pipelines.arms import Arms, at_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.published import RECIPES
-from pipelines.recipes import Recipe, digest
-from pipelines.studied import study
+from pipelines.recipes import Recipe
+from pipelines.runtime import code_digest
+from pipelines.runtime.provenance import digest
+from pipelines.runtime.subcommands import study
 
 HOURS: Mapping[str, Any] = {  # claims that share these settings share one study
     "steps": 20 * (45_000 // 128),
@@ -59,7 +60,7 @@ class Search(Arms):
         *_, scale = RECIPES[self.recipe]
         how = [self.trials, self.space, self.sampler]
         return study(
-            f"{title}-{digest([recipe.fingerprint, *how, measuring_code.training()])}",
+            f"{title}-{digest([recipe.fingerprint, *how, code_digest.training()])}",
             *f"--recipe {self.recipe} --scale {scale} --space {self.space}".split(),
             *f"--sampler {self.sampler} --trials {self.trials} --workers {self.workers}".split(),
             *shlex.split(recipe.flags(RECIPES[self.recipe][scale])),

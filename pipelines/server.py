@@ -20,10 +20,11 @@ from typing import Any
 from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowStatus
 from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
-from pipelines import alive, attempt, engine, jobs, schedule, store, times
+from pipelines import attempt, engine, jobs, schedule, store, times
 from pipelines.attempt import KILLED, Order
 from pipelines.errors import Unavailable, without_password
 from pipelines.jobs import Job
+from pipelines.runtime import heartbeat
 
 MISSED, SKIPPED = "missed", "skipped"
 RUNNING, WAITING = "running", "waiting"  # phases of a tick that has begun
@@ -215,7 +216,7 @@ def _look() -> None:
     ):
         if row.executor_id == DBOS.executor_id:
             beat = {"beat": time.time()}
-            if time.time() - (row.attributes or beat)["beat"] > alive.BEAT_S:
+            if time.time() - (row.attributes or beat)["beat"] > heartbeat.BEAT_S:
                 DBOS.update_workflow_attributes(row.workflow_id, beat, merge=True)
         elif reason := reason_dead(row):
             if row.application_name == engine.SCHEDULE:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines import alive, history, live, store
+from pipelines import history, live, store
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.outbox import GONE
+from pipelines.runtime import heartbeat, locks
 from pipelines.sending import BATCH, send, send_fact, send_files
 
 ASIDE = ".orphan"  # ends the name of a journal that MLflow will never take
@@ -22,7 +23,7 @@ def settle_dead() -> list[str]:
     if not live.leftovers(folder, uri):
         return []
     settled: list[str] = []
-    with live.locked(folder, "settle"):
+    with locks.locked(folder, "settle"):
         waiting = live.leftovers(folder, uri)
         for path in waiting:
             with live.taken(path, uri) as left:
@@ -53,7 +54,7 @@ def reap() -> dict[str, str]:
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     settled = dict.fromkeys(settle_dead(), "delivered from its journal")
-    with live.locked(store.home() / "live", "settle"):
+    with locks.locked(store.home() / "live", "settle"):
         for run_id, why in dead_without_journal().items():
             close(run_id, why)
             settled[run_id] = why
@@ -62,7 +63,7 @@ def reap() -> dict[str, str]:
 
 def dead_without_journal() -> dict[str, str]:
     """Return by id why runs that say RUNNING are dead, but for those that have a journal."""
-    whys = {row.id: alive.why_dead(row.tags) for row in history.rows("RUNNING")}
+    whys = {row.id: heartbeat.why_dead(row.tags) for row in history.rows("RUNNING")}
     folder = store.home() / "live"
     return {i: why for i, why in whys.items() if why and not (folder / f"{i}.jsonl").exists()}
 
@@ -73,14 +74,14 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 
     What a process that was killed has left is settled then, so that its run can go on.
     """
-    with live.locked(store.home() / "live", name, waiting):
+    with locks.locked(store.home() / "live", name, waiting):
         reap()
         yield
 
 
 def close(run_id: str, why: str) -> None:
     """Mark a run KILLED whose process is dead, and say why."""
-    store.client().set_tag(run_id, alive.SETTLED, why)
+    store.client().set_tag(run_id, heartbeat.SETTLED, why)
     store.client().set_terminated(run_id, "KILLED")
 
 

@@ -15,20 +15,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines import (
-    attempt,
-    command,
-    data,
-    linked,
-    provenance,
-    quiet,
-    settle,
-    store,
-    studied,
-    tracking,
-)
+from pipelines import attempt, command, data, linked, settle, store, tracking
 from pipelines.errors import Ended, Unavailable
-from pipelines.recipes import digest
+from pipelines.runtime import backend, provenance, subcommands
+from pipelines.runtime.provenance import digest
 
 Say = Callable[[str], None]
 KIND = "pipeline"  # of its run
@@ -68,7 +58,7 @@ class Pipeline:
 
         As the command of a scheduled job it goes on from the attempts at its own tick alone.
         """
-        place = [quiet.backend(), str(data.data_home()), os.environ.get(command.TICK)]
+        place = [backend.backend(), str(data.data_home()), os.environ.get(command.TICK)]
         return digest([self.name, dict(self.options), _sources(), provenance.packages(), place])
 
 
@@ -190,7 +180,7 @@ class _Course:
     def _output(self, step: Step) -> Any:
         """Return the JSON document of a command; one that is killed has failed."""
         try:
-            return studied.answer(*step.resolved_words(self.outputs))
+            return subcommands.answer(*step.resolved_words(self.outputs))
         except Unavailable as error:
             print(f"error: {error}", file=sys.stderr)
             raise Ended(str(error), 1) from error

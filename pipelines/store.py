@@ -18,8 +18,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipelines import live, provenance, relocation
+from pipelines import relocation
 from pipelines.errors import Unavailable, UserError, missing_driver, without_password
+from pipelines.runtime import locks, provenance
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
@@ -83,7 +84,7 @@ def _client(where: str) -> Any:
     retries = os.environ.get(RETRIES)
     os.environ[RETRIES] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    with live.locked(home() / "live", "database"):
+    with locks.locked(home() / "live", "database"):
         import mlflow
 
         _quiet()

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import embedded, quiet
+from pipelines import embedded
 from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import backend
 
 Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
 Cut = tuple[str, slice]  # examples of a part
@@ -96,7 +97,7 @@ class Prepared:
 
     def read(self, part: str, cut: slice) -> Examples:
         """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
-        tf = quiet.tensorflow()
+        tf = backend.tensorflow()
         split = f"{self._file(part)}[{cut.start}:{cut.stop}]"
         ds = self.builder.as_dataset(split=split, shuffle_files=False)
         ds = ds.map(lambda example: (example["image"], example["label"]))

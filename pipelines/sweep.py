@@ -32,9 +32,9 @@ from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.grid import Cell, Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
-from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
 from pipelines.run import check_trainable
+from pipelines.runtime.progress import progress_bar
 from pipelines.verdict import spreads, summary
 
 BUSY = "busy_s"  # tag: seconds of the slices before

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import alive, linked, live, provenance, quiet, recorded, store
+from pipelines import linked, live, recorded, store
 from pipelines.errors import Ended, Paused, Pruned
 from pipelines.outbox import FLUSH_S, Outbox
+from pipelines.runtime import backend, heartbeat, provenance
 from pipelines.sending import FOLDER, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
@@ -94,7 +95,7 @@ class Run:
         def schema(tensor: Any) -> Schema:
             return Schema([TensorSpec(np.dtype(tensor.dtype), (-1, *tensor.shape[1:]))])
 
-        needed = ("keras", quiet.backend(), "mlflow")
+        needed = ("keras", backend.backend(), "mlflow")
         about = Model(run_id=self.id)
         about.signature = ModelSignature(schema(model.input), schema(model.output))
         pins = [f"{name}=={metadata.version(name)}" for name in needed]
@@ -130,7 +131,7 @@ def tracked(
     caller; of a command of ours that has failed, what it said.
     """
     where = store.uri()
-    own = {**alive.tags(), **_link(parent), "kind": kind, **(tags or {})}
+    own = {**heartbeat.tags(), **_link(parent), "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
     journal = live.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
@@ -178,14 +179,17 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     run.flush()  # what an earlier process did not come to deliver
     client = store.client()
     found = client.get_run(run.id)
-    if found.info.status == "RUNNING" and found.data.tags.get(alive.PROCESS) == tags[alive.PROCESS]:
+    if (
+        found.info.status == "RUNNING"
+        and found.data.tags.get(heartbeat.PROCESS) == tags[heartbeat.PROCESS]
+    ):
         return False
     client.update_run(run.id, status="RUNNING", name=run.name)
     now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now["begun_with_code"] = str(before)
     send_fact(run.id, "tags", now)
-    for key in {FAILURE, alive.SETTLED} & found.data.tags.keys():
+    for key in {FAILURE, heartbeat.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in recorded.points([run.id])]
     for key, value, step, _ in [*numbers, *run.outbox.journal.left.numbers]:

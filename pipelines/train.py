@@ -11,13 +11,14 @@ from typing import Any
 
 import keras
 
-from pipelines import calls, feed, interrupts, optimizer, resident, resuming
+from pipelines import calls, feed, optimizer, resident, resuming
 from pipelines.batches import Pictures, Split
 from pipelines.checkpoints import Saving
 from pipelines.curves import Curves, Log, named
 from pipelines.errors import Diverged, Pruned
 from pipelines.photographs import Photographs
-from pipelines.progress import progress_bar
+from pipelines.runtime import signals
+from pipelines.runtime.progress import progress_bar
 from pipelines.training_job import Job
 
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
@@ -81,7 +82,7 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
 def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
     several = job.place.role
-    with interrupts.held() as held:
+    with signals.held() as held:
         saver = resuming.Saver(curves, saving, held, job.place)
         averages = [optimizer.Averages()] if job.recipe.ema else []
         found = saving.latest() if saving else None

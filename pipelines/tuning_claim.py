@@ -16,8 +16,8 @@ from pipelines.claim import Bench, Experiment, means
 from pipelines.errors import UserError
 from pipelines.grid import Curves, Measured
 from pipelines.recipes import Recipe
+from pipelines.runtime.subcommands import answer
 from pipelines.searches import Search
-from pipelines.studied import answer
 from pipelines.verdict import Bound, Floor
 
 GOOD = ("good_share", "good_rate_decades")  # not there where no trial was drawn

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines import history, measuring_code, store
+from pipelines import history, store
 from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes import Recipe
+from pipelines.runtime import code_digest
 from pipelines.store import PARENT
 from pipelines.tracking import FAILURE, Parent, Run
 
@@ -33,7 +34,7 @@ def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str |
     if not same or not _interrupted(same[0]):
         return None
     row, step = same[0], stopped_at(same[0].id)
-    changed = row.tags.get("code") != measuring_code.training()
+    changed = row.tags.get("code") != code_digest.training()
     if step == 0 and (changed or row.status == "FAILED"):
         return None
     aside = " The code has changed since: it may not end as it would have." if changed else ""

@@ -21,20 +21,11 @@ import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from pipelines import (
-    bulk,
-    claim,
-    grid,
-    history,
-    interrupts,
-    measuring_code,
-    store,
-    tracking,
-    ui,
-)
+from pipelines import bulk, claim, grid, history, store, tracking, ui
 from pipelines.errors import Unavailable, foreign_worker
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
+from pipelines.runtime import code_digest, signals
 
 MOST_NAMED = 10  # cells in a sentence
 ALONE = threading.Lock()  # of a worker with threads: BLAS is set for the whole process
@@ -125,7 +116,7 @@ def _results(
     order: Order, batches: Sequence[Cells], killed: type[Exception]
 ) -> Generator[Done, None, list[Cells]]:
     """Yield results as they come; return what was under way whenever a worker was killed."""
-    code, left, suspects = measuring_code.of_claim(order.name), dict(enumerate(batches)), []
+    code, left, suspects = code_digest.of_claim(order.name), dict(enumerate(batches)), []
     while left:
         calls = [joblib.delayed(_compute)(order.name, code, *numbered) for numbered in left.items()]
         numbers, pool = list(left), joblib.Parallel(return_as="generator_unordered")
@@ -193,7 +184,7 @@ def _compute(name: str, code: str, number: int, cells: Cells) -> tuple[int, Done
     """
     import scipy.linalg  # noqa: F401 - loads its BLAS, so that the limit below finds it
 
-    if (own := measuring_code.of_claim(name)) != code:
+    if (own := code_digest.of_claim(name)) != code:
         raise foreign_worker(platform.node(), f"with code {own} instead of {code}")
     found, start = cast("claim.Theorem", claim.load(name)), _now_ms()
     with ALONE, threadpool_limits(1, user_api="blas"):
@@ -224,7 +215,7 @@ def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
         )
         for cell, curves in cells
     ]
-    with interrupts.held():  # a transaction cut off in the middle would lock the database
+    with signals.held():  # a transaction cut off in the middle would lock the database
         ids = bulk.record(run.experiment, finished, run.id)
     return [
         Measured(cell, steps, {k: np.asarray(v, float) for k, v in curves.items()}, run_id)

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import quiet
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, UserError
 from pipelines.published import named
+from pipelines.runtime import backend
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-2
 
@@ -100,7 +100,7 @@ def steps(folder: Path, names: list[str]) -> None:
         model.compile(MomentumSGD(RATE, momentum=MOMENTUM), loss)
         model.train_on_batch(given["x"], given["y"])
         weights = {weight.path: array(weight) for weight in model.weights}
-        np.savez(folder / f"{name}-{quiet.backend()}.npz", logits=logits, **weights)
+        np.savez(folder / f"{name}-{backend.backend()}.npz", logits=logits, **weights)
 
 
 def tiny(name: str) -> Any:
@@ -118,6 +118,6 @@ def array(variable: Any) -> Any:
 
 
 if __name__ == "__main__":
-    quiet.keras()
+    backend.keras()
     for function, arguments in json.loads(sys.argv[2]):
         globals()[function](Path(sys.argv[1]), **arguments)

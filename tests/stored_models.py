@@ -18,9 +18,9 @@ RECIPE, SCALE = "mlp-digits", "smoke"
 @functools.cache
 def network(*shape: int) -> Any:
     """A small network for the digits, or for inputs of another shape."""
-    from pipelines import quiet
+    from pipelines.runtime import backend
 
-    quiet.keras()
+    backend.keras()
     import keras_models
 
     return keras_models.build("mlp", shape or (8, 8, 1), 10, depth=1, width=8)

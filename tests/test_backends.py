@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import data, history, quiet
+from pipelines import data, history
 from pipelines.errors import UserError
+from pipelines.runtime import backend
 
 from . import on_backend
 from .conftest import ROOT
@@ -342,6 +343,6 @@ def test_backends_agree_on_logits_and_a_step_of_every_architecture(
 
 def test_the_backend_is_tensorflow_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
-    assert quiet.backend() == "tensorflow"
+    assert backend.backend() == "tensorflow"
     monkeypatch.setenv("KERAS_BACKEND", "jax")
-    assert quiet.backend() == "jax"
+    assert backend.backend() == "jax"

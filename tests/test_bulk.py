@@ -12,22 +12,17 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from pipelines import (
-    alive,
-    bulk,
-    history,
-    provenance,
-    recorded,
-    schema,
-    settle,
-    store,
-    tracking,
-)
+from pipelines import bulk, history, recorded, schema, settle, store, tracking
 from pipelines.bulk import Finished
+from pipelines.runtime import heartbeat, provenance
 from tests.conftest import exit_code
 
 NAN, INF, LARGEST = float("nan"), float("inf"), 1.7976931348623157e308
-LIVES = {alive.PROCESS, alive.MACHINE, alive.BEAT}  # of a run written while its process lives
+LIVES = {
+    heartbeat.PROCESS,
+    heartbeat.MACHINE,
+    heartbeat.BEAT,
+}  # of a run written while its process lives
 DIFFERING = {store.PARENT, *LIVES}
 TABLES = ("runs", "tags", "params", "metrics", "latest_metrics")
 

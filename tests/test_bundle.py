@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from pipelines import (
-    alive,
     bulk,
     bundle,
     bundle_in,
@@ -29,12 +28,8 @@ from pipelines import (
 )
 from pipelines.bundle_shape import IMPORTING, ORIGIN
 from pipelines.errors import UserError
-from tests.bundles import (
-    all_runs,
-    exported,
-    pictures,
-    tracked,
-)
+from pipelines.runtime import heartbeat
+from tests.bundles import all_runs, exported, pictures, tracked
 from tests.conftest import Go, exit_code, free_port, mlflow_server
 
 NAN, INF = float("nan"), float("inf")
@@ -74,9 +69,9 @@ def cell(name: str, seed: int) -> bulk.Finished:
 @functools.cache
 def twice() -> Any:
     """A network that doubles what it reads."""
-    from pipelines import quiet
+    from pipelines.runtime import backend
 
-    keras = quiet.keras()
+    keras = backend.keras()
     inputs = keras.Input((1,))
     dense = keras.layers.Dense(1, use_bias=False, kernel_initializer=keras.initializers.Constant(2))
     return keras.Model(inputs, dense(inputs))
@@ -414,7 +409,9 @@ def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
         patch.setattr(schema, "REVISION", revision)
         assert running <= {*bundle.import_runs(file)["imported"]}
     assert pictures() == before
-    assert not [row for row in history.rows(None) if {IMPORTING, alive.SETTLED} & row.tags.keys()]
+    assert not [
+        row for row in history.rows(None) if {IMPORTING, heartbeat.SETTLED} & row.tags.keys()
+    ]
     assert settle.reap() == {}
 
 

@@ -10,18 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import (
-    alive,
-    checkups,
-    doctor,
-    history,
-    provenance,
-    schema,
-    settle,
-    store,
-    tracking,
-)
+from pipelines import checkups, doctor, history, schema, settle, store, tracking
 from pipelines.errors import UserError
+from pipelines.runtime import heartbeat, provenance
 from tests.conftest import command
 
 KEYS = ["check", "state", "found", "costs", "mend"]
@@ -96,7 +87,7 @@ def waiting_journal(home: Path, patch: Patch) -> None:
 
 
 def run_of_a_dead_process(home: Path, patch: Patch) -> None:
-    says_running(alive.PROCESS, f"{os.getpid()} 1.00")  # its number was given again
+    says_running(heartbeat.PROCESS, f"{os.getpid()} 1.00")  # its number was given again
 
 
 def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
@@ -193,12 +184,12 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
 
 def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
-    says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
+    says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().create_run(store.experiment(store.uri(), "test"))  # of nobody
     assert checkups.runs().state == "well"
-    dead = {says_running(alive.PROCESS, f"{os.getpid()} 1.00")}
-    silent = says_running(alive.MACHINE, "elsewhere 8c2f pid:[1]")
-    store.client().set_tag(silent, alive.BEAT, "0")
+    dead = {says_running(heartbeat.PROCESS, f"{os.getpid()} 1.00")}
+    silent = says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
+    store.client().set_tag(silent, heartbeat.BEAT, "0")
     assert checkups.runs().found.startswith("of 2 runs ")
     assert settle.reap().keys() == dead | {silent}
     assert checkups.runs().state == "well"

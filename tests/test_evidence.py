@@ -13,7 +13,6 @@ from pipelines import (
     evidence_check,
     evidence_files,
     history,
-    measuring_code,
     report,
     store,
     sweep,
@@ -22,6 +21,7 @@ from pipelines import (
 )
 from pipelines.errors import UserError
 from pipelines.habits import Habits
+from pipelines.runtime import code_digest
 from tests.conftest import Go
 
 NAME = "small-norm-factorization"
@@ -227,7 +227,7 @@ def test_cells_of_other_code_are_joined_and_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure(only_seed=0)
-    monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
+    monkeypatch.setattr(code_digest, "of_claim", lambda name: "other")
     for seed in range(1, 5):
         measure(only_seed=seed)
     evidence.add([NAME])
@@ -253,7 +253,7 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert terminal.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in terminal.reason_not_measured(document)
-    monkeypatch.setattr(measuring_code, "of_claim", lambda name: "other")
+    monkeypatch.setattr(code_digest, "of_claim", lambda name: "other")
     assert ", by other code than this: " in terminal.reason_not_measured(measured_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import alive, tracking
+from pipelines import tracking
 from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import heartbeat
 from tuning import leader, opening, storage, study, trial_queue, workers
 from tuning.plan import Goal, Plan
 
@@ -112,7 +113,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
         trial_queue.fill(there, RATES, Goal(trials=1))
     looks, real = itertools.count(), leader.current
     monkeypatch.setattr(
-        leader, "current", lambda each: alive.tags() if next(looks) < 8 else real(each)
+        leader, "current", lambda each: heartbeat.tags() if next(looks) < 8 else real(each)
     )
     found = study.search("s", RATES, Goal(trials=2))
     assert len(found["trials"]) == 2

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, measuring_code
-from pipelines.measuring_code import of_claim
+from pipelines import claim
+from pipelines.runtime import code_digest
+from pipelines.runtime.code_digest import of_claim
 
 CLAIM = """
 '''A card.'''
@@ -53,7 +54,7 @@ TREE = {
 
 def digest(root: Path) -> frozenset[str]:
     """Return the definitions that the claim's numbers come from."""
-    return frozenset(measuring_code.claim_definitions("mine", root))
+    return frozenset(code_digest.claim_definitions("mine", root))
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -117,12 +118,10 @@ def test_a_moved_file_changes_nothing(tmp_path: Path) -> None:
 def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None:
     digests = {name: of_claim(name) for name in claim.names()}
     assert len(set(digests.values())) == len(digests)
-    assert any(
-        "'circulant_start'" in text for text in measuring_code.claim_definitions("two-phases")
-    )
-    trained = set(measuring_code.training_definitions(measuring_code.ROOT))
-    assert trained <= set(measuring_code.claim_definitions("identity-beats-plain"))
-    assert not trained <= set(measuring_code.claim_definitions("gradient-lower-bound"))
+    assert any("'circulant_start'" in text for text in code_digest.claim_definitions("two-phases"))
+    trained = set(code_digest.training_definitions(code_digest.ROOT))
+    assert trained <= set(code_digest.claim_definitions("identity-beats-plain"))
+    assert not trained <= set(code_digest.claim_definitions("gradient-lower-bound"))
 
 
 def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -146,12 +145,12 @@ def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
-    assert any(text.startswith(reached) for text in measuring_code.claim_definitions(name))
+    assert any(text.startswith(reached) for text in code_digest.claim_definitions(name))
 
 
 @pytest.mark.parametrize(
     "name", ["train", "_fit", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"]
 )
 def test_trainings_depend_on_the_loop_the_batches_the_schedules_and_the_networks(name: str) -> None:
-    texts = measuring_code.training_definitions(measuring_code.ROOT)
+    texts = code_digest.training_definitions(code_digest.ROOT)
     assert any(text.startswith(f"FunctionDef(name={name!r}") for text in texts)

@@ -271,9 +271,9 @@ def test_standardization_of_each_picture_is_accepted() -> None:
 
 
 def assert_accepted(model: Any) -> None:
-    from pipelines import quiet
+    from pipelines.runtime import backend
 
-    keras = quiet.keras()
+    keras = backend.keras()
     described = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
     parts = list(model_files._objects(described))
     assert len(parts) > 3

@@ -17,9 +17,9 @@ DYING = ("create_logged_model", "log_model_artifacts", "finalize_logged_model", 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network in MLflow's form."""
-    from pipelines import quiet
+    from pipelines.runtime import backend
 
-    quiet.keras()
+    backend.keras()
     import mlflow.keras
 
     import keras_models

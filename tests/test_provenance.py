@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import provenance
 from pipelines.errors import without_password
+from pipelines.runtime import provenance
 
 
 @pytest.fixture

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, data, history, interrupts, store, sweep, tracking, unfinished
+from pipelines import claim, data, history, store, sweep, tracking, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.habits import Habits
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import repeat, run
+from pipelines.runtime import signals
 from tests.conftest import journals
 
 STEPS = 20  # epochs of 8
@@ -144,7 +145,7 @@ def test_a_full_disk_costs_a_checkpoint_and_no_training(
 
 
 def test_a_held_signal_is_delivered_though_the_block_fails() -> None:
-    with pytest.raises(KeyboardInterrupt), interrupts.held():
+    with pytest.raises(KeyboardInterrupt), signals.held():
         os.kill(os.getpid(), signal.SIGINT)
         raise Diverged("The training loss must stay finite.", step=1)
 

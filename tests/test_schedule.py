@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from dbos import DBOS, SetWorkflowID
 
-from pipelines import alive, engine, schedule, schedule_report, server
+from pipelines import engine, schedule, schedule_report, server
 from pipelines.errors import UserError
 from pipelines.jobs import Job
+from pipelines.runtime import heartbeat
 from pipelines.schedule_command import schedule_command
 from tests.test_jobs import a_job
 
@@ -156,13 +157,13 @@ def test_what_the_database_holds_is_json_and_comes_back_as_it_was() -> None:
 
 
 def test_an_executor_of_a_machine_that_was_started_again_is_dead() -> None:
-    host, boot, *space = alive.machine().split(" ")
+    host, boot, *space = heartbeat.machine().split(" ")
     now = datetime.now(UTC).timestamp()
-    here = f"{alive.machine()}, {alive.tags()[alive.PROCESS]}, sqlite"
+    here = f"{heartbeat.machine()}, {heartbeat.tags()[heartbeat.PROCESS]}, sqlite"
     again = " ".join([host, "other-boot", *space]) + ", 1 0, sqlite"
     elsewhere = " ".join(["other-host", boot, *space]) + ", 1 0, sqlite"
     assert engine.reason_dead(here, now) is None
     assert engine.reason_dead(again, now) == "its machine has been started again"
     assert engine.reason_dead(again.replace("sqlite", "postgresql"), now) is None  # a namesake
     assert engine.reason_dead(elsewhere, now) is None
-    assert engine.reason_dead(elsewhere, now - 2 * alive.LOST_S)
+    assert engine.reason_dead(elsewhere, now - 2 * heartbeat.LOST_S)

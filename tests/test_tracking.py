@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import alive, history, live, outbox, settle, shell, store, tracking
+from pipelines import history, live, outbox, settle, shell, store, tracking
 from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import heartbeat
 from tests.conftest import ROOT, command, free_port, mlflow_server
 
 NEVER = -1e9  # on the clock of `time.monotonic`
@@ -421,14 +422,14 @@ def test_a_store_that_stops_answering_is_one_sentence(
 def running(name: str, **tags: str) -> str:
     """The id of a run that says RUNNING and has no journal here."""
     experiment = store.experiment(store.uri(), "test")
-    own = {"kind": "training", **alive.tags(), **tags}
+    own = {"kind": "training", **heartbeat.tags(), **tags}
     return str(store.client().create_run(experiment, tags=own, run_name=name).info.run_id)
 
 
 def test_the_reaper_settles_the_dead_and_no_other(home: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as gone:
         gone.wait()
-    silent = str(time.time() - 2 * alive.LOST_S)
+    silent = str(time.time() - 2 * heartbeat.LOST_S)
     other = {"machine": "elsewhere 8c2f pid:[1]"}
     dead = {
         running("its process is gone", process=f"{gone.pid} 1.00"),
@@ -462,14 +463,14 @@ def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> Non
 
 def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipelines.outbox.FLUSH_S", 0.05)
-    monkeypatch.setattr(alive, "BEAT_S", 0.0)
-    monkeypatch.setattr(alive, "LOST_S", 0.0)
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.0)
+    monkeypatch.setattr(heartbeat, "LOST_S", 0.0)
     with tracking.tracked("r", experiment="test", kind="training") as run:
-        store.client().set_tag(run.id, alive.BEAT, "0")
+        store.client().set_tag(run.id, heartbeat.BEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
         row = history.row(run.id)
-        while row.status != "RUNNING" or float(row.tags[alive.BEAT]) < time.time() - 100:
+        while row.status != "RUNNING" or float(row.tags[heartbeat.BEAT]) < time.time() - 100:
             assert time.monotonic() < ends
             time.sleep(0.05)
             row = history.row(run.id)
@@ -537,7 +538,7 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
 def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
     with tracking.tracked("r", experiment="test", kind="study", resume=run_id):
-        assert history.row(run_id).tags[alive.PROCESS] == alive.tags()[alive.PROCESS]
+        assert history.row(run_id).tags[heartbeat.PROCESS] == heartbeat.tags()[heartbeat.PROCESS]
         assert settle.reap() == {}
     assert history.row(run_id).status == "FINISHED"
 

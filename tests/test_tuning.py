@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import alive, history, store, tracking
+from pipelines import history, store, tracking
 from pipelines.errors import Unavailable, UserError
 from pipelines.published import named
+from pipelines.runtime import heartbeat
 from tuning import (
     catalogue,
     copies,
@@ -376,14 +377,14 @@ def test_what_a_study_leaves_for_people(
 
 def dead() -> dict[str, str]:
     """A process of this machine that has ended."""
-    return alive.tags() | {alive.PROCESS: "1 0.0"}
+    return heartbeat.tags() | {heartbeat.PROCESS: "1 0.0"}
 
 
 def test_a_dead_worker_s_trial_waits_again_as_it_is_once(home: Path) -> None:
     import optuna
 
     there = optuna.create_study()
-    there.ask().set_user_attr(trial_queue.WORKER, alive.tags())
+    there.ask().set_user_attr(trial_queue.WORKER, heartbeat.tags())
     there.ask()  # not signed yet
     there.enqueue_trial({"learning_rate": 0.5})
     for again in ("WAITING", "FAIL"):
@@ -425,13 +426,15 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
 
     there = optuna.create_study()
     assert leader.take(there, several=False)
-    there.set_user_attr(leader.LEADER, alive.tags() | {alive.PROCESS: f"{os.getppid()} 0.0"})
+    there.set_user_attr(
+        leader.LEADER, heartbeat.tags() | {heartbeat.PROCESS: f"{os.getppid()} 0.0"}
+    )
     assert leader.current(there) is None
     assert leader.take(there, several=True)
-    other = alive.tags() | {alive.MACHINE: "elsewhere"}
+    other = heartbeat.tags() | {heartbeat.MACHINE: "elsewhere"}
     there.set_user_attr(leader.LEADER, other)
     assert not leader.take(there, several=False)
-    silent = other | {alive.BEAT: str(time.time() - 2 * leader.LOST_S)}
+    silent = other | {heartbeat.BEAT: str(time.time() - 2 * leader.LOST_S)}
     there.set_user_attr(leader.LEADER, silent)
     assert leader.take(there, several=False)
     with leader.leading(there):
@@ -445,7 +448,7 @@ def test_a_leader_whose_place_is_taken_leaves_the_other_one_alone(
     import optuna
 
     monkeypatch.setattr(leader, "BEAT_S", 0.01)
-    there, other = optuna.create_study(), alive.tags() | {alive.MACHINE: "elsewhere"}
+    there, other = optuna.create_study(), heartbeat.tags() | {heartbeat.MACHINE: "elsewhere"}
     leader.take(there, several=False)
     with leader.leading(there):
         there.set_user_attr(leader.LEADER, other)

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import history, lr, measuring_code, store, studied, tracking, unfinished
+from pipelines import history, lr, store, tracking, unfinished
 from pipelines.claims import better_schedule_exists
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.habits import Habits
@@ -22,6 +22,7 @@ from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import Result, Watch, run
 from pipelines.run_command import Options
+from pipelines.runtime import code_digest, subcommands
 from pipelines.shell import guarded
 from tests.conftest import free_port
 from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, trial
@@ -56,7 +57,7 @@ def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Call
     def quickly(recipe: Recipe, *_: Any, **how: Any) -> Result:
         trained.append(recipe)
         error = errors.pop(0)
-        tags = {"fingerprint": recipe.fingerprint, "code": measuring_code.training()}
+        tags = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
         tags |= {**how.get("tags", {}), **({"diverged": diverged} if error == 100 else {})}
         with tracking.tracked(
             "training", experiment="tuning", kind=how["kind"], tags=tags, parent=how["parent"]
@@ -397,7 +398,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
 ) -> None:
     def ask(_: list[str]) -> None:
         with tracking.tracked("claim", experiment="tuning", kind="claim"):
-            studied.answer("tuning", "run")
+            subcommands.answer("tuning", "run")
 
     assert guarded(ask, []) == 2
     said = capsys.readouterr().err
@@ -421,7 +422,7 @@ def test_the_end_of_a_command_says_what_happened(
     code: int, said: str, error: type[BaseException], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
-        studied._check(code, ("tuning", "run", "s"), said)
+        subcommands._check(code, ("tuning", "run", "s"), said)
 
 
 class Broken(io.BytesIO):
@@ -436,7 +437,7 @@ def test_a_command_is_read_to_its_end_where_nobody_hears_it(
     for nobody in (Broken(), closed):
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(buffer=nobody))
         said = io.BytesIO(b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
-        assert studied._passed_on(said).endswith("error: last\n")
+        assert subcommands._passed_on(said).endswith("error: last\n")
 
 
 def test_a_proxy_that_goes_away_is_one_sentence() -> None:
@@ -473,9 +474,9 @@ def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
 def test_claims_read_finished_studies_and_invent_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(studied, "answer", lambda *_: {"status": "KILLED"})
+    monkeypatch.setattr(subcommands, "answer", lambda *_: {"status": "KILLED"})
     with pytest.raises(Unavailable, match="s, which is KILLED"):
-        studied.study("s")
+        subcommands.study("s")
     setting: Any = better_schedule_exists.CLAIM.scales["smoke"]
     with pytest.raises(UserError, match="which has none"):
         better_schedule_exists.recipes(setting, 0, {"study": "s", "best_changes": None})

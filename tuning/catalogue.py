@@ -9,8 +9,9 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pipelines import history, live, store
+from pipelines import history, store
 from pipelines.errors import UserError, unknown
+from pipelines.runtime import locks
 from tuning import copies, leader, outcomes, storage, summary
 from tuning.plan import PLAN, Plan
 
@@ -31,7 +32,7 @@ def check_name(name: str) -> None:
 
 def alone(name: str) -> AbstractContextManager[None]:
     """One process of this machine at a time opens the study."""
-    return live.locked(store.home() / "live", f"study-{name}")
+    return locks.locked(store.home() / "live", f"study-{name}")
 
 
 def load(name: str, where: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pipelines import alive
+from pipelines.runtime import heartbeat
 
 LEADER = "leader"  # attribute of a study: the process that leads it
 BEAT_S = 60.0  # between two signs of life
@@ -18,7 +18,7 @@ DOUBT_S = 1.0  # for another machine that takes the lead at the same moment
 def current(study: Any) -> Mapping[str, str] | None:
     """Return the process that leads the study, as alive.py has it; None where none does."""
     found: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
-    return found if found and alive.why_dead(found, LOST_S) is None else None
+    return found if found and heartbeat.why_dead(found, LOST_S) is None else None
 
 
 def take(study: Any, several: bool) -> bool:
@@ -29,7 +29,7 @@ def take(study: Any, several: bool) -> bool:
     """
     if current(study) and not ours(study):
         return False
-    study.set_user_attr(LEADER, alive.tags())
+    study.set_user_attr(LEADER, heartbeat.tags())
     if several:
         time.sleep(DOUBT_S)
     return ours(study)
@@ -37,8 +37,8 @@ def take(study: Any, several: bool) -> bool:
 
 def ours(study: Any) -> bool:
     """Whether this process was the last to take the lead."""
-    held, own = study.user_attrs.get(LEADER) or {}, alive.tags()
-    return all(held.get(key) == own[key] for key in (alive.PROCESS, alive.MACHINE))
+    held, own = study.user_attrs.get(LEADER) or {}, heartbeat.tags()
+    return all(held.get(key) == own[key] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def leading(study: Any) -> Iterator[None]:
             study.set_user_attr(LEADER, what)
 
     try:
-        with beating(lambda: say(alive.tags())):
+        with beating(lambda: say(heartbeat.tags())):
             yield
     finally:
         with contextlib.suppress(Exception):  # the storage may be what has failed

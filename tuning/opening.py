@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import alive, store
+from pipelines import store
 from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import heartbeat
 from tuning import catalogue, copies, leader, samplers, storage, trial_queue, workers
 from tuning.plan import GOAL, METRICS, PLAN, Goal, Plan
 
@@ -68,7 +69,7 @@ def _delete(name: str, where: str) -> None:
         return
     held = next(_at_work(optuna.load_study(study_name=name, storage=connected)), None)
     if held:
-        pid, host = (held[key].split()[0] for key in (alive.PROCESS, alive.MACHINE))
+        pid, host = (held[key].split()[0] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
         raise Unavailable(
             f"A study that is at work cannot be started over. Received: {name}, on which process "
             f"{pid} on {host} is at work. End that first, or take another study name."
@@ -80,7 +81,7 @@ def _at_work(study: Any) -> Iterator[Mapping[str, str]]:
     """Yield the living processes that lead the study or train a trial of it, as alive.py does."""
     running = trial_queue.in_state(study, "RUNNING")
     for tags in (leader.current(study), *(t.user_attrs.get(trial_queue.WORKER) for t in running)):
-        if tags and alive.why_dead(tags, leader.LOST_S) is None:
+        if tags and heartbeat.why_dead(tags, leader.LOST_S) is None:
             yield tags
 
 

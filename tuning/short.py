@@ -6,9 +6,9 @@ from typing import Any
 
 from pipelines import tracking
 from pipelines.errors import UserError, check_counts
-from pipelines.progress import progress_bar
 from pipelines.recipes import Recipe
 from pipelines.run import run
+from pipelines.runtime.progress import progress_bar
 from tuning import budgets, catalogue, outcomes, storage
 from tuning.plan import OBJECTIVE, PLAN, Plan, shortened
 from tuning.trial import UNWATCHED

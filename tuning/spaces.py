@@ -13,7 +13,8 @@ from typing import Any
 
 from pipelines import cifar, imagenet, lr
 from pipelines.errors import UserError, unknown
-from pipelines.recipes import Recipe, digest
+from pipelines.recipes import Recipe
+from pipelines.runtime.provenance import digest
 from tuning.ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
 
 PUBLISHED = "published"  # attribute of a trial: the label of a published schedule

@@ -20,7 +20,7 @@ from pipelines.errors import (
     short,
     without_password,
 )
-from pipelines.recipes import digest
+from pipelines.runtime.provenance import digest
 
 JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines import settle, tracking
 from pipelines.errors import Unavailable
-from pipelines.progress import progress_bar
+from pipelines.runtime.progress import progress_bar
 from tuning import (
     catalogue,
     copies,

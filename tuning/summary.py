@@ -9,15 +9,7 @@ from pipelines.errors import Diverged
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import run
-from tuning import (
-    copies,
-    figures,
-    optuna_figures,
-    outcomes,
-    spaces,
-    tunability,
-    tunability_report,
-)
+from tuning import copies, figures, optuna_figures, outcomes, spaces, tunability, tunability_report
 from tuning.plan import OBJECTIVE, PLAN, Plan, changes, shortened, steps_of
 
 TEST = "test_error_pct"

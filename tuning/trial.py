@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from statistics import mean
 from typing import Any
 
-from pipelines import history, measuring_code, settle, store, tracking, unfinished
+from pipelines import history, settle, store, tracking, unfinished
 from pipelines.errors import Pruned
 from pipelines.habits import Habits
 from pipelines.recipes import Recipe
 from pipelines.run import Watch, run
+from pipelines.runtime import code_digest
 from tuning import outcomes, spaces
 from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
 
@@ -66,7 +67,7 @@ def _own(
         experiment=parent.experiment,
         kind=KIND,
         params=recipe.flat(),
-        tags={"fingerprint": recipe.fingerprint, "code": measuring_code.training(), **tags},
+        tags={"fingerprint": recipe.fingerprint, "code": code_digest.training(), **tags},
         parent=parent,
         resume=unfinished.find(KIND, recipe, parent),
     ) as own:
@@ -95,7 +96,7 @@ def _error(own: tracking.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, s
     """The error of one seed, trained now or before this trial was interrupted."""
     same = {
         "fingerprint": recipe.fingerprint,
-        "code": measuring_code.training(),
+        "code": code_digest.training(),
         store.PARENT: own.id,
     }
     done = history.rows(kind=SEED, **same)

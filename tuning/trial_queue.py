@@ -10,9 +10,10 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from pipelines import alive, history, settle, store
+from pipelines import history, settle, store
 from pipelines.errors import UserError
-from pipelines.recipes import digest
+from pipelines.runtime import heartbeat
+from pipelines.runtime.provenance import digest
 from tuning import outcomes, samplers, spaces
 from tuning.leader import LOST_S
 from tuning.plan import Goal, Plan
@@ -96,7 +97,7 @@ def take(study: Any, plan: Plan) -> Any:
         except optuna.exceptions.UpdateFinishedTrialError:
             continue
         if ours:
-            storage.set_trial_user_attr(trial._trial_id, WORKER, alive.tags())
+            storage.set_trial_user_attr(trial._trial_id, WORKER, heartbeat.tags())
             seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
             study.sampler = samplers.sampler(plan.sampler, seed=seed, objectives=plan.objectives)
             return optuna.trial.Trial(study, trial._trial_id)
@@ -139,7 +140,7 @@ def _reason_dead(trial: Any) -> str | None:
     """Return why the worker of a running trial must have ended; None where it may live."""
     worker = trial.user_attrs.get(WORKER)
     if worker:
-        return alive.why_dead(worker, LOST_S)
+        return heartbeat.why_dead(worker, LOST_S)
     unsigned_s = time.time() - trial.datetime_start.timestamp()
     return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
 

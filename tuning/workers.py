@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import alive, tracking
+from pipelines import tracking
 from pipelines.errors import Pruned, Unavailable, UserError
-from pipelines.provenance import ROOT
+from pipelines.runtime import heartbeat
+from pipelines.runtime.provenance import ROOT
 from tuning import leader, outcomes, samplers, trial_queue
 from tuning.plan import GOAL, REPORTS, Goal, Plan
 from tuning.trial import attempt
@@ -62,7 +63,7 @@ def _train(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures
 
     state = optuna.trial.TrialState
     try:
-        with leader.beating(lambda: trial.set_user_attr(trial_queue.WORKER, alive.tags())):
+        with leader.beating(lambda: trial.set_user_attr(trial_queue.WORKER, heartbeat.tags())):
             values = attempt(study, trial, plan, parent)
         _tell(study, trial, values, state.COMPLETE)
     except Pruned:

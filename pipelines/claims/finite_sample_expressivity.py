@@ -54,10 +54,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import data, quiet
+from pipelines import data
 from pipelines.claim import Bench, Experiment
 from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
+from pipelines.runtime import backend
 from pipelines.verdict import Bound
 
 LABELS = (10, 100, 1000)  # random ones
@@ -165,7 +166,7 @@ def worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
 
 def predicted(found: Any, X: Any, stored: Bench | None) -> NDArray[Any]:
     """Outputs of the Keras model, saved and loaded; [n, r]. On a bench it is stored."""
-    quiet.keras()
+    backend.keras()
     import keras
 
     model = found.keras_model()

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import quiet
 from pipelines.claim import Theorem
 from pipelines.errors import check_sizes
 from pipelines.grid import Cell, Cells, Curves, Measured, select, stack
+from pipelines.runtime import backend
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ def finite_differences(A: Array, R: Array, sigma: Array) -> Array:
 
 def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
     """TensorFlow's gradient of trace(E Sigma E^T), written independently of theory/; [l, d, d]."""
-    tf = quiet.tensorflow()
+    tf = backend.tensorflow()
     layers = tf.constant(A)
     with tf.GradientTape() as tape:
         tape.watch(layers)

@@ -90,9 +90,10 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
 
     No test picture is read, and of the validation pictures one batch.
     """
-    from pipelines import data, quiet
+    from pipelines import data
+    from pipelines.runtime import backend
 
-    quiet.keras()
+    backend.keras()
     from pipelines import devices
     from pipelines.train import train
     from pipelines.training_job import assembled

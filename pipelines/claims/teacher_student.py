@@ -43,13 +43,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import quiet, samples
+from pipelines import samples
 from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.grid import Curves, Measured
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.runtime import backend
 from pipelines.verdict import Bound
 from theory.relu_weights import singular_values
 
@@ -176,7 +177,7 @@ def validations(setting: Setting) -> list[int]:
 
 def start(recipe: Recipe) -> Array:
     """W [d, d] of ResLink before its first step, as the seed draws it."""
-    quiet.keras()
+    backend.keras()
     import keras
 
     import keras_models

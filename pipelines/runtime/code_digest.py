@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines import claims, quiet
-from pipelines.provenance import ROOT
-from pipelines.recipes import digest
+from pipelines import claims
+from pipelines.runtime import backend
+from pipelines.runtime.provenance import ROOT, digest
 
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
@@ -28,7 +28,11 @@ SEARCHING = (  # of studies, which are run as commands of their own
     "tuning.tunability:",
 )
 CONSTRUCTORS = {("pipelines.claim", "Theorem"), ("pipelines.claim", "Experiment")}
-HEARD = {("pipelines.claim", "Bench"), ("pipelines.claim", "numbers")}  # of modules that are silent
+HEARD = {
+    ("pipelines.claim", "Bench"),
+    ("pipelines.claim", "numbers"),
+    ("pipelines.runtime.provenance", "digest"),
+}  # of modules that are silent
 CLAIMS = "pipelines.claims"
 JUDGING = {"pipelines.claim", "pipelines.verdict"}
 SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
@@ -37,18 +41,19 @@ SILENT = JUDGING | {  # modules that check, show, record or survive: no number d
     "pipelines.checkpoints",
     "pipelines.errors",
     "pipelines.history",
-    "pipelines.interrupts",
+    "pipelines.runtime.signals",
     "pipelines.live",
+    "pipelines.runtime.locks",
     "pipelines.machines",
-    "pipelines.measuring_code",
-    "pipelines.progress",
-    "pipelines.provenance",
-    "pipelines.quiet",
+    "pipelines.runtime.code_digest",
+    "pipelines.runtime.progress",
+    "pipelines.runtime.provenance",
+    "pipelines.runtime.backend",
     "pipelines.recorded",
     "pipelines.run",
     "pipelines.settle",
     "pipelines.store",
-    "pipelines.studied",
+    "pipelines.runtime.subcommands",
     "pipelines.tracking",
     "pipelines.ui",
     "pipelines.unfinished",
@@ -103,7 +108,7 @@ def of_verdict(name: str) -> str:
 
 
 def _digest(texts: Iterable[str]) -> str:
-    return digest([*sorted(set(texts)), quiet.backend()])
+    return digest([*sorted(set(texts)), backend.backend()])
 
 
 @functools.cache
@@ -118,7 +123,7 @@ def claim_definitions(name: str, root: Path = ROOT) -> list[str]:
     reach = Reach(root, without=WORDS)
     texts = reach.texts([f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"])
     trains = ("pipelines.claim", "Experiment") in reach.silenced
-    searches = any(module == "pipelines.studied" for module, _ in reach.silenced)
+    searches = any(module == "pipelines.runtime.subcommands" for module, _ in reach.silenced)
     return [
         *texts,
         *(training_definitions(root) if trains else []),

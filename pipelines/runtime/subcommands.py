@@ -9,9 +9,8 @@ import sys
 import tempfile
 from typing import Any
 
-from pipelines.command import LATEST, error_in
 from pipelines.errors import Ended, Unavailable
-from pipelines.provenance import ROOT
+from pipelines.runtime.provenance import ROOT
 
 
 def study(name: str, *options: str) -> dict[str, Any]:
@@ -90,3 +89,13 @@ def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -
     if code:
         last = error_in(said) or f"exit code {code}"
         raise Ended(f"{shlex.join(words)}: {last}", code, document)
+
+
+LATEST = 10_000  # bytes of what a command has said, in which its error is found
+
+
+def error_in(text: str) -> str:
+    """Return the last `error: ...` of what a command has said, else its last line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+    return [*lines, *errors][-1] if lines else ""

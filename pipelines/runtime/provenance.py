@@ -2,6 +2,8 @@
 
 import functools
 import getpass
+import hashlib
+import json
 import os
 import platform
 import shlex
@@ -10,10 +12,11 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from pipelines.errors import without_password
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
 
 
@@ -90,3 +93,9 @@ def _cpu() -> str:
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def digest(settings: Any) -> str:
+    """Twelve hexadecimal digits of the SHA-256 of `settings` as sorted JSON."""
+    text = json.dumps(settings, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
