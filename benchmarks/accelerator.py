@@ -20,7 +20,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, tracking
+from pipelines import tracking
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -38,7 +39,7 @@ HABITS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Print and record each way's images/s, over the first, and its share of the peak."""
-    data.load("cifar10", 1)  # a sentence where it is not prepared
+    datasets.load("cifar10", 1)  # a sentence where it is not prepared
     device, accelerated = apart("device")
     precisions = PRECISIONS if accelerated else PRECISIONS[:1]
     habits = list(HABITS) if accelerated or backend.backend() != "jax" else list(HABITS)[:2]
@@ -117,7 +118,7 @@ def _job(chosen: Recipe) -> Any:
     from pipelines import devices
     from pipelines.training_job import assembled
 
-    place, splits = devices.place(chosen), data.load("cifar10", chosen.train_examples)
+    place, splits = devices.place(chosen), datasets.load("cifar10", chosen.train_examples)
     few = {part: _first(getattr(splits, part), 128) for part in ("val", "test")}
     return assembled(chosen, dataclasses.replace(splits, **few), place)
 

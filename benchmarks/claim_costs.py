@@ -14,8 +14,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, data, tracking
-from pipelines.batches import Splits
+from pipelines import claim, tracking
+from pipelines.data import datasets
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
@@ -60,7 +61,7 @@ def short(recipe: Recipe, steps: int) -> Recipe:
 
 def report(arm: str, recipe: Recipe, steps: int, run: tracking.Run) -> float:
     """Print and log what a network's training takes; its minutes."""
-    splits = data.load(recipe.data, recipe.train_examples)
+    splits = datasets.load(recipe.data, recipe.train_examples)
     seconds = seconds_per_step(short(recipe, steps), splits)
     minutes, rate = seconds * equivalent_steps(recipe, splits) / 60, recipe.batch_size / seconds
     print(

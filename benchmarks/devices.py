@@ -12,7 +12,8 @@ import sys
 import time
 from statistics import median
 
-from pipelines import data, tracking
+from pipelines import tracking
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -29,7 +30,7 @@ def recipe(count: int = 1) -> Recipe:
 
 def main() -> None:
     """Print and record the ratios."""
-    data.load("cifar10", 1)  # a sentence where it is not prepared
+    datasets.load("cifar10", 1)  # a sentence where it is not prepared
     print(provenance.tags()["cpu"], f"{provenance.tags()['cores']} cores; median (least-most)")
     with tracking.tracked(
         "devices", experiment="benchmarks", kind="benchmark", params=recipe().flat()
@@ -57,7 +58,7 @@ def trained(count: int) -> float:
 
     setting = recipe(count)
     place = devices.place(setting)
-    splits = data.load("cifar10", setting.train_examples)
+    splits = datasets.load("cifar10", setting.train_examples)
     job = assembled(setting, splits, place)
     return train(job, lambda metrics, step: None, test=False).metrics["images_per_s"]
 
@@ -68,7 +69,7 @@ def fed() -> float:
     from pipelines import feed
 
     setting = recipe()
-    batches = iter(feed.train(setting, data.load("cifar10").train, 0, 5 * STEPS))
+    batches = iter(feed.train(setting, datasets.load("cifar10").train, 0, 5 * STEPS))
     next(batches)
     start = time.perf_counter()
     count = sum(len(y) for _, y in batches)

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, tracking
+from pipelines import tracking
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -35,7 +36,7 @@ def recipe() -> Recipe:
 
 def main() -> None:
     """Print and record each way's images/s, over ours, and its share of the peak."""
-    data.load("cifar10", 1)  # a sentence where it is not prepared
+    datasets.load("cifar10", 1)  # a sentence where it is not prepared
     with tracking.tracked(
         "frameworks", experiment="benchmarks", kind="benchmark", params=recipe().flat()
     ) as run:
@@ -82,7 +83,7 @@ def ours() -> float:
     from pipelines.train import train
     from pipelines.training_job import assembled
 
-    setting, splits = recipe(), data.load("cifar10", recipe().train_examples)
+    setting, splits = recipe(), datasets.load("cifar10", recipe().train_examples)
     few = dataclasses.replace(splits.val, x=splits.val.images[:128], y=splits.val.labels[:128])  # type: ignore[union-attr]
     splits = dataclasses.replace(splits, val=few)
     job = assembled(setting, splits, devices.place(setting))
@@ -97,7 +98,7 @@ def keras_fit() -> float:
 
     import keras_models
 
-    setting, splits = recipe(), data.load("cifar10", recipe().train_examples)
+    setting, splits = recipe(), datasets.load("cifar10", recipe().train_examples)
     model = keras_models.build(setting.model, (32, 32, 3), 10, **setting.model_args)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(1e-6, 0.9), loss)
@@ -115,7 +116,7 @@ def torch() -> float:
 
     from benchmarks.torch_network import AllConv
 
-    splits = data.load("cifar10", recipe().train_examples)
+    splits = datasets.load("cifar10", recipe().train_examples)
     model = AllConv().to(memory_format=library.channels_last)
     optimizer = library.optim.SGD(model.parameters(), 1e-6, 0.9)
     clock = Clock()

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import data, photographs, tracking
-from pipelines.batches import batch_index
+from pipelines import tracking
+from pipelines.data import datasets, streamed
+from pipelines.data.batches import batch_index
+from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
-from pipelines.photographs import Photographs
 from pipelines.runtime import backend, provenance
 
 BATCH, STEPS, ROUNDS, SEED = 32, 13, 7, 0
@@ -30,7 +31,7 @@ def main() -> None:
     backend.tensorflow()
     tags = provenance.tags()
     try:
-        split: Any = data.load("imagenet2012").train
+        split: Any = datasets.load("imagenet2012").train
     except UserError as error:
         print(f"imagenet2012: skipped. {error}")
         return
@@ -48,7 +49,7 @@ def compare(split: Photographs) -> dict[str, list[float]]:
     """images/s of our stream over those of the plain maps; one ratio a round."""
     plain = crops(split)
     ways = {
-        "stream": photographs.train_dataset(split, 0, STEPS, BATCH, SEED),
+        "stream": streamed.train_dataset(split, 0, STEPS, BATCH, SEED),
         "resized": mapped(plain, split.shape[:2]),
         "decoded": mapped(plain, None),
     }
@@ -62,15 +63,13 @@ def crops(split: Photographs) -> tuple[Any, Any]:
 
     encoded, boxes = [], []
     for step in range(STEPS):
-        numbers = np.random.default_rng([SEED, 1, step]).random(
-            (BATCH, photographs.DRAWS), np.float32
-        )
+        numbers = np.random.default_rng([SEED, 1, step]).random((BATCH, streamed.DRAWS), np.float32)
         for i, own in zip(batch_index(len(split), step, BATCH, SEED), numbers, strict=True):
             example = tf.train.Example.FromString(split.records.read(i))
             (image,) = example.features.feature["image"].bytes_list.value
             size = tf.image.extract_jpeg_shape(image)[:2]
             encoded.append(image)
-            boxes.append(photographs.random_box(size, own))
+            boxes.append(streamed.random_box(size, own))
     return tf.constant(encoded), tf.stack(boxes)
 
 

@@ -14,7 +14,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.recording import temporary_database
-from pipelines import data, tracking
+from pipelines import tracking
+from pipelines.data import datasets
 from pipelines.errors import Diverged
 from pipelines.runtime import backend, provenance
 from tuning import catalogue, outcomes, spaces, storage, study
@@ -61,7 +62,7 @@ def trained(plan: Plan, trials: list[Any]) -> float:
     backend.keras()
     from pipelines import devices, train, training_job
 
-    splits = data.load(plan.base.data)
+    splits = datasets.load(plan.base.data)
     start = time.perf_counter()
     for trial in outcomes.finished(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import data, tracking
-from pipelines.batches import Splits
+from pipelines import tracking
+from pipelines.data import datasets
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -30,7 +31,7 @@ def main() -> None:
     for name, steps in STEPS.items():
         recipe = named(name).override(steps=steps, learning_rate=1e-6, weight_decay=0)
         try:
-            splits = data.load(recipe.data)
+            splits = datasets.load(recipe.data)
         except UserError as error:
             print(f"{name}: skipped. {error}")
             continue

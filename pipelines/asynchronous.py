@@ -20,10 +20,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from pipelines import machines
-from pipelines.curves import MEAN
+from pipelines.data.tasks import MEAN, Task
 from pipelines.machines import PATIENCE_S, MachineLost, Role, lost_machines
 from pipelines.synchronous import Evaluation, Wishes
-from pipelines.tasks import Task
 
 AHEAD = 8  # updates a worker that are scheduled before the oldest of them is done
 STALL_S = 600.0  # without any update for so long, a machine is taken for lost

@@ -4,11 +4,12 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, data, history, published, report, store
+from pipelines import claim, history, published, report, store
+from pipelines.data import datasets
+from pipelines.data._prepared import Dataset
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend
 from pipelines.store import PARENT
-from pipelines.stored import Dataset
 
 ALIAS = "champion"
 PORT = 5001  # not that of the UI
@@ -121,7 +122,7 @@ def serve(name: str) -> str:
 
 def ask(recipe: Recipe) -> str:
     """The command that asks the served model about two examples of zeros."""
-    row = data.DATASETS[recipe.data]
+    row = datasets.DATASETS[recipe.data]
     shape = row.shape if isinstance(row, Dataset) else (recipe.data_args["dimension"],)
     zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"
     batch = f"{zeros}; print(json.dumps({{'inputs': x.tolist()}}))"

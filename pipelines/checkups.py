@@ -169,12 +169,12 @@ def _damage(path: Path) -> str:
 
 def data_sets() -> Finding:
     """Which data sets can be read, and which claims cannot run without the others."""
-    from pipelines import data
+    from pipelines.data import datasets
 
-    home, states, broken = data.data_home(), {}, {}
-    for name in data.DATASETS:
+    home, states, broken = datasets.data_home(), {}, {}
+    for name in datasets.DATASETS:
         try:
-            states[name] = str(data.check(name)["state"])
+            states[name] = str(datasets.check(name)["state"])
         except Exception as error:
             broken[name] = error
     if broken:
@@ -207,9 +207,9 @@ def _unreadable(home: Path, broken: dict[str, Exception]) -> Finding:
 
 
 def _prepare(name: str) -> str:
-    from pipelines import data
+    from pipelines.data import datasets
 
-    return f"python -m pipelines data prepare {name} --data-dir {data.data_home()}"
+    return f"python -m pipelines data prepare {name} --data-dir {datasets.data_home()}"
 
 
 def _claims(data_set: str) -> list[str]:

@@ -16,9 +16,9 @@ from pipelines.errors import UserError
 from pipelines.shuffled import random_batches
 
 if TYPE_CHECKING:
-    from pipelines.batches import Split
     from pipelines.checkpoints import Checkpoint
-    from pipelines.photographs import Photographs
+    from pipelines.data.batches import Split
+    from pipelines.data.streamed import Photographs
     from pipelines.recipes import Recipe
     from pipelines.training_job import Job
 

@@ -12,12 +12,10 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.data.tasks import MEAN, OfModel
 from pipelines.errors import Diverged
-from pipelines.tasks import OfModel
 
 Log = Callable[[Mapping[str, float], int], None]
-
-MEAN = "mean_"  # begins Keras's name of a task's number; Keras's own "loss" holds the decay too
 POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from pipelines import machines
-from pipelines.batches import WHOLE, Part
+from pipelines.data.batches import WHOLE, Part
 from pipelines.errors import UserError
 from pipelines.machines import Role
 from pipelines.recipes import Recipe

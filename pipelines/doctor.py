@@ -122,9 +122,10 @@ def memory() -> Finding:
 
 def disk() -> Finding:
     """Whether there is room for runs and data."""
-    from pipelines import data, store
+    from pipelines import store
+    from pipelines.data import datasets
 
-    places = {"runs": store.home(), "data": data.data_home()}
+    places = {"runs": store.home(), "data": datasets.data_home()}
     free = {title: shutil.disk_usage(nearest(place)).free for title, place in places.items()}
     found = ", ".join(f"{free[key] / GB:.1f} GB free for {key} in {places[key]}" for key in free)
     if min(free.values()) >= LEAST_DISK:

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import comparison, data, history, store
-from pipelines.batches import Pictures, Splits
+from pipelines import comparison, history, store
 from pipelines.champion import TEST, VAL
+from pipelines.data import datasets
+from pipelines.data.batches import Pictures
+from pipelines.data.splits import Splits
+from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
 from pipelines.history import Row
-from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend
 from pipelines.shell import print_json
@@ -39,7 +41,7 @@ def evaluate(name: str) -> dict[str, Any]:
     row = history.find(name) or comparison.named(name, history.rows(None))
     precision = row.params.get("precision", "float32")
     recipe, rounding, model = _recipe(row), ROUNDING[precision], _model(row, precision)
-    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
+    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     _check_shapes(row, model, splits)
     metrics = {
         key: _beside(key, row.metrics[key], found, rounding, examples)
@@ -151,7 +153,7 @@ def _compiled(network: Any, splits: Splits) -> Any:
     """With the numbers of its task, as in training."""
     import keras
 
-    from pipelines.curves import MEAN
+    from pipelines.data.tasks import MEAN
 
     numbers = splits.task.numbers
     means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]

@@ -18,10 +18,10 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from pipelines import photographs
-from pipelines.batches import WHOLE, Part, Pictures, Split, share
+from pipelines.data import streamed
+from pipelines.data.batches import WHOLE, Part, Pictures, Split, share
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError
-from pipelines.photographs import Photographs
 from pipelines.recipes import Recipe
 
 Batch = tuple[NDArray[Any], ...]
@@ -46,7 +46,7 @@ def train(
     size = recipe.batch_size // (pieces * machines)
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
-        whole = photographs.train_dataset(
+        whole = streamed.train_dataset(
             split, start, stop, recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
         )
         return whole.rebatch(size) if pieces > 1 else whole
@@ -73,7 +73,7 @@ def evaluation(
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
         size = math.ceil(min(len(split), recipe.batch_size) / replicas) * replicas
-        return _cut(photographs.eval_dataset(split, size), size, part)
+        return _cut(streamed.eval_dataset(split, size), size, part)
     count = math.ceil(len(split) / EVAL_BATCH)
     size = math.ceil(len(split) / count / replicas) * replicas
     if not _tensorflow():

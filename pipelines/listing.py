@@ -9,7 +9,8 @@ PROG = "python -m pipelines"
 def document() -> dict[str, list[Any]]:
     """The JSON document of `list`."""
     import keras_models
-    from pipelines import claim, data, lr, published
+    from pipelines import claim, lr, published
+    from pipelines.data import datasets
 
     claims = {name: claim.load(name) for name in claim.names()}
     return {
@@ -35,7 +36,7 @@ def document() -> dict[str, list[Any]]:
         ],
         "models": keras_models.names(),
         "schedules": list(lr.SCHEDULES),
-        "data": list(data.DATASETS),
+        "data": list(datasets.DATASETS),
     }
 
 

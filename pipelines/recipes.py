@@ -15,8 +15,9 @@ from typing import Any, Literal
 import tyro
 
 import keras_models
-from pipelines import data, lr, machines
-from pipelines.batches import PAD
+from pipelines import lr, machines
+from pipelines.data import datasets
+from pipelines.data.batches import PAD
 from pipelines.errors import UserError, unknown
 from pipelines.runtime.provenance import digest
 
@@ -145,11 +146,11 @@ class Recipe:
         Quick, without Keras. What depends on the machine is checked by `check_here`.
         """
         lr.check(self.schedule, self.schedule_args)
-        data.check_arguments(self.data, self.data_args)
+        datasets.check_arguments(self.data, self.data_args)
         self._check_data()
         if self.model not in keras_models.names():
             raise unknown("An architecture", self.model, keras_models.names())
-        shape, classes = data.sizes(self.data, self.data_args)
+        shape, classes = datasets.sizes(self.data, self.data_args)
         try:
             keras_models.check(self.model, shape, classes, **self.model_args)
         except ValueError as error:
@@ -158,7 +159,7 @@ class Recipe:
     def _check_data(self) -> None:
         """Raise UserError where something is to be done with the data that cannot be done."""
         self.check_even(self.devices or 1)
-        for name, option in data.unsuitable_settings(self.data).items():
+        for name, option in datasets.unsuitable_settings(self.data).items():
             value = getattr(self, name)
             if value and value not in ("auto", "host"):
                 raise UserError(
@@ -186,7 +187,7 @@ class Recipe:
 
     def examples(self) -> int:
         """Return how many training examples it uses. UserError where its data are not there."""
-        there = data.examples(self.data, self.data_args)
+        there = datasets.examples(self.data, self.data_args)
         return min(there, self.train_examples or there)
 
     def _has_length(self) -> bool:
@@ -227,7 +228,7 @@ class Recipe:
         if changes.get("model", self.model) != self.model:
             dropped["model_args"] = {}
         if changes.get("data", self.data) != self.data:
-            dropped["data_args"] = data.start(changes["data"], self.data_args)
+            dropped["data_args"] = datasets.start(changes["data"], self.data_args)
         if changes.get("schedule", self.schedule) != self.schedule:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped

@@ -15,7 +15,8 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from pipelines.batches import PAD, Pictures, Splits
+from pipelines.data.batches import PAD, Pictures
+from pipelines.data.splits import Splits
 from pipelines.devices import Place
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe

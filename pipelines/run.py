@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import data, history, lr, machines, settle, store, tracking, ui, unfinished
-from pipelines.batches import Splits
+from pipelines import history, lr, machines, settle, store, tracking, ui, unfinished
 from pipelines.checkpoints import Saving
+from pipelines.data import datasets
+from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError, check_counts
 from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe
@@ -108,14 +109,14 @@ def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     if place.role:
         train.cluster().begin(place, work=True)
     drawn = json.dumps(dict(recipe.data_args))
-    splits = _splits(recipe.data, recipe.train_examples, drawn, data.data_home())
+    splits = _splits(recipe.data, recipe.train_examples, drawn, datasets.data_home())
     return assembled(recipe, splits, place, validate_every)
 
 
 @functools.lru_cache(maxsize=1)
 def _splits(name: str, train_examples: int | None, data_args: str, folder: Path) -> Splits:
     """The data, read once for the trainings of a process that follow one another on them."""
-    return data.load(name, train_examples, json.loads(data_args))
+    return datasets.load(name, train_examples, json.loads(data_args))
 
 
 def follow(recipe: Recipe) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from pipelines.batches import PAD, Pictures, Split
-from pipelines.photographs import Photographs, shuffled_dataset
+from pipelines.data.batches import PAD, Pictures, Split
+from pipelines.data.streamed import Photographs, shuffled_dataset
 
 
 def random_batches(

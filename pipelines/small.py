@@ -1,6 +1,6 @@
 """Small recipes of our own: a minute on a laptop, on data that needs no download."""
 
-from pipelines import data
+from pipelines.data import datasets
 from pipelines.recipes import Recipe
 
 ALLCONV = Recipe(
@@ -46,7 +46,7 @@ TEACHER = Recipe(
     model="linear_resnet",
     model_args={"depth": 8, "init": "zeros"},
     data="linear-teacher",
-    data_args=data.start("linear-teacher", {}),
+    data_args=datasets.start("linear-teacher", {}),
     batch_size=256,
     steps=400,
     learning_rate=0.01,

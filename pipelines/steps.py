@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines import attempt, command, data, linked, settle, store, tracking
+from pipelines import attempt, command, linked, settle, store, tracking
+from pipelines.data import datasets
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
 from pipelines.runtime.provenance import digest
@@ -58,7 +59,7 @@ class Pipeline:
 
         As the command of a scheduled job it goes on from the attempts at its own tick alone.
         """
-        place = [backend.backend(), str(data.data_home()), os.environ.get(command.TICK)]
+        place = [backend.backend(), str(datasets.data_home()), os.environ.get(command.TICK)]
         return digest([self.name, dict(self.options), _sources(), provenance.packages(), place])
 
 

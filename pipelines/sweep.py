@@ -15,19 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import (
-    bulk,
-    claim,
-    data,
-    grid,
-    history,
-    recorded,
-    settle,
-    store,
-    tables,
-    tracking,
-    work,
-)
+from pipelines import bulk, claim, grid, history, recorded, settle, store, tables, tracking, work
+from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.grid import Cell, Measured
 from pipelines.habits import USUAL, Habits
@@ -158,7 +147,7 @@ def _check_here(order: Order) -> None:
         check_trainable(recipe, order.habits)
     if order.claim.reads:
         for name in {cell.point[order.claim.reads] for cell in todo}:
-            data.examples(name)
+            datasets.examples(name)
 
 
 def _recipes(order: Order, cells: Sequence[Cell]) -> Iterator[Recipe]:

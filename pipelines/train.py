@@ -12,11 +12,11 @@ from typing import Any
 import keras
 
 from pipelines import calls, feed, optimizer, resident, resuming
-from pipelines.batches import Pictures, Split
 from pipelines.checkpoints import Saving
 from pipelines.curves import Curves, Log, named
+from pipelines.data.batches import Pictures, Split
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Diverged, Pruned
-from pipelines.photographs import Photographs
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
 from pipelines.training_job import Job

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines import devices, lr, optimizer, resident, tasks
-from pipelines.batches import Splits
-from pipelines.curves import MEAN
+from pipelines import devices, lr, optimizer, resident
+from pipelines.data import tasks
+from pipelines.data.splits import Splits
+from pipelines.data.tasks import MEAN
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 

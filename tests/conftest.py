@@ -150,12 +150,12 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def prepared_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that holds the embedded digits."""
-    from pipelines import data
+    from pipelines.data import datasets
 
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TFDS_DATA_DIR", str(folder))
-        data.prepare("digits")
+        datasets.prepare("digits")
     return folder
 
 

@@ -29,12 +29,13 @@ def recipe(changes: Mapping[str, Any]) -> Any:
 
 
 def job(changes: Mapping[str, Any]) -> Any:
-    from pipelines import data, devices
+    from pipelines import devices
+    from pipelines.data import datasets
     from pipelines.training_job import assembled
 
     chosen = recipe(changes)
     place = devices.place(chosen)
-    return assembled(chosen, data.load(chosen.data, chosen.train_examples), place)
+    return assembled(chosen, datasets.load(chosen.data, chosen.train_examples), place)
 
 
 def training(

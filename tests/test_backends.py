@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import data, history
+from pipelines import history
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.runtime import backend
 
@@ -46,8 +47,8 @@ def packed_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepared, folder = (tmp_path_factory.mktemp(name) for name in ("prepared", "packed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TFDS_DATA_DIR", str(prepared))
-        data.prepare("digits")
-        shutil.move(data.pack("digits"), folder)
+        datasets.prepare("digits")
+        shutil.move(datasets.pack("digits"), folder)
     return folder
 
 
@@ -173,7 +174,7 @@ def test_data_that_are_not_packed_need_tensorflow(
     for name in ("tensorflow", "tensorflow_datasets"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=r"only packed data are read.*data pack NAME"):
-        data.load("digits")
+        datasets.load("digits")
 
 
 LOADED = """

@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from pipelines import data, packed
+from pipelines.data import datasets, packed
+from pipelines.data._prepared import Examples
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.run import repeat
-from pipelines.stored import Examples
 from tests.conftest import ROOT
 
 HUGE = "1" + 30 * "0"
@@ -279,8 +279,8 @@ def test_examples_are_counted_as_they_are_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    before = data.examples(name)  # of a set that is not prepared yet
+    before = datasets.examples(name)  # of a set that is not prepared yet
     assert list(tmp_path.iterdir()) == []
-    assert before == len(data.load(name).train) == data.examples(name)
-    data.pack(name)
-    assert data.examples(name) == before
+    assert before == len(datasets.load(name).train) == datasets.examples(name)
+    datasets.pack(name)
+    assert datasets.examples(name) == before

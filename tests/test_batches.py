@@ -6,7 +6,8 @@ import sys
 import numpy as np
 import pytest
 
-from pipelines.batches import Pictures, Split, Splits, channel_moments
+from pipelines.data.batches import Pictures, Split, channel_moments
+from pipelines.data.splits import Splits
 from tests.conftest import ROOT
 
 

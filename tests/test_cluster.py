@@ -10,7 +10,8 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines import data, devices, history, store, train
+from pipelines import devices, history, store, train
+from pipelines.data import datasets
 from pipelines.published import named
 from pipelines.training_job import assembled
 from tests.loopback import Cluster
@@ -60,7 +61,7 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
     recipe = named("allconv-digits", "smoke").override(model_args={"init": "he"}, **changes)
     options = ("--steps", str(STEPS), "--accumulate", str(pieces))
     two = cluster(*options, *HE, worker=2)
-    splits = data.load(recipe.data, recipe.train_examples)
+    splits = datasets.load(recipe.data, recipe.train_examples)
     logged: dict[tuple[str, int], float] = {}
     alone = train.train(
         assembled(recipe, splits, devices.place(recipe)),

@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from pipelines import data
-from pipelines.batches import Pictures, Splits
+from pipelines.data import datasets
+from pipelines.data.batches import Pictures
+from pipelines.data.splits import Splits
+from pipelines.data.streamed import Photographs, eval_dataset, train_dataset
 from pipelines.errors import Unavailable, UserError
-from pipelines.photographs import Photographs, eval_dataset, train_dataset
 from tests.conftest import needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
@@ -31,7 +32,7 @@ def embedded(
 ) -> Splits:
     """An embedded data set, generated on first use."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(embedded_folder))
-    return data.load(request.param)
+    return datasets.load(request.param)
 
 
 @pytest.fixture
@@ -64,7 +65,7 @@ def stored(name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of a stored split, as tensorflow-datasets alone reads them."""
     import tensorflow_datasets as tfds
 
-    version = next((data.data_home() / name).glob("*/dataset_info.json")).parent
+    version = next((datasets.data_home() / name).glob("*/dataset_info.json")).parent
     examples = tfds.as_numpy(tfds.builder_from_directory(version).as_dataset(split=split))
     images, labels = zip(*((e["image"], e["label"]) for e in examples), strict=True)
     return np.stack(images), np.array(labels)
@@ -72,11 +73,11 @@ def stored(name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_embedded_sets_are_prepared_on_first_use(embedded: Splits) -> None:
     assert sizes(embedded) == SIZES[embedded.name]
-    assert data.check(embedded.name, required=True)["prepared"]
+    assert datasets.check(embedded.name, required=True)["prepared"]
 
 
 def test_parts_are_bytes_with_labels_of_every_class(embedded: Splits) -> None:
-    row = data.DATASETS[embedded.name]
+    row = datasets.DATASETS[embedded.name]
     assert (embedded.classes, embedded.input_shape) == (row.classes, row.shape)
     for part in (embedded.train, embedded.val, embedded.test):
         assert part.images.dtype == np.uint8
@@ -100,7 +101,7 @@ def test_pixels_are_standardized_unless_a_recipe_says_otherwise(embedded: Splits
     x, _ = embedded.train.take(slice(None))
     np.testing.assert_allclose(x.mean(axis=(0, 1, 2), dtype=float), 0, atol=1e-4)
     np.testing.assert_allclose(x.std(axis=(0, 1, 2), dtype=float), 1, atol=1e-4)
-    splits = data.load(embedded.name, data_args={"standardized": False})
+    splits = datasets.load(embedded.name, data_args={"standardized": False})
     for part in (splits.train, splits.val, splits.test):
         plain, _ = part.take(slice(None))
         np.testing.assert_allclose(plain, part.images / 255, rtol=1e-6)
@@ -109,7 +110,7 @@ def test_pixels_are_standardized_unless_a_recipe_says_otherwise(embedded: Splits
 def test_digits_are_each_of_scikit_learns_once(digits: Path) -> None:
     from sklearn.datasets import load_digits
 
-    splits, source = data.load("digits"), load_digits()
+    splits, source = datasets.load("digits"), load_digits()
     found: Counter[tuple[bytes, int]] = Counter()
     for part in (splits.train, splits.val, splits.test):
         levels = np.round(part.images.reshape(-1, 64) * (16 / 255))  # grey levels 0..16 again
@@ -120,7 +121,7 @@ def test_digits_are_each_of_scikit_learns_once(digits: Path) -> None:
 
 
 def test_loading_again_gives_the_same_arrays(embedded: Splits) -> None:
-    again = data.load(embedded.name)
+    again = datasets.load(embedded.name)
     for part in ("train", "val", "test"):
         assert same(getattr(again, part), getattr(embedded, part))
     assert again.digest == embedded.digest
@@ -130,13 +131,13 @@ def test_preparing_again_gives_the_same_arrays(
     embedded: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    again = data.load(embedded.name)
+    again = datasets.load(embedded.name)
     for part in ("train", "val", "test"):
         assert same(getattr(again, part), getattr(embedded, part))
 
 
 def test_train_examples_takes_the_first_ones(digits: Path) -> None:
-    few, all_of_them = data.load("digits", train_examples=100), data.load("digits")
+    few, all_of_them = datasets.load("digits", train_examples=100), datasets.load("digits")
     assert sizes(few) == (100, 269, 450)
     np.testing.assert_array_equal(few.train.images, all_of_them.train.images[:100])
     np.testing.assert_array_equal(few.train.labels, all_of_them.train.labels[:100])
@@ -146,11 +147,11 @@ def test_train_examples_takes_the_first_ones(digits: Path) -> None:
 
 
 def test_more_train_examples_than_there_are_takes_all(digits: Path) -> None:
-    assert sizes(data.load("digits", train_examples=5_000)) == SIZES["digits"]
+    assert sizes(datasets.load("digits", train_examples=5_000)) == SIZES["digits"]
 
 
 def test_every_part_is_standardized_by_the_training_part(digits: Path) -> None:
-    splits = data.load("digits", train_examples=50)
+    splits = datasets.load("digits", train_examples=50)
     pixels = splits.train.images / 255
     for part in (splits.train, splits.val, splits.test):
         assert part.mean == pytest.approx(pixels.mean(axis=(0, 1, 2)), rel=1e-6)
@@ -161,7 +162,7 @@ def test_every_part_is_standardized_by_the_training_part(digits: Path) -> None:
 def test_missing_data_is_one_sentence_with_the_command_and_no_network(
     name: str, nothing: Path, offline: None
 ) -> None:
-    for ask in (data.load, lambda name: data.check(name, required=True)):
+    for ask in (datasets.load, lambda name: datasets.check(name, required=True)):
         with pytest.raises(UserError) as caught:
             ask(name)
         assert f"none in {nothing}." in str(caught.value)
@@ -171,7 +172,7 @@ def test_missing_data_is_one_sentence_with_the_command_and_no_network(
     assert list(nothing.iterdir()) == []
 
 
-@pytest.mark.parametrize("ask", [data.load, data.prepare])
+@pytest.mark.parametrize("ask", [datasets.load, datasets.prepare])
 def test_imagenet_names_its_two_archives_and_where_they_go(
     ask: Any, nothing: Path, offline: None
 ) -> None:
@@ -182,24 +183,24 @@ def test_imagenet_names_its_two_archives_and_where_they_go(
 
 
 def test_check_says_what_is_there(nothing: Path, offline: None) -> None:
-    assert data.check("cifar10") == {
+    assert datasets.check("cifar10") == {
         "name": "cifar10",
         "prepared": False,
         "state": "not prepared",
     }
-    assert data.check("digits", required=True)["state"] == "on first use"
+    assert datasets.check("digits", required=True)["state"] == "on first use"
     assert list(nothing.iterdir()) == []
 
 
 def test_check_counts_a_prepared_set(digits: Path, offline: None) -> None:
-    found = data.check("digits", required=True)
+    found = datasets.check("digits", required=True)
     assert (found["prepared"], found["version"]) == (True, "1.0.0")
     assert (found["train"], found["val"], found["test"]) == SIZES["digits"]
     assert Path(found["folder"]).is_relative_to(digits)
 
 
 def test_prepared_data_is_read_without_the_network(digits: Path, offline: None) -> None:
-    assert sizes(data.load("digits")) == SIZES["digits"]
+    assert sizes(datasets.load("digits")) == SIZES["digits"]
 
 
 def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path) -> None:
@@ -207,15 +208,15 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
     unfinished = nothing / "cifar10" / "incomplete.2Q3XK7_3.0.2"
     unfinished.mkdir(parents=True)
     (unfinished / "dataset_info.json").write_text("{}")
-    assert data.check("cifar10")["prepared"] is False
+    assert datasets.check("cifar10")["prepared"] is False
 
 
 def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -> None:
-    found = data.check("linear-teacher", required=True)
+    found = datasets.check("linear-teacher", required=True)
     assert (found["prepared"], found["state"]) == (True, "generated")
-    assert (found["train"], found["val"], found["test"]) == sizes(data.load("linear-teacher"))
+    assert (found["train"], found["val"], found["test"]) == sizes(datasets.load("linear-teacher"))
     with pytest.raises(UserError, match=r"Only stored .* Received: linear-teacher"):
-        data.prepare("linear-teacher")
+        datasets.prepare("linear-teacher")
     assert list(nothing.iterdir()) == []
 
 
@@ -228,10 +229,10 @@ def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -
 )
 def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, nothing: Path) -> None:
     with pytest.raises(UserError, match=rf"argument of {name} .*Received: 'noice'.*{choices}"):
-        data.load(name, data_args={"noice": 0.0})
+        datasets.load(name, data_args={"noice": 0.0})
 
 
-@pytest.mark.parametrize("ask", [data.load, data.check, data.prepare])
+@pytest.mark.parametrize("ask", [datasets.load, datasets.check, datasets.prepare])
 def test_unknown_names_list_the_near_ones(ask: Any, nothing: Path) -> None:
     with pytest.raises(UserError) as caught:
         ask("cifar11")
@@ -254,14 +255,14 @@ def test_data_that_cannot_fit_is_refused(
     memory = SimpleNamespace(available=available)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     with pytest.raises(Unavailable, match=r"must fit in memory\. Received: .* of digits"):
-        data.load("digits", train_examples)
+        datasets.load("digits", train_examples)
 
 
 def test_fewer_training_examples_fit(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import psutil
 
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000))
-    assert sizes(data.load("digits", train_examples=100)) == (100, 269, 450)
+    assert sizes(datasets.load("digits", train_examples=100)) == (100, 269, 450)
 
 
 def png(path: Path, pixels: np.ndarray) -> str:
@@ -315,7 +316,7 @@ def test_photographs_stay_on_disk_and_are_cut_to_one_size(
     import psutil
 
     monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=0))
-    splits = data.load("imagenet2012")
+    splits = datasets.load("imagenet2012")
     assert sizes(splits) == (99, 1, 5)
     assert splits.input_shape == (224, 224, 3)
     assert "top5_error_pct" in splits.task.numbers
@@ -328,7 +329,7 @@ def test_photographs_stay_on_disk_and_are_cut_to_one_size(
     # A large picture is averaged over 4 x 4 pixels, not over 2 x 2.
     assert cut[4].mean() == pytest.approx(photographs[4].mean(), abs=0.3)
     assert cut[4].std() < 0.3 * photographs[4].std()
-    few = data.load("imagenet2012", train_examples=3)
+    few = datasets.load("imagenet2012", train_examples=3)
     assert sizes(few) == (3, 1, 5)
     for plain in pixels(few.train).values():
         np.testing.assert_allclose(plain.reshape(-1, 3), [[17, 100, 203]] * 224**2, atol=0.01)
@@ -368,7 +369,7 @@ def imagenet32(nothing: Path) -> np.ndarray:
 def test_imagenet32_is_tested_on_its_validation_part(
     imagenet32: np.ndarray, nothing: Path, offline: None
 ) -> None:
-    splits = data.load("imagenet32")
+    splits = datasets.load("imagenet32")
     assert sizes(splits) == (99, 1, 3)
     assert (splits.classes, splits.input_shape) == (1000, (32, 32, 3))
     assert "top5_error_pct" in splits.task.numbers
@@ -378,17 +379,17 @@ def test_imagenet32_is_tested_on_its_validation_part(
     np.testing.assert_array_equal(splits.val.images, order[99:])
     by_label = splits.test.images[np.argsort(splits.test.labels)]
     np.testing.assert_array_equal(by_label, imagenet32[100:])
-    found = data.check("imagenet32", required=True)
+    found = datasets.check("imagenet32", required=True)
     assert [found[part] for part in ("train", "val", "test")] == [99, 1, 3]
-    data.pack("imagenet32")
-    assert data.check("imagenet32")["state"] == "packed"
-    packed = data.load("imagenet32")
+    datasets.pack("imagenet32")
+    assert datasets.check("imagenet32")["state"] == "packed"
+    packed = datasets.load("imagenet32")
     assert all(same(getattr(packed, k), getattr(splits, k)) for k in ("train", "val", "test"))
 
 
 @needs("mnist")
 def test_mnist() -> None:
-    splits = data.load("mnist", train_examples=10_000)
+    splits = datasets.load("mnist", train_examples=10_000)
     assert sizes(splits) == (10_000, 6_000, 10_000)
     assert splits.input_shape == (28, 28, 1)
     # Digits are white on black, about a fifth of the pixels; the published mean is 0.1307.
@@ -409,7 +410,7 @@ def test_mnist() -> None:
 
 @needs("cifar10")
 def test_cifar10() -> None:
-    splits = data.load("cifar10")
+    splits = datasets.load("cifar10")
     assert sizes(splits) == (45_000, 5_000, 10_000)
     assert splits.input_shape == (32, 32, 3)
     assert np.bincount(splits.test.labels).tolist() == [1_000] * 10
@@ -422,7 +423,7 @@ def test_cifar10() -> None:
 
 @needs("imagenet2012")
 def test_imagenet() -> None:
-    splits = data.load("imagenet2012", train_examples=100)
+    splits = datasets.load("imagenet2012", train_examples=100)
     assert splits.input_shape == (224, 224, 3)
     assert len(splits.train) == 100
     ((x, y),) = train_dataset(splits.train, 0, 1, 32, 0)

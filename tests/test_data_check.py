@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import data, data_check
+from pipelines import data_command
+from pipelines.data import datasets
 from tests.conftest import needs
 
 
@@ -24,11 +25,11 @@ def halved(path: Path) -> None:
 
 
 def test_all_that_is_there_is_checked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data_check.command(json=True)
+    data_command.command(json=True)
     found = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row for row in found["data"]}
-    assert rows.keys() == data.DATASETS.keys()
-    assert rows["digits"] == data.check("digits")
+    assert rows.keys() == datasets.DATASETS.keys()
+    assert rows["digits"] == datasets.check("digits")
     assert (rows["cifar10"]["state"], found["unreadable"]) == ("not prepared", [])
 
 
@@ -40,7 +41,7 @@ def test_what_is_damaged_is_named_in_a_sentence(
     (own / "mnist.npz").write_text("no data")
     damage(next((own / "digits").rglob(f"*{part}")))
     with pytest.raises(SystemExit) as ended:
-        data_check.command(json=True)
+        data_command.command(json=True)
     said = capsys.readouterr()
     assert ended.value.code == 1
     assert json.loads(said.out)["unreadable"] == ["digits", "mnist"]
@@ -51,4 +52,4 @@ def test_what_is_damaged_is_named_in_a_sentence(
 
 @needs("imagenet2012")
 def test_photographs_are_decoded() -> None:
-    assert data.check("imagenet2012", required=True)["state"] == "prepared"
+    assert datasets.check("imagenet2012", required=True)["state"] == "prepared"

@@ -33,7 +33,7 @@ DOORS = {  # library: the modules that may import it
         "pipelines.store",
         "pipelines.tracking",
     },
-    "tensorflow_datasets": {"pipelines.data"},
+    "tensorflow_datasets": {"pipelines.data.datasets"},
     "optuna": {
         "tuning.catalogue",
         "tuning.copies",

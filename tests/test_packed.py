@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pipelines import data, packed
-from pipelines.batches import Splits
+from pipelines.data import datasets, packed
+from pipelines.data._prepared import Dataset
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.stored import Dataset
 from tests.conftest import PREPARED, ROOT, needs
 
 
@@ -34,31 +34,31 @@ def same(one: Splits, other: Splits) -> bool:
 
 
 def test_packed_and_prepared_give_the_same_splits(own: Path) -> None:
-    prepared = [data.load("digits"), data.load("digits", 100)]
-    file = data.pack("digits")
+    prepared = [datasets.load("digits"), datasets.load("digits", 100)]
+    file = datasets.pack("digits")
     assert file == own / "digits.npz"
     first = file.read_bytes()
     shutil.copy(file, own / "kept")
-    assert data.pack("digits").read_bytes() == first
+    assert datasets.pack("digits").read_bytes() == first
     shutil.rmtree(own / "digits")
-    assert same(data.load("digits"), prepared[0])
-    assert same(data.load("digits", 100), prepared[1])
-    found = data.check("digits", required=True)
+    assert same(datasets.load("digits"), prepared[0])
+    assert same(datasets.load("digits", 100), prepared[1])
+    found = datasets.check("digits", required=True)
     assert (found["state"], found["version"]) == ("packed", "1.0.0")
     assert (found["train"], found["val"], found["test"]) == (1078, 269, 450)
     assert {path.name for path in own.iterdir()} == {"digits.npz", "kept"}
 
 
 def test_numpy_opens_a_packed_file(own: Path) -> None:
-    with np.load(data.pack("digits")) as archive:
+    with np.load(datasets.pack("digits")) as archive:
         assert archive["train_images"].shape == (1347, 8, 8, 1)
         assert archive["train_labels"].dtype == np.int64
         assert len(archive["test_images"]) == len(archive["test_labels"]) == 450
 
 
 def test_a_packed_file_needs_no_tensorflow(own: Path) -> None:
-    digest = data.load("digits").digest
-    data.pack("digits")
+    digest = datasets.load("digits").digest
+    datasets.pack("digits")
     code = """
 import sys
 sys.modules["tensorflow"] = sys.modules["tensorflow_datasets"] = None  # importing them fails
@@ -81,12 +81,12 @@ def rewritten(file: Path, member: str, content: bytes) -> None:
 
 
 def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
-    file = data.pack("digits")
+    file = datasets.pack("digits")
     whole = file.read_bytes()
     command = f"python -m pipelines data pack digits --data-dir {own}"
 
     def refused(says: str) -> None:
-        for ask in (data.load, data.check):
+        for ask in (datasets.load, datasets.check):
             with pytest.raises(UserError, match=rf"Received: {file}: .*{says}") as caught:
                 ask("digits")
             assert str(caught.value).endswith(command)
@@ -101,21 +101,21 @@ def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
     labels[-8] ^= 1
     rewritten(file, "test_labels.npy", bytes(labels))
     refused("test_labels of another checksum")
-    data.pack("digits")  # the advice helps
-    data.load("digits")
+    datasets.pack("digits")  # the advice helps
+    datasets.load("digits")
     file.rename(own / "mnist.npz")
     with pytest.raises(UserError, match=r"must hold mnist .*: the data set digits"):
-        data.load("mnist")
+        datasets.load("mnist")
 
 
 @pytest.mark.parametrize("name", ["imagenet2012", "linear-teacher"])
 def test_only_arrays_are_packed(name: str, own: Path) -> None:
     with pytest.raises(UserError, match=f"fit in memory are packed. Received: {name}"):
-        data.pack(name)
+        datasets.pack(name)
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(own: Path) -> None:
-    stored = data.Prepared(data._find(data.DATASETS["digits"]))
+    stored = datasets.Prepared(datasets._find(datasets.DATASETS["digits"]))
     with pytest.raises(UserError, match="must be writable"):
         packed.write(own / "none" / "digits.npz", "digits", 10, stored)
 
@@ -143,7 +143,7 @@ def test_cifar10_packed_is_the_prepared_one(
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     (tmp_path / "cifar10").symlink_to(PREPARED.resolve() / "cifar10")
-    prepared = data.load("cifar10")
-    data.pack("cifar10")
+    prepared = datasets.load("cifar10")
+    datasets.pack("cifar10")
     (tmp_path / "cifar10").unlink()
-    assert same(data.load("cifar10"), prepared)
+    assert same(datasets.load("cifar10"), prepared)

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data, feed, photographs, records
+from pipelines import feed
+from pipelines.data import _tfrecords, datasets, streamed
+from pipelines.data.streamed import MEAN, STD, Photographs
 from pipelines.errors import UserError
-from pipelines.photographs import MEAN, STD, Photographs
 from tests.conftest import needs
 
 SIDE, COUNT = 32, 30
@@ -66,7 +67,7 @@ COUNTS = [12, 1, 17]
 
 @pytest.fixture(scope="module")
 def split(files: list[Path]) -> Photographs:
-    found = records.index(files, COUNTS, files[0].with_name("index.npz"))
+    found = _tfrecords.index(files, COUNTS, files[0].with_name("index.npz"))
     return Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
 
 
@@ -101,8 +102,8 @@ def test_records_are_those_that_tensorflow_reads(split: Photographs, files: list
 def test_files_are_read_beyond_those_that_stay_open(
     files: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "OPEN", 1)
-    found = records.Files(files)
+    monkeypatch.setattr(_tfrecords, "OPEN", 1)
+    found = _tfrecords.Files(files)
     for _ in range(2):
         assert [found.read(i, 8, 0) for i in range(3)] == [f.read_bytes()[:8] for f in files]
 
@@ -112,16 +113,16 @@ def test_the_index_is_kept_until_a_file_changes(
 ) -> None:
     file, cache = tmp_path / "a", tmp_path / "index.npz"
     file.write_bytes(files[0].read_bytes())
-    first = records.index([file], [12], cache)
+    first = _tfrecords.index([file], [12], cache)
     assert {path.name for path in tmp_path.iterdir()} == {"a", "index.npz"}
     with monkeypatch.context() as patch:
-        patch.setattr(records, "_lengths", lambda *_: pytest.fail("indexed again"))
-        assert records.index([file], [12], cache).digest == first.digest
+        patch.setattr(_tfrecords, "_lengths", lambda *_: pytest.fail("indexed again"))
+        assert _tfrecords.index([file], [12], cache).digest == first.digest
     file.write_bytes(files[2].read_bytes())
-    assert records.index([file], [17], cache).digest != first.digest
+    assert _tfrecords.index([file], [17], cache).digest != first.digest
     cache.write_bytes(b"torn")
-    assert len(records.index([file], [17], cache)) == 17
-    assert len(records.index([file], [17], tmp_path / "no folder" / "index.npz")) == 17
+    assert len(_tfrecords.index([file], [17], cache)) == 17
+    assert len(_tfrecords.index([file], [17], tmp_path / "no folder" / "index.npz")) == 17
 
 
 def cut_short(content: bytes) -> bytes:
@@ -146,16 +147,16 @@ def test_damaged_files_are_one_sentence(
     file = tmp_path / "a"
     file.write_bytes(damage(files[0].read_bytes()))
     with pytest.raises(UserError, match=rf"must be whole\. Received: {file}: .*{says}"):
-        records.index([file], [12], tmp_path / "index.npz")
+        _tfrecords.index([file], [12], tmp_path / "index.npz")
     assert not (tmp_path / "index.npz").exists()
 
 
 def test_files_that_vanish_or_shrink_are_one_sentence(files: list[Path], tmp_path: Path) -> None:
     file = tmp_path / "a"
     with pytest.raises(UserError, match="No such file"):
-        records.index([file], [12], tmp_path / "index.npz")
+        _tfrecords.index([file], [12], tmp_path / "index.npz")
     file.write_bytes(files[0].read_bytes())
-    found = records.index([file], [12], tmp_path / "index.npz")
+    found = _tfrecords.index([file], [12], tmp_path / "index.npz")
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match="bytes of a record"):
         found.read(11)
@@ -164,50 +165,50 @@ def test_files_that_vanish_or_shrink_are_one_sentence(files: list[Path], tmp_pat
 def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Path) -> None:
     file = tmp_path / "a"
     file.write_bytes(files[0].read_bytes())
-    found = records.index([file], [12], tmp_path / "index.npz")
+    found = _tfrecords.index([file], [12], tmp_path / "index.npz")
     split = Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UserError, match=r"must be whole.*bytes of a record"), feed.sentences():
-        arrays(photographs.train_dataset(split, 0, 1, 4, 5, augment=True))
+        arrays(streamed.train_dataset(split, 0, 1, 4, 5, augment=True))
 
 
 def test_another_format_is_one_sentence(tmp_path: Path) -> None:
     info = SimpleNamespace(file_format=SimpleNamespace(value="array_record"))
     with pytest.raises(UserError, match=r"tfrecord format\. Received: .* array_record"):
-        records.stored(SimpleNamespace(info=info, data_path=tmp_path), "train")
+        _tfrecords.stored(SimpleNamespace(info=info, data_path=tmp_path), "train")
 
 
 @pytest.mark.parametrize("augment", [True, False])
 def test_a_step_made_again_is_that_of_the_whole_stream(split: Photographs, augment: bool) -> None:
-    whole = arrays(photographs.train_dataset(split, 0, 9, 8, 5, augment=augment))
+    whole = arrays(streamed.train_dataset(split, 0, 9, 8, 5, augment=augment))
     assert [(x.shape, x.dtype, y.dtype) for x, y in whole] == [
         ((8, SIDE, SIDE, 3), np.float32, np.int32)
     ] * 9
     for start, stop in ((4, 5), (2, 6), (7, 9)):  # in an epoch of three steps, and over its end
-        again = arrays(photographs.train_dataset(split, start, stop, 8, 5, augment=augment))
+        again = arrays(streamed.train_dataset(split, start, stop, 8, 5, augment=augment))
         assert equal(again, whole[start:stop])
     labels = [np.concatenate([y for _, y in whole[i : i + 3]]) for i in (0, 3, 6)]
     assert [len(set(each.tolist())) for each in labels] == [24] * 3  # none twice in an epoch
     assert not np.array_equal(labels[0], labels[1])
-    assert not equal(arrays(photographs.train_dataset(split, 0, 1, 8, 6)), whole[:1])
+    assert not equal(arrays(streamed.train_dataset(split, 0, 1, 8, 6)), whole[:1])
 
 
 def test_parts_of_a_batch_make_up_the_whole(split: Photographs) -> None:
-    (whole,) = arrays(photographs.train_dataset(split, 3, 4, 8, 5))
-    parts = [arrays(photographs.train_dataset(split, 3, 4, 8, 5, part=(i, 4)))[0] for i in range(4)]
+    (whole,) = arrays(streamed.train_dataset(split, 3, 4, 8, 5))
+    parts = [arrays(streamed.train_dataset(split, 3, 4, 8, 5, part=(i, 4)))[0] for i in range(4)]
     assert equal([[np.concatenate(each) for each in zip(*parts, strict=True)]], [whole])
     with pytest.raises(UserError, match=r"batch_size=8 for 3 parts"):
-        photographs.train_dataset(split, 3, 4, 8, 5, part=(0, 3))
+        streamed.train_dataset(split, 3, 4, 8, 5, part=(0, 3))
 
 
 def test_evaluation_reads_each_once_in_order(split: Photographs) -> None:
     x, y, weight = (
-        np.concatenate(c) for c in zip(*arrays(photographs.eval_dataset(split, 8)), strict=True)
+        np.concatenate(c) for c in zip(*arrays(streamed.eval_dataset(split, 8)), strict=True)
     )
     assert len(x) == 32
     assert y[:COUNT].tolist() == list(range(COUNT))
     assert weight.tolist() == [1] * COUNT + [0, 0]
-    assert photographs.eval_dataset(split, 8).cardinality() == 4
+    assert streamed.eval_dataset(split, 8).cardinality() == 4
 
 
 @pytest.fixture(scope="module")
@@ -217,11 +218,11 @@ def boxes() -> Iterator[Any]:
 
     @tf.function
     def drawn(size: Any, numbers: Any) -> Any:
-        box = tf.map_fn(lambda n: photographs.random_box(size, n), numbers, tf.int32)
-        return box, photographs.centre_box(size)
+        box = tf.map_fn(lambda n: streamed.random_box(size, n), numbers, tf.int32)
+        return box, streamed.centre_box(size)
 
     def draw(size: tuple[int, int], n: int) -> tuple[np.ndarray, np.ndarray]:
-        numbers = np.random.default_rng(0).random((n, photographs.DRAWS), np.float32)
+        numbers = np.random.default_rng(0).random((n, streamed.DRAWS), np.float32)
         return tuple(b.numpy() for b in drawn(tf.constant(size), tf.constant(numbers)))
 
     yield draw
@@ -261,7 +262,7 @@ def test_a_crop_is_that_of_the_whole_picture(i: int) -> None:
     import tensorflow as tf
 
     window = [3, 5, 14, 17]
-    found = photographs.crop(encoded(i), lambda size: window).numpy().astype(int)
+    found = streamed.crop(encoded(i), lambda size: window).numpy().astype(int)
     decoded = tf.io.decode_image(encoded(i), channels=3).numpy()
     whole = decoded.astype(int)[3:17, 5:22]
     np.testing.assert_array_equal(found[:, :-1], whole[:, :-1])
@@ -272,7 +273,7 @@ def test_a_crop_is_that_of_the_whole_picture(i: int) -> None:
 def test_evaluation_shows_the_centre_of_the_picture_resized(split: Photographs) -> None:
     from PIL import Image
 
-    x, _, _ = arrays(photographs.eval_dataset(split, COUNT))[0]
+    x, _, _ = arrays(streamed.eval_dataset(split, COUNT))[0]
     shown = (x * STD + MEAN) * 255
     for i in (0, 1, 2, 4, 5, 11):
         with Image.open(io.BytesIO(encoded(i))) as file:
@@ -290,7 +291,7 @@ def test_the_endless_stream_visits_all_and_runs_elsewhere(split: Photographs) ->
     part = Photographs(split.records[2:26], split.shape, MEAN, STD)
 
     def first(seed: Any, batches: int) -> list[tuple[np.ndarray, ...]]:
-        return arrays(photographs.shuffled_dataset(part, 4, seed).take(batches))
+        return arrays(streamed.shuffled_dataset(part, 4, seed).take(batches))
 
     twice = first(3, 12)
     for epoch in (twice[:6], twice[6:]):
@@ -299,15 +300,15 @@ def test_the_endless_stream_visits_all_and_runs_elsewhere(split: Photographs) ->
     assert equal(first(tf.constant(3), 2), twice[:2])  # a worker's seed may be a tensor
     assert not equal(first(4, 2), twice[:2])
     # Python functions stay in the process that made them: this graph has none.
-    ds = photographs.shuffled_dataset(part, 4, 0)
+    ds = streamed.shuffled_dataset(part, 4, 0)
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=ds._variant_tensor).numpy()
     assert b"PyFunc" not in graph
-    assert ds.element_spec == photographs.train_dataset(part, 0, 1, 4, 0).element_spec
+    assert ds.element_spec == streamed.train_dataset(part, 0, 1, 4, 0).element_spec
 
 
 @needs("imagenet2012")
 def test_imagenet_steps_can_be_entered_anywhere() -> None:
-    splits = data.load("imagenet2012", train_examples=40)
-    whole = arrays(photographs.train_dataset(splits.train, 0, 4, 16, 1))
-    assert equal(arrays(photographs.train_dataset(splits.train, 3, 4, 16, 1)), whole[3:])
-    assert splits.digest != data.load("imagenet2012", train_examples=41).digest
+    splits = datasets.load("imagenet2012", train_examples=40)
+    whole = arrays(streamed.train_dataset(splits.train, 0, 4, 16, 1))
+    assert equal(arrays(streamed.train_dataset(splits.train, 3, 4, 16, 1)), whole[3:])
+    assert splits.digest != datasets.load("imagenet2012", train_examples=41).digest

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import data, lr
-from pipelines.data import DATASETS, Dataset
+from pipelines import lr
+from pipelines.data import datasets
+from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.published import RECIPES, SCALES, named
 from pipelines.recipes import Recipe
@@ -66,7 +67,7 @@ def network(recipe: Recipe) -> Any:
     if isinstance(row, Dataset):
         shape, classes = row.shape, row.classes
     else:
-        drawn = data.load(recipe.data, 1, recipe.data_args)
+        drawn = datasets.load(recipe.data, 1, recipe.data_args)
         shape, classes = drawn.input_shape, drawn.classes
     return keras_models.build(recipe.model, shape, classes, **recipe.model_args)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import data, lr
+from pipelines import lr
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import LABELS, Recipe
@@ -93,7 +94,7 @@ def test_another_model_or_schedule_starts_from_no_arguments() -> None:
 
 def test_other_data_start_from_their_own_arguments() -> None:
     teacher = TINY.override(data="linear-teacher", data_args={"noise": 0.5})
-    assert teacher.data_args == data.start("linear-teacher", {}) | {"noise": 0.5}
+    assert teacher.data_args == datasets.start("linear-teacher", {}) | {"noise": 0.5}
     assert teacher.override(data_args={"gamma": 1.0}).data_args["noise"] == 0.5
     assert teacher.override(data="digits") == TINY
     assert teacher.override(data="linear-teacher") == teacher

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data
-from pipelines.batches import Pictures, Splits
 from pipelines.checkpoints import Saving
+from pipelines.data import datasets
+from pipelines.data.batches import Pictures
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -36,7 +37,7 @@ def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
     from pipelines.train import train
     from pipelines.training_job import assembled
 
-    splits = data.load(chosen.data, chosen.train_examples)
+    splits = datasets.load(chosen.data, chosen.train_examples)
 
     def log(metrics: Any, step: int) -> None:
         if step == stop_at:
@@ -51,7 +52,7 @@ def test_the_device_makes_the_batches_of_the_host(shift: int | None) -> None:
 
     from pipelines import resident
 
-    host = data.load("synthetic", 200)
+    host = datasets.load("synthetic", 200)
     there = placed(recipe(data="synthetic", pictures="device"), host)
     echo = keras.Model(layer := keras.Input(host.input_shape), layer)
     device = resident.fed(echo, there)
@@ -70,7 +71,7 @@ def test_the_device_makes_the_batches_of_the_host(shift: int | None) -> None:
 
 
 def test_pictures_are_cut_on_the_device_alone(digits: Path) -> None:
-    host = data.load("digits", 256)
+    host = datasets.load("digits", 256)
     assert isinstance(host.train, Pictures)
     assert placed(recipe(), host) is host  # on a CPU, unasked
     there = placed(recipe(pictures="device"), host)
@@ -100,7 +101,7 @@ def test_what_cannot_stay_on_one_device_is_one_sentence(digits: Path) -> None:
     chosen = recipe(pictures="device")
     several = devices.Place(2, "CPU")
     with pytest.raises(UserError, match=r"stay on one device.*device for digits on 2 CPU"):
-        resident.placed(chosen, data.load("digits", 256), several)
+        resident.placed(chosen, datasets.load("digits", 256), several)
     drawn = named("linear-teacher").override(pictures="device")
     with pytest.raises(UserError, match="device for linear"):
-        placed(drawn, data.load(drawn.data, None, drawn.data_args))
+        placed(drawn, datasets.load(drawn.data, None, drawn.data_args))

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, data, history, store, sweep, tracking, unfinished
+from pipelines import claim, history, store, sweep, tracking, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
+from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.habits import Habits
 from pipelines.published import named
@@ -57,7 +58,7 @@ def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
     from pipelines import devices, train
     from pipelines.training_job import assembled
 
-    splits = data.load(recipe.data, recipe.train_examples)
+    splits = datasets.load(recipe.data, recipe.train_examples)
     job = assembled(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving)
 

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import data, samples
-from pipelines.batches import Split, Splits
+from pipelines.data import datasets, generated
+from pipelines.data.batches import Split
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from theory.factorization import conditioning
 
@@ -15,7 +16,7 @@ PARTS = ("train", "val", "test")
 
 
 def load(train_examples: int | None = None, **arguments: Any) -> Splits:
-    return data.load("linear-teacher", train_examples, DRAWN | arguments)
+    return datasets.load("linear-teacher", train_examples, DRAWN | arguments)
 
 
 def same(one: Split, other: Split) -> tuple[bool, bool]:
@@ -27,7 +28,7 @@ def same(one: Split, other: Split) -> tuple[bool, bool]:
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 3.0])
 def test_target_has_the_conditioning_and_a_positive_determinant(d: int, gamma: float) -> None:
     for seed in range(5):
-        R = samples.linear_target(d, gamma, seed)
+        R = generated.linear_target(d, gamma, seed)
         assert R.shape == (d, d)
         assert conditioning(R) == pytest.approx(gamma, abs=1e-12)
         assert np.linalg.det(R) > 0
@@ -35,23 +36,23 @@ def test_target_has_the_conditioning_and_a_positive_determinant(d: int, gamma: f
 
 def test_targets_are_stable_and_seeds_have_their_own() -> None:
     # Recorded runs name the target by these arguments alone.
-    R = samples.linear_target(2, 0.5, 0)
+    R = generated.linear_target(2, 0.5, 0)
     np.testing.assert_allclose(
         R, [[1.573457525, -0.427384582], [0.098233517, 1.075023673]], rtol=2e-8
     )
-    assert not np.allclose(R, samples.linear_target(2, 0.5, 1))
+    assert not np.allclose(R, generated.linear_target(2, 0.5, 1))
 
 
 @pytest.mark.parametrize("condition", [1.0, 10.0])
 def test_covariance_has_the_condition_and_largest_eigenvalue_1(condition: float) -> None:
-    spectrum = np.linalg.eigvalsh(samples.covariance(6, condition, 0))
+    spectrum = np.linalg.eigvalsh(generated.covariance(6, condition, 0))
     np.testing.assert_allclose(spectrum, condition ** -np.linspace(1, 0, 6), rtol=1e-12)
 
 
 def test_inputs_are_gaussian_with_that_covariance() -> None:
     n, d = 100_000, 4
     x = load(dimension=d, condition=10.0, train_size=n).train.x.astype(np.float64)
-    sigma = samples.covariance(d, 10.0, 0)
+    sigma = generated.covariance(d, 10.0, 0)
     # Entries of x^T x / n have standard deviations of at most sqrt(2 / n) of ||Sigma|| = 1.
     assert np.abs(x.T @ x / n - sigma).max() < 5 * np.sqrt(2 / n)
     assert np.abs(x.mean(axis=0)).max() < 5 / np.sqrt(n)
@@ -61,7 +62,7 @@ def test_inputs_are_gaussian_with_that_covariance() -> None:
 
 def test_targets_without_noise_are_the_teachers() -> None:
     drawn = load(dimension=5, noise=0.0, gamma=1.0, data_seed=7)
-    R = samples.linear_target(5, 1.0, 7)
+    R = generated.linear_target(5, 1.0, 7)
     for part in (drawn.train, drawn.val, drawn.test):
         np.testing.assert_allclose(part.y, part.x @ R.T, rtol=1e-5, atol=1e-5)
 
@@ -69,7 +70,7 @@ def test_targets_without_noise_are_the_teachers() -> None:
 def test_noise_has_its_level_and_is_independent_of_inputs_and_parts() -> None:
     n = 50_000
     noisy = load(noise=0.5, train_size=n, val_size=n)
-    R = samples.linear_target(8, 0.5, 0)
+    R = generated.linear_target(8, 0.5, 0)
     xi = [(part.y - part.x @ R.T) / 0.5 for part in (noisy.train, noisy.val)]  # [n, 8] each
     limit = 5 / np.sqrt(n)
     assert np.abs(xi[0].T @ xi[0] / n - np.eye(8)).max() < np.sqrt(2) * limit
@@ -119,13 +120,13 @@ def test_fewer_training_examples_are_the_first_ones() -> None:
 
 
 def test_a_teacher_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    def relu(dimension: int, data_seed: int, *, hidden: int = 3) -> samples.Map:
+    def relu(dimension: int, data_seed: int, *, hidden: int = 3) -> generated.Map:
         W = np.random.default_rng(data_seed).standard_normal((dimension, hidden))
         return lambda x: np.maximum(x @ W, 0).sum(axis=1, keepdims=True)
 
-    monkeypatch.setitem(data.DATASETS, "relu-teacher", samples.Samples(relu))
-    assert data.start("relu-teacher", {})["hidden"] == 3
-    drawn = data.load("relu-teacher", data_args=DRAWN | {"noise": 0.0, "hidden": 2})
+    monkeypatch.setitem(datasets.DATASETS, "relu-teacher", generated.Samples(relu))
+    assert datasets.start("relu-teacher", {})["hidden"] == 3
+    drawn = datasets.load("relu-teacher", data_args=DRAWN | {"noise": 0.0, "hidden": 2})
     W = np.random.default_rng(0).standard_normal((8, 2))
     assert drawn.classes == 1
     np.testing.assert_allclose(

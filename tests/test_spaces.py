@@ -8,7 +8,7 @@ import optuna
 import pytest
 
 from pipelines import lr
-from pipelines.data import DATASETS, Dataset
+from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.published import RECIPES, named
 from pipelines.recipes import Recipe

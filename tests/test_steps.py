@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import command, history, linked, packed, steps, store, tracking
+from pipelines import command, history, linked, steps, store, tracking
 from pipelines.__main__ import dispatch
+from pipelines.data import packed
+from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
-from pipelines.packed import ARRAYS, Packed
 from pipelines.pipeline_command import pipeline_command
 from pipelines.shell import guarded
 from pipelines.steps import Pipeline, Step, carry_out

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import data, samples
 from pipelines.claims import teacher_student
+from pipelines.data import datasets, generated
 from pipelines.grid import Cell, Measured
 
 SETTING = teacher_student.CLAIM.scales["smoke"]
@@ -33,12 +33,12 @@ def test_at_paper_scale_the_students_take_200_epochs() -> None:
 
 def test_a_teacher_of_three_blocks_is_a_network_of_three_blocks() -> None:
     arguments = {"hidden": 6, "noise": 0.0, "train_size": 20_000, "val_size": 64}
-    splits = data.load("three-block-teacher", None, arguments)
-    assert splits.train.y.std() == pytest.approx(samples.DEVIATION, rel=0.05)
+    splits = datasets.load("three-block-teacher", None, arguments)
+    assert splits.train.y.std() == pytest.approx(generated.DEVIATION, rel=0.05)
     keras.utils.set_random_seed(0)
     model = keras_models.build("two_layer", (8,), 1, variant="three-block", hidden=6)
     rng = np.random.default_rng([0, 0])  # the teacher's random stream
-    x = rng.standard_normal((samples.REFERENCE, 8))
+    x = rng.standard_normal((generated.REFERENCE, 8))
     for block, width in enumerate((8, 6, 6), 1):
         W = rng.standard_normal((width, 6))
         z = x @ W
@@ -46,7 +46,7 @@ def test_a_teacher_of_three_blocks_is_a_network_of_three_blocks() -> None:
         moments = [z.mean(axis=0), z.var(axis=0)]
         model.get_layer(f"block{block}_norm").set_weights([np.ones(6), np.zeros(6), *moments])
         x = np.maximum((z - moments[0]) / np.sqrt(moments[1]), 0)
-    outputs = model.predict(splits.val.x, verbose=0) * samples.DEVIATION / x.sum(axis=1).std()
+    outputs = model.predict(splits.val.x, verbose=0) * generated.DEVIATION / x.sum(axis=1).std()
     np.testing.assert_allclose(splits.val.y, outputs, rtol=1e-3, atol=1e-3)
 
 
@@ -120,7 +120,7 @@ def test_students_that_diverged_show_no_order() -> None:
 
 def test_norms_are_of_w_beside_the_identity() -> None:
     keras.utils.set_random_seed(0)
-    splits = data.load("relu-teacher", None, {"noise": 0.0, "train_size": 64})
+    splits = datasets.load("relu-teacher", None, {"noise": 0.0, "train_size": 64})
     for variant in ("reslink", "vanilla"):
         model = keras_models.build(
             "two_layer", (8,), 1, variant=variant, start_frobenius=1.4, start_norm=0.6

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines import data, history, store
-from pipelines.batches import Pictures
+from pipelines import history, store
+from pipelines.data import datasets
+from pipelines.data.batches import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -46,7 +47,7 @@ def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type:
     from pipelines.training_job import assembled
 
     place = devices.place(recipe)
-    splits = data.load(recipe.data, recipe.train_examples, recipe.data_args)
+    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     return train(assembled(recipe, splits, place), log or Log(), test=test)
 
 
@@ -172,7 +173,7 @@ def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits:
     (source,) = store.client().get_run(result.run_id).inputs.dataset_inputs
     assert source.dataset.name == "digits"
     model = mlflow.pyfunc.load_model(f"runs:/{result.run_id}/model")
-    splits = data.load("digits", 256)
+    splits = datasets.load("digits", 256)
     logits = model.predict(splits.test.images.astype("float32"))
     error = 100 * np.mean(logits.argmax(1) != splits.test.labels)
     assert math.isclose(error, row.metrics["test_error_pct"], abs_tol=1e-4)
@@ -190,7 +191,7 @@ def test_the_training_error_at_the_end_is_that_of_the_stored_network(home: Path)
 
     recipe = named("allconv-digits", "smoke").override(augment=True)
     row = history.row(run(recipe).run_id)
-    train = data.load(recipe.data, recipe.train_examples, recipe.data_args).train
+    train = datasets.load(recipe.data, recipe.train_examples, recipe.data_args).train
     logits = mlflow.keras.load_model(f"runs:/{row.id}/model").predict(train.images, verbose=0)
     wrong = 100 * np.mean(logits.argmax(axis=1) != train.labels)
     assert math.isclose(row.metrics["final_train_error_pct"], wrong, abs_tol=1e-4)
@@ -217,7 +218,7 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
     assert row.params["data_args.condition"] == "4.0"
     (source,) = store.client().get_run(row.id).inputs.dataset_inputs
     assert (source.dataset.name, source.dataset.source_type) == ("linear-teacher", "generated")
-    where, test = f"runs:/{row.id}/model", data.load(recipe.data, None, recipe.data_args).test
+    where, test = f"runs:/{row.id}/model", datasets.load(recipe.data, None, recipe.data_args).test
     served = mlflow.pyfunc.load_model(where).predict(test.x)
     loss = np.mean(np.sum((served - test.y) ** 2, axis=1))
     assert math.isclose(loss, row.metrics["test_loss"], rel_tol=1e-5)
@@ -229,7 +230,7 @@ def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> No
     from keras_models.linear_resnet import layers_of
 
     recipe = linear(steps=1, batch_size=300, model_args={"depth": 3})
-    x, y = data.load(recipe.data, None, recipe.data_args).train.train_batch(0, 300, 0, None)
+    x, y = datasets.load(recipe.data, None, recipe.data_args).train.train_batch(0, 300, 0, None)
     log = Log()
     A = layers_of(trained(recipe, log).model)
     # At A = 0 every layer's gradient is that of |x - y|^2 with respect to one linear map.
@@ -241,7 +242,7 @@ def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> No
 @pytest.mark.parametrize("condition", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
 def test_training_follows_the_theorys_gradient_descent(condition: float) -> None:
     from keras_models.linear_resnet import layers_of
-    from pipelines.samples import covariance, linear_target
+    from pipelines.data.generated import covariance, linear_target
     from theory.linear_resnet import excess_risk, gradient
 
     d, depth, noise, rate, steps = 4, 6, 0.1, 0.01, 120
@@ -297,7 +298,7 @@ def test_averages_are_validated_and_kept_while_training_goes_on_without_them(dig
     result = trained(small(ema=0.9), averaged)
     assert averaged.curve("batch_loss") == plain.curve("batch_loss")
     assert result.model.get_weights()[0].tolist() != last.get_weights()[0].tolist()
-    x, y = data.load("digits").val.take(slice(None))  # type: ignore[union-attr]
+    x, y = datasets.load("digits").val.take(slice(None))  # type: ignore[union-attr]
     logits = result.model.predict(x, verbose=0)
     wrong = 100 * float(np.mean(np.argmax(logits, axis=1) != y))
     assert averaged.curve("val_error_pct")[STEPS] == pytest.approx(wrong)
@@ -321,7 +322,7 @@ def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
     from pipelines.training_job import Job, plan
 
     recipe = named("allconv-digits").override(pictures="device")
-    splits = resident.placed(recipe, data.load("digits"), devices.Place(1, "GPU"))
+    splits = resident.placed(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
 
     def steps(place: devices.Place, left: int, **changes: object) -> int:
         own = recipe.override(**changes)

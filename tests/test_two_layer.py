@@ -10,7 +10,7 @@ import pytest
 
 import keras_models
 from keras_models.two_layer import matrix
-from pipelines import data
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -54,7 +54,7 @@ def test_norms_that_exclude_each_other_are_one_sentence(frobenius: float) -> Non
     with pytest.raises(ValueError, match=sentence):
         singular_values(100, 0.6, frobenius)
     with pytest.raises(UserError, match=sentence + " .*--teacher-frobenius"):
-        data.load("relu-teacher", 1, {"dimension": 100, "teacher_frobenius": frobenius})
+        datasets.load("relu-teacher", 1, {"dimension": 100, "teacher_frobenius": frobenius})
 
 
 @pytest.mark.parametrize(("variant", "expected"), [("reslink", [4, 7]), ("vanilla", [2, 5])])
@@ -106,7 +106,7 @@ def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize("identity", [True, False])
 def test_targets_are_those_of_a_network_with_the_teachers_matrix(identity: bool) -> None:
     arguments = SIZES | {"noise": 0.0, "teacher_identity": identity}
-    splits = data.load("relu-teacher", None, arguments)
+    splits = datasets.load("relu-teacher", None, arguments)
     model = network(8, variant="reslink" if identity else "vanilla")
     distance = splits.task.of_model(model)["distance"]  # type: ignore[misc]
     assert distance > 1
@@ -144,7 +144,7 @@ def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     from pipelines.training_job import assembled
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
-    splits = data.load(recipe.data, None, recipe.data_args)
+    splits = datasets.load(recipe.data, None, recipe.data_args)
     job = assembled(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving).model
 

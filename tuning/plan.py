@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipelines import data, stored
+from pipelines.data import _prepared, datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.published import named
 from pipelines.recipes import Recipe
@@ -92,8 +92,8 @@ class Plan:
     @property
     def chance_pct(self) -> float:
         """The error of guessing. UserError where the recipe is no classifier."""
-        row = data.DATASETS.get(self.base.data)
-        if not isinstance(row, stored.Dataset):
+        row = datasets.DATASETS.get(self.base.data)
+        if not isinstance(row, _prepared.Dataset):
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "
                 f"{self.trained}, a regression on {self.base.data}. Choose another --recipe."

@@ -37,8 +37,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.batches import batch_index
 from pipelines.claim import Theorem
+from pipelines.data.batches import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.grid import Cell, Cells, Curves, Measured, parts, select
 from pipelines.verdict import Bound
@@ -122,9 +122,9 @@ def prepared(name: str, low: int, high: int) -> Pair:
 @functools.lru_cache(maxsize=1)
 def training_images(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """All images [n, d] that are not test images, and their digits [n]."""
-    from pipelines import data
+    from pipelines.data import datasets
 
-    return data.load(name).untested()
+    return datasets.load(name).untested()
 
 
 def split(f: NDArray[Any], side: NDArray[Any]) -> tuple[float, float]:

@@ -54,8 +54,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import data
 from pipelines.claim import Bench, Experiment
+from pipelines.data import datasets
 from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
 from pipelines.runtime import backend
@@ -82,13 +82,13 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sizes(2, n=self.n)
-        data.check_points(self.data)
+        datasets.check_points(self.data)
 
 
 @functools.lru_cache(maxsize=1)
 def images(name: str) -> NDArray[np.float32]:
     """All images for training and validation as rows of pixels in [0, 1]; [n, d]."""
-    return data.load(name).untested()[0].astype(np.float32) / np.float32(255)
+    return datasets.load(name).untested()[0].astype(np.float32) / np.float32(255)
 
 
 def unit(X: NDArray[Any]) -> NDArray[Any]:

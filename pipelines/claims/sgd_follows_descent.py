@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import samples
 from pipelines.claim import Bench, Experiment
+from pipelines.data import generated
 from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
 from pipelines.published import named
@@ -97,8 +97,8 @@ def population_risk(recipe: Recipe) -> Array:
     from theory.linear_resnet import descent_path, excess_risk
 
     d, noise, seed = (recipe.data_args[key] for key in ("dimension", "noise", "data_seed"))
-    R = samples.linear_target(d, recipe.data_args["gamma"], seed)
-    sigma = samples.covariance(d, recipe.data_args["condition"], seed)
+    R = generated.linear_target(d, recipe.data_args["gamma"], seed)
+    sigma = generated.covariance(d, recipe.data_args["condition"], seed)
     start, steps = np.zeros((recipe.model_args["depth"], d, d)), recipe.steps or 0
     path = descent_path(start, R, sigma, recipe.learning_rate, steps)
     return np.array([float(excess_risk(A, R, sigma)) for A in path]) + float(d * noise**2)

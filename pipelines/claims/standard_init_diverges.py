@@ -90,7 +90,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
 
     No test picture is read, and of the validation pictures one batch.
     """
-    from pipelines import data
+    from pipelines.data import datasets
     from pipelines.runtime import backend
 
     backend.keras()
@@ -98,7 +98,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
     from pipelines.train import train
     from pipelines.training_job import assembled
 
-    splits = data.load(recipe.data)
+    splits = datasets.load(recipe.data)
     few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
     losses = np.full(recipe.steps or 0, np.inf)
 

@@ -43,9 +43,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import samples
 from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment
+from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.grid import Curves, Measured
 from pipelines.published import named
@@ -112,7 +112,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
         steps=setting.steps,
         seed=setting.first_seed + seed,
     )
-    sizes = {key: base.data_args[key] for key in ("dimension", "noise", *samples.SIZES)}
+    sizes = {key: base.data_args[key] for key in ("dimension", "noise", *generated.SIZES)}
     three_block = base.override(model_args={"variant": "three-block"})
     return {
         "reslink": base,
@@ -193,7 +193,7 @@ def teacher(recipe: Recipe) -> Array:
     """W* [d, d] of the teacher of ResLink."""
     keys = ("dimension", "data_seed", "teacher_norm", "teacher_frobenius")
     d, seed, norm, frobenius = (recipe.data_args[key] for key in keys)
-    return samples.relu_target(d, seed, norm, frobenius, identity=False)
+    return generated.relu_target(d, seed, norm, frobenius, identity=False)
 
 
 def population_descent(W: Array, target: Array, times: Array) -> dict[str, Array]:

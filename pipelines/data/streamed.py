@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.batches import WHOLE, Part, batch_index, share
+from pipelines.data._tfrecords import Records
+from pipelines.data.batches import WHOLE, Part, batch_index, share
 from pipelines.errors import UserError
-from pipelines.records import Records
 
 # Channel moments of ImageNet's pixels in [0, 1], those of torchvision's reference training.
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)

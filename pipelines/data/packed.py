@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.data._prepared import Examples, Stored
 from pipelines.errors import UserError, disk_error
-from pipelines.stored import Examples, Stored
 
 PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))

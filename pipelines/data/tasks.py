@@ -73,3 +73,5 @@ TOP5 = Task(
     watched="error_pct",
 )
 REGRESSION = Task({"loss": squared_error}, watched="loss")
+
+MEAN = "mean_"  # begins Keras's name of a task's number; Keras's own "loss" holds the decay too

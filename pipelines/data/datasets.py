@@ -14,17 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import embedded, packed, photographs, records, samples, tasks
-from pipelines.batches import Pictures, Splits, channel_moments, no_points
+from pipelines.data import _builtin, _tfrecords, generated, packed, streamed, tasks
+from pipelines.data._prepared import Dataset, Prepared, check_fits
+from pipelines.data.batches import Pictures, channel_moments
+from pipelines.data.generated import Samples
+from pipelines.data.splits import Splits, no_points
+from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError, unknown
-from pipelines.photographs import Photographs
 from pipelines.runtime import backend, locks
-from pipelines.samples import Samples
-from pipelines.stored import Dataset, Prepared, check_fits
 
 DATASETS: dict[str, Dataset | Samples] = {
-    "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=embedded.digits),
-    "synthetic": Dataset("synthetic", 10, (32, 32, 3), 10, generate=embedded.synthetic),
+    "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=_builtin.digits),
+    "synthetic": Dataset("synthetic", 10, (32, 32, 3), 10, generate=_builtin.synthetic),
     "mnist": Dataset("mnist", 10, (28, 28, 1), 10),
     "cifar10": Dataset("cifar10", 10, (32, 32, 3), 10),
     "cifar100": Dataset("cifar100", 100, (32, 32, 3), 10),
@@ -39,9 +40,9 @@ DATASETS: dict[str, Dataset | Samples] = {
         manual_from="image-net.org, after registration",
     ),
     "imagenet32": Dataset("imagenet_resized/32x32", 1000, (32, 32, 3), 1, test="validation"),
-    "linear-teacher": Samples(samples.linear),
-    "relu-teacher": Samples(samples.relu, outputs=1, of_model=True),
-    "three-block-teacher": Samples(samples.three_blocks, outputs=1),
+    "linear-teacher": Samples(generated.linear),
+    "relu-teacher": Samples(generated.relu, outputs=1, of_model=True),
+    "three-block-teacher": Samples(generated.three_blocks, outputs=1),
 }
 
 
@@ -131,7 +132,7 @@ def load(
     row, data_args = _row(name), dict(data_args or {})
     check_arguments(name, data_args)
     if isinstance(row, Samples):
-        return samples.draw(name, row.teacher, train_examples, **data_args)
+        return generated.draw(name, row.teacher, train_examples, **data_args)
     if row.photographs:
         return _photographs(name, row, train_examples)
     stored = _stored(name, row)
@@ -149,9 +150,9 @@ def _photographs(name: str, row: Dataset, limit: int | None) -> Splits:
     """Splits that stay on disk: only the places of their records are read."""
     stored = _prepared(name, row)
     files = {"train": "train", "test": row.test}
-    found = {part: records.stored(stored.builder, file) for part, file in files.items()}
+    found = {part: _tfrecords.stored(stored.builder, file) for part, file in files.items()}
     splits = [
-        Photographs(found[part][cut], row.shape, photographs.MEAN, photographs.STD)
+        Photographs(found[part][cut], row.shape, streamed.MEAN, streamed.STD)
         for part, cut in row.cuts(stored.count, limit)
     ]
     return Splits(name, row.classes, *splits, task=tasks.TOP5)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import embedded
+from pipelines.data import _builtin
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import backend
 
@@ -30,7 +30,7 @@ class Dataset:
     val_percent: int
     test: str = "test"  # what tensorflow-datasets calls that part
     photographs: bool = False  # of many sizes, too many for memory
-    generate: Callable[[], dict[str, embedded.Examples]] | None = None
+    generate: Callable[[], dict[str, _builtin.Examples]] | None = None
     manual: tuple[str, ...] = ()  # archives that a person has to fetch ...
     manual_from: str = ""  # ... and where
 

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.batches import Split, Splits
+from pipelines.data._prepared import check_fits
+from pipelines.data.batches import Split
+from pipelines.data.splits import Splits
+from pipelines.data.tasks import REGRESSION
 from pipelines.errors import UserError, unknown
-from pipelines.stored import check_fits
-from pipelines.tasks import REGRESSION
 from theory import relu_weights
 
 Array = NDArray[np.float64]
