@@ -20,12 +20,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import tracking
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 ROUNDS = 3
 SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
@@ -49,7 +49,7 @@ def main() -> None:
         *(f"gradient {precision}" for precision in precisions),
     ]
     print(f"{device}, {backend.backend()}, {provenance.tags()['cpu']}; median (least-most)")
-    with tracking.tracked(
+    with tracked_run.tracked(
         "accelerator", experiment="benchmarks", kind="benchmark", params={"device": device}
     ) as run:
         rounds = [{way: apart(way) for way in ways} for _ in range(ROUNDS)]

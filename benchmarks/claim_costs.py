@@ -14,12 +14,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, tracking
+from pipelines import claim
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 FORWARD = 1 / 3  # of a step's time
 
@@ -32,7 +33,7 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
         f"{name} --scale {scale}: {len(trainings)} trainings; {tags['cpu']}, {tags['cores']} cores"
     )
     minutes: dict[str, float] = {}  # by network
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"claim_costs {name} {scale}", experiment="benchmarks", kind="benchmark"
     ) as run:
         for arm, recipe in trainings:
@@ -59,7 +60,7 @@ def short(recipe: Recipe, steps: int) -> Recipe:
     return recipe.override(steps=steps, learning_rate=1e-6, warmup=0.0, seed=0)
 
 
-def report(arm: str, recipe: Recipe, steps: int, run: tracking.Run) -> float:
+def report(arm: str, recipe: Recipe, steps: int, run: tracked_run.Run) -> float:
     """Print and log what a network's training takes; its minutes."""
     splits = datasets.load(recipe.data, recipe.train_examples)
     seconds = seconds_per_step(short(recipe, steps), splits)

@@ -12,12 +12,12 @@ import sys
 import time
 from statistics import median
 
-from pipelines import tracking
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 STEPS, ROUNDS = 60, 3
 
@@ -32,7 +32,7 @@ def main() -> None:
     """Print and record the ratios."""
     datasets.load("cifar10", 1)  # a sentence where it is not prepared
     print(provenance.tags()["cpu"], f"{provenance.tags()['cores']} cores; median (least-most)")
-    with tracking.tracked(
+    with tracked_run.tracked(
         "devices", experiment="benchmarks", kind="benchmark", params=recipe().flat()
     ) as run:
         rounds = [{way: apart(way) for way in ("1", "2", "feed")} for _ in range(ROUNDS)]

@@ -24,8 +24,8 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.recording import temporary_database
-from pipelines import store, tracking
 from pipelines.runtime import provenance
+from pipelines.tracking import store, tracked_run
 
 NAME = "no-bad-stationary-points"
 GRID = ("d=2:21:1", "l=2:51:1")  # 20 x 50, each a call of its own, which measures both eps
@@ -44,7 +44,7 @@ def main() -> None:
             "cluster": ("--scheduler", address),
         }
         rounds = [measure(ways) for _ in range(ROUNDS)]
-    with tracking.tracked(
+    with tracked_run.tracked(
         "engines", experiment="benchmarks", kind="benchmark", params={"rounds": ROUNDS}
     ) as run:
         for key in rounds[0]:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.linalg import schur
 from threadpoolctl import threadpool_limits
 
-from pipelines import tracking
 from pipelines.runtime import provenance
+from pipelines.tracking import tracked_run
 from theory.factorization import balanced
 
 # Processor time of this thread, which other work on a busy machine does not add to.
@@ -34,7 +34,7 @@ def main() -> None:
     print(f"{tags['cpu']}, one BLAS thread; balanced over its parts: median (least-most)")
     for d, depth in SIZES:
         params = {"d": d, "depth": depth, "rounds": ROUNDS}
-        with tracking.tracked(
+        with tracked_run.tracked(
             f"factorization d={d} l={depth}",
             experiment="benchmarks",
             kind="benchmark",

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import tracking
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 STEPS, ROUNDS = 4, 2
 GFLOP = 3 * 3.95  # an image, forward and backward
@@ -37,7 +37,7 @@ def recipe() -> Recipe:
 def main() -> None:
     """Print and record each way's images/s, over ours, and its share of the peak."""
     datasets.load("cifar10", 1)  # a sentence where it is not prepared
-    with tracking.tracked(
+    with tracked_run.tracked(
         "frameworks", experiment="benchmarks", kind="benchmark", params=recipe().flat()
     ) as run:
         rounds = [{way: rate for way in WAYS if (rate := apart(way))} for _ in range(ROUNDS)]

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import tracking
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 from theory.linear_resnet import gradient
 
 Array = NDArray[np.float64]
@@ -47,7 +47,7 @@ def report(size: tuple[int, int, int], threads: int, ratios: dict[str, list[floa
     name = f"{'x'.join(map(str, size))}, threads: {threads or 'all'}"
     params = dict(zip(("batch", "depth", "width"), size, strict=True))
     params |= {"rounds": ROUNDS, "threads": threads}
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"gradient {name}", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         for row, values in ratios.items():

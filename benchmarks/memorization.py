@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pipelines import tracking
 from pipelines.claims.finite_sample_expressivity import BATCH, LABELS, images, random_labels
 from pipelines.errors import UserError
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 from theory.memorization import memorize
 
 ROUNDS = 3
@@ -34,7 +34,7 @@ def main() -> None:
     y = random_labels(LABELS[0], len(X), 0)
     params = {"data": name, "n": len(X), "rounds": ROUNDS}
     print(f"{provenance.tags()['cpu']}, one BLAS thread; {len(X)} pictures of {name}")
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"memorization {name}", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         with threadpool_limits(1, user_api="blas"):

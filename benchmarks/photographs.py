@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import tracking
 from pipelines.data import datasets, streamed
 from pipelines.data.batches import batch_index
 from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 BATCH, STEPS, ROUNDS, SEED = 32, 13, 7, 0
 
@@ -36,7 +36,7 @@ def main() -> None:
         print(f"imagenet2012: skipped. {error}")
         return
     params = {"batch_size": BATCH, "steps": STEPS, "rounds": ROUNDS}
-    with tracking.tracked(
+    with tracked_run.tracked(
         "photographs", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         print(f"{tags['cpu']}, {tags['cores']} cores; images/s over ...: median (least-most)")

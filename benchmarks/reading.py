@@ -18,9 +18,10 @@ from statistics import median
 from numpy.typing import ArrayLike
 
 from benchmarks import recording
-from pipelines import claim, tracking
-from pipelines.bulk import Finished, record
+from pipelines import claim
 from pipelines.runtime import provenance
+from pipelines.tracking import tracked_run
+from pipelines.tracking.bulk import Finished, record
 
 MANY, BATCH, ROUNDS = 10_000, 500, 3
 COMMANDS = {"report": ("report", "--json"), "list": ("list",)}
@@ -38,7 +39,7 @@ def main() -> None:
         }
         took["bare SQL"] = [bare(folder / "mlflow.db") for _ in range(ROUNDS)]
     params = {"runs": MANY, "rounds": ROUNDS}
-    with tracking.tracked(
+    with tracked_run.tracked(
         "reading", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         for way, some in took.items():

@@ -22,9 +22,9 @@ from statistics import median
 
 import numpy as np
 
-from pipelines import bulk, store, tracking
-from pipelines.bulk import Finished
 from pipelines.runtime import provenance
+from pipelines.tracking import bulk, store, tracked_run
+from pipelines.tracking.bulk import Finished
 
 RUNS, PARAMS, METRICS, STEPS = 100, 20, 10, 100
 MANY = 10_000
@@ -42,7 +42,7 @@ def main() -> None:
         rounds = measure(folder)
         took = [cost(in_bulk, runs(RUNS), "") for _ in range(MANY // RUNS)]
     params = {"runs": RUNS, "params": PARAMS, "metrics": METRICS, "steps": STEPS, "rounds": ROUNDS}
-    with tracking.tracked(
+    with tracked_run.tracked(
         "recording", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         for way in rounds[0]:
@@ -88,7 +88,7 @@ def runs(count: int, **tags: str) -> list[Finished]:
 
 def measure(folder: Path) -> list[dict[str, float]]:
     """Milliseconds a run of every way, one dictionary a round; the first round is a warm-up."""
-    with tracking.tracked("sweep", experiment=EXPERIMENT, kind="sweep") as parent:
+    with tracked_run.tracked("sweep", experiment=EXPERIMENT, kind="sweep") as parent:
         copy(folder / "mlflow.db", folder / "raw.db")
         rounds = []
         for _ in range(ROUNDS + 1):

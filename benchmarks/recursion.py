@@ -16,8 +16,8 @@ from timeit import timeit
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import tracking
 from pipelines.runtime import provenance
+from pipelines.tracking import tracked_run
 from theory.descent import eigenvalue_recursion
 
 # Processor time, which other work on a busy machine does not add to.
@@ -34,7 +34,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     phi, depth = rng.uniform(0.1, 2, SETTINGS), rng.integers(2, 65, SETTINGS)
     params = {"settings": SETTINGS, "steps": STEPS, "rounds": ROUNDS}
-    with tracking.tracked(
+    with tracked_run.tracked(
         "recursion", experiment="benchmarks", kind="benchmark", params=params
     ) as run:
         for row, ratios in compare(phi, depth, 1 / (5 * depth)).items():

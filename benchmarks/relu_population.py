@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines import tracking
 from pipelines.runtime import provenance
+from pipelines.tracking import tracked_run
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start
 from theory.relu_population import gradient
 
@@ -36,7 +36,7 @@ def main() -> None:
     print(f"{tags['cpu']}; d = {D}, one thread, processor seconds: median (range)")
     params = {"d": D, "steps": STEPS, "rounds": ROUNDS}
     with (
-        tracking.tracked(
+        tracked_run.tracked(
             "relu_population", experiment="benchmarks", kind="benchmark", params=params
         ) as run,
         threadpool_limits(1),

@@ -37,15 +37,15 @@ time.sleep(1000)
 def main() -> None:
     """Measure, print, and record in the tracking store of the project."""
     from benchmarks.recording import temporary_database
-    from pipelines import store, tracking
     from pipelines.runtime import provenance
+    from pipelines.tracking import store, tracked_run
 
     tags = provenance.tags()
     print(f"{tags['cpu']}, {tags['cores']} cores")
     with temporary_database():
         store.client()  # makes it
         found = at_rest() | latency() | recording("claim", CLAIM) | recording("short", SHORT)
-    with tracking.tracked("schedule", experiment="benchmarks", kind="benchmark") as run:
+    with tracked_run.tracked("schedule", experiment="benchmarks", kind="benchmark") as run:
         for key, values in found.items():
             run.log({key: median(values)})
             print(f"{key:<28} {median(values):.3g} ({min(values):.3g} to {max(values):.3g})")
@@ -68,7 +68,7 @@ def process(*words: str) -> Iterator[Any]:
 
 def at_rest() -> dict[str, list[float]]:
     """Return the memory, in MB, and share of a core, in percent, of a server and of DBOS alone."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     other = str(store.home() / "bare.db")
     with (
@@ -104,7 +104,7 @@ def job_in_schedule(name: str, words: tuple[str, ...], every_s: float) -> Iterat
 
 def latency() -> dict[str, list[float]]:
     """Return the seconds from a tick to the first line of its command."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     lines = store.home() / "first_lines.txt"
     with job_in_schedule("ticks", ("benchmarks.schedule", str(lines)), EVERY_S):  # noqa: SIM117

@@ -15,8 +15,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.recording import temporary_database
-from pipelines import tracking
 from pipelines.runtime import provenance
+from pipelines.tracking import tracked_run
 
 STEP_S, STEPS, ROUNDS = 0.005, 1_000, 9
 
@@ -28,7 +28,7 @@ def main() -> None:
     with threadpool_limits(1), temporary_database():
         products = calibrated()
         rounds = [measure(products) for _ in range(ROUNDS + 1)][1:]
-    with tracking.tracked(
+    with tracked_run.tracked(
         "step_log", experiment="benchmarks", kind="benchmark", params={"steps": STEPS}
     ) as run:
         for way in rounds[0]:
@@ -60,7 +60,7 @@ def measure(products: int) -> dict[str, float]:
     for _ in range(STEPS):
         step(products)
     bare, waited = time.process_time() - start, 0.0
-    with tracking.tracked("steps", experiment="test", kind="training") as run:
+    with tracked_run.tracked("steps", experiment="test", kind="training") as run:
         opened = time.process_time()
         began = time.perf_counter()
         for i in range(STEPS):

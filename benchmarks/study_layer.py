@@ -14,10 +14,10 @@ from statistics import median
 from typing import Any
 
 from benchmarks.recording import temporary_database
-from pipelines import tracking
 from pipelines.data import datasets
 from pipelines.errors import Diverged
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 from tuning import catalogue, outcomes, spaces, storage, study
 from tuning.plan import Goal, Plan
 
@@ -30,7 +30,7 @@ def main() -> None:
     print(f"{tags['cpu']}, {tags['cores']} cores; {TRIALS} trials a round, {ROUNDS} rounds")
     with temporary_database():
         rounds = [measure(number) for number in range(ROUNDS + 1)][1:]  # the first loads all
-    with tracking.tracked(
+    with tracked_run.tracked(
         "study_layer", experiment="benchmarks", kind="benchmark", params={"trials": TRIALS}
     ) as run:
         for key in rounds[0]:

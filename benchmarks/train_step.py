@@ -11,13 +11,13 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from pipelines import tracking
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, provenance
+from pipelines.tracking import tracked_run
 
 STEPS = {"allconv-digits": 132, "allconv-cifar10": 10}
 ROUNDS = 5
@@ -35,7 +35,7 @@ def main() -> None:
         except UserError as error:
             print(f"{name}: skipped. {error}")
             continue
-        with tracking.tracked(
+        with tracked_run.tracked(
             f"train_step {name}", experiment="benchmarks", kind="benchmark", params=recipe.flat()
         ) as run:
             for row, ratios in compare(recipe, splits, run).items():
@@ -44,7 +44,7 @@ def main() -> None:
                 run.log({f"{row}_ratio": median(ratios)})
 
 
-def compare(recipe: Recipe, splits: Splits, run: tracking.Run) -> dict[str, list[float]]:
+def compare(recipe: Recipe, splits: Splits, run: tracked_run.Run) -> dict[str, list[float]]:
     """Ratios of images/s, one a round.
 
     `feed`, `callbacks`, `journal`: with our feed over arrays in memory, then with our callbacks and

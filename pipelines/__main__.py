@@ -67,11 +67,12 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     """Write RESULTS.md, figures/ and results.html, one page with all of it: the project's results
     beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
     writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
-    from pipelines import evidence, settle, terminal
+    from pipelines import evidence, terminal
     from pipelines import report as scoreboard
     from pipelines.runtime import provenance
+    from pipelines.tracking import recovery
 
-    settle.reap()
+    recovery.reap()
     evidence.take_in()
     if publish:
         document = scoreboard.publish(out or provenance.ROOT)
@@ -158,11 +159,12 @@ def register(
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines import evidence, settle, store
+    from pipelines import evidence
     from pipelines import reference as references
-    from pipelines import ui as pages
+    from pipelines.tracking import mlflow_ui as pages
+    from pipelines.tracking import recovery, store
 
-    settle.reap()
+    recovery.reap()
     evidence.take_in()
     references.write()
     for title, link in pages.links(pages.address(host, port)).items():
@@ -202,9 +204,9 @@ def doctor(json: bool = False, data_dir: Path | None = None) -> None:
 @app.command
 def reap(json: bool = False) -> None:
     """Deliver and close the runs of processes that have died; never those of a living one."""
-    from pipelines import settle
+    from pipelines.tracking import recovery
 
-    settled = settle.reap()
+    settled = recovery.reap()
     if json:
         print_json({"settled": settled})
         return
@@ -227,18 +229,18 @@ def export(
     and studies named, or with these ids (default: all), or those that an MLflow --filter finds.
     --without-artifacts writes their numbers alone, without files and models; --without-models all
     but the stored networks."""
-    from pipelines import bundle
+    from pipelines.tracking.bundles import exporting
 
-    found = bundle.export_runs(file, names, filter, without_artifacts, without_models)
+    found = exporting.export_runs(file, names, filter, without_artifacts, without_models)
     _answer(found, json, lambda d: print(f"{len(d['runs'])} runs, {d['bytes']:,} bytes: {file}"))
 
 
 @app.command(name="import")
 def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
     """Take in the runs of a file that `export` wrote; those that are here already are left."""
-    from pipelines import bundle
+    from pipelines.tracking.bundles import importing
 
-    found = bundle.import_runs(file)
+    found = importing.import_runs(file)
     new, old = len(found["imported"]), len(found["present"])
     _answer(found, json, lambda _: print(f"{new} runs imported, {old} are here already."))
 

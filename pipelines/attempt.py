@@ -26,7 +26,7 @@ from pipelines import command
 from pipelines.runtime.provenance import ROOT
 
 if TYPE_CHECKING:
-    from pipelines.tracking import Run
+    from pipelines.tracking.tracked_run import Run
 
 EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
 ORDER, LOG, OUTCOME = "order.json", "log.txt", "outcome.json"  # in its folder
@@ -137,22 +137,22 @@ def _outcome(folder: Path) -> Outcome:
 
 def run(order: Order, folder: Path) -> Outcome:
     """Run the command within a tracked run, in the process that is there for this attempt."""
-    from pipelines import linked, tracking
     from pipelines.errors import Ended, Unavailable
+    from pipelines.tracking import parent_run, tracked_run
 
     outcome = Outcome(KILLED, "it was told to end")
     try:
         with (
-            tracking.tracked(
+            tracked_run.tracked(
                 f"{order.job} {datetime.fromisoformat(order.tick):%Y-%m-%d %H:%M:%S}",
                 experiment=EXPERIMENT,
                 kind=KIND,
                 params={"command": order.command},
                 tags=order.tags | {"command": order.command, "mlflow.source.name": order.command},
-            ) as tracked_run,
-            linked.parent_of_commands(tracked_run.id, tracked_run.experiment),
+            ) as attempt_run,
+            parent_run.parent_of_commands(attempt_run.id, attempt_run.experiment),
         ):
-            outcome = _conclude(tracked_run, order, folder, _run_command(order, folder))
+            outcome = _conclude(attempt_run, order, folder, _run_command(order, folder))
             if outcome.state == FAILED:
                 raise Ended(outcome.why, outcome.code or 1)
             if outcome.state == KILLED:
@@ -195,29 +195,30 @@ def outcome_of(code: int, log: Path) -> Outcome:
     return Outcome(FAILED, command.last_error(log) or f"exit code {code}", code)
 
 
-def _conclude(tracked_run: "Run", order: Order, folder: Path, outcome: Outcome) -> Outcome:
+def _conclude(attempt_run: "Run", order: Order, folder: Path, outcome: Outcome) -> Outcome:
     """Write into the run how its command ended; a result that has changed is a failure."""
-    from pipelines import settle, store, watch
+    from pipelines import watch
+    from pipelines.tracking import recovery, store
 
     comparison = None
     if outcome.state == RAN:
         with _beside("The results were not compared with earlier ones"):
-            comparison = watch.examine(below=tracked_run.id)
+            comparison = watch.examine(below=attempt_run.id)
             if comparison["changes"]:
                 why = f"A result has changed: {watch.said(comparison)}"
                 outcome = Outcome(FAILED, why, watch.REGRESSION)
     else:
         with _beside("What the command left was not settled"):
             command.end_members(str(folder))
-            settle.reap()
-    outcome = dataclasses.replace(outcome, run_id=tracked_run.id)
+            recovery.reap()
+    outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
     tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
     for key, value in tags.items():
         if value:
-            tracked_run.tag(key, value)
+            attempt_run.tag(key, value)
     with _beside("The page of this attempt was not written"):
-        tracked_run.tag(store.NOTE, _note(order, outcome, comparison))
-    tracked_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
+        attempt_run.tag(store.NOTE, _note(order, outcome, comparison))
+    attempt_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
     with _beside("Nobody was told"):
         _tell(order, outcome, comparison)
     return outcome
@@ -228,10 +229,10 @@ def settle_killed(order: Order, folder: Path) -> Outcome:
 
     Its own run says how the command ended where it came so far.
     """
-    from pipelines import history, sending, settle, store
+    from pipelines.tracking import history, recovery, store, writer
 
     command.end_members(str(folder))
-    settle.reap()
+    recovery.reap()
     rows = history.rows(None, kind=KIND, **order.tags)
     run_id = rows[0].id if rows else None
     if rows and rows[0].status in ("FINISHED", "FAILED") and STATE in rows[0].tags:
@@ -240,10 +241,10 @@ def settle_killed(order: Order, folder: Path) -> Outcome:
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
         tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _note(order, outcome, None)}
-        sending.send_fact(run_id, "tags", tags)
+        writer.send_fact(run_id, "tags", tags)
         with tempfile.TemporaryDirectory() as spool:
             shutil.copy(folder / LOG, spool)
-            sending.send_files(run_id, Path(spool))
+            writer.send_files(run_id, Path(spool))
     _tell(order, outcome, None)
     return outcome
 
@@ -259,7 +260,8 @@ def _beside(what: str) -> Iterator[None]:
 
 def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
     """Return Markdown for the page of its run: how it ended, and the runs of its command."""
-    from pipelines import history, store, watch
+    from pipelines import watch
+    from pipelines.tracking import history, store
 
     below = history.rows(None, **{store.PARENT: str(outcome.run_id)})
     why = f": {outcome.why}" if outcome.why else ""
@@ -281,7 +283,7 @@ def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
 
 def _line(row: Any) -> str:
     """Return a row of the table: an address within the UI, which an import readdresses."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     experiment = store.client().get_run(row.id).info.experiment_id
     name = row.name.replace("|", "\\|")
@@ -293,7 +295,8 @@ def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
     """Tell who is to be told of what did not go well; a tag of the run says where that fails."""
     if not order.notify or outcome.state == RAN:
         return
-    from pipelines import notify, sending, ui
+    from pipelines import notify
+    from pipelines.tracking import mlflow_ui, writer
 
     document = {
         **order.tags,
@@ -303,12 +306,12 @@ def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
         "exit_code": outcome.code,
         "command": f"python -m {order.command}",
         "run_id": outcome.run_id,
-        "page": ui.run_page(outcome.run_id) if outcome.run_id else None,
+        "page": mlflow_ui.run_page(outcome.run_id) if outcome.run_id else None,
         "watch": comparison,
     }
     failure = notify.tell(order.notify, document)
     if failure and outcome.run_id:
-        sending.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
+        writer.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
 
 
 def main(arguments: list[str]) -> None:

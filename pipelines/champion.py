@@ -4,12 +4,13 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, history, published, report, store
+from pipelines import claim, published, report
 from pipelines.data import datasets
 from pipelines.data._prepared import Dataset
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend
-from pipelines.store import PARENT
+from pipelines.tracking import history, store
+from pipelines.tracking.store import PARENT
 
 ALIAS = "champion"
 PORT = 5001  # not that of the UI

@@ -51,12 +51,12 @@ def refusal(folder: Path) -> str:
 
 def tracking_store() -> Finding:
     """Whether runs can be recorded: the store answers, takes a tag and gives it back."""
-    from pipelines import schema, store
+    from pipelines.tracking import store
 
     where = store.shown()
     try:
         _write_and_undo(store.client())
-        database = schema.sql_store()
+        database = store.sql_store()
         found = f"{where}: it can be written"
     except Exception as error:
         said = sentence(error).replace(store.uri(), where)
@@ -64,12 +64,14 @@ def tracking_store() -> Finding:
         costs = "no run can be recorded or looked up; what is recorded has not been examined"
         return Finding("ill", said, costs, REACH)
     if database is not None:
-        return Finding("well", f"{found}, in tables of revision {schema.REVISION}")
+        return Finding("well", f"{found}, in tables of revision {store.REVISION}")
     slow = "sweeps write their runs one by one, many times slower than in bulk"
     if store.served():
         mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
         return Finding("note", f"{found}, through a server", slow, mend)
-    found += f", in tables other than revision {schema.REVISION}, which pipelines/schema.py knows"
+    found += (
+        f", in tables other than revision {store.REVISION}, which pipelines/tracking/store.py knows"
+    )
     return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
 
 
@@ -83,26 +85,28 @@ def _write_and_undo(client: Any) -> None:
 
 def runs() -> Finding:
     """Whether runs of dead processes say RUNNING, and whether all journals could be delivered."""
-    from pipelines import live, settle, store
+    from pipelines.tracking import journals, recovery, store
 
     folder = store.home() / "live"
-    dead = {path.stem for path in live.leftovers(folder, store.uri())}
-    dead |= settle.dead_without_journal().keys()
+    dead = {path.stem for path in journals.leftovers(folder, store.uri())}
+    dead |= recovery.dead_without_journal().keys()
     if dead:
         found = f"of {len(dead)} runs the processes have died, and they say RUNNING"
         costs = "they are missing from tables and verdicts, their last numbers from their curves"
         return Finding("note", found, costs, "python -m pipelines reap")
-    if aside := list(folder.glob(f"*{settle.ASIDE}")):
+    if aside := list(folder.glob(f"*{recovery.ASIDE}")):
         found = f"{len(aside)} journals are put aside, of runs that were deleted"
         costs = "what the store refused of them is in no run, and takes room"
-        mend = f"look at {folder}/*{settle.ASIDE}, then delete them, with the folders of that name"
+        mend = (
+            f"look at {folder}/*{recovery.ASIDE}, then delete them, with the folders of that name"
+        )
         return Finding("note", found, costs, mend)
     return Finding("well", "none says RUNNING whose process has died")
 
 
 def artifacts() -> Finding:
     """Whether figures, models and patches can be written, and those of recorded runs be found."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     own = set() if store.served() else {store.home() / "artifacts"}
     places = own | _recorded_folders()
@@ -125,18 +129,19 @@ def artifacts() -> Finding:
 
 def _missing_files() -> list[str]:
     """Places where finished runs, but settings of sweeps, and stored models must have files."""
-    from pipelines import bundle_out, history
+    from pipelines.tracking import history
+    from pipelines.tracking.bundles import exporting
 
-    models = bundle_out.models()
+    models = exporting.models_by_run()
     runs = history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
     return [
-        place for run in runs for place in bundle_out.missing(run, models.get(run.info.run_id, []))
+        place for run in runs for place in exporting.missing(run, models.get(run.info.run_id, []))
     ]
 
 
 def _recorded_folders() -> set[Path]:
     """Folders in which experiments that hold runs keep their artifacts."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     client = store.client()
     found = client.search_experiments()
@@ -147,7 +152,7 @@ def _recorded_folders() -> set[Path]:
 
 def studies() -> Finding:
     """Whether the journals of studies are whole."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     files = sorted(store.home().glob("optuna*.journal"))
     if broken := [f"{path}: {why}" for path in files if (why := _damage(path))]:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines import bulk, claims, recorded, tracking
+from pipelines import claims
 from pipelines.errors import unknown
 from pipelines.grid import Cells, Curves, Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe
 from pipelines.run import Result, run
+from pipelines.tracking import bulk, history, tracked_run
 from pipelines.verdict import VERDICTS, Bound, Floor
 
 SEED = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
@@ -30,7 +31,7 @@ SEED = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 class Bench:
     """Where an experiment trains: a run in MLflow, whose children its trainings become."""
 
-    run: tracking.Run
+    run: tracked_run.Run
     habits: Habits = USUAL
     tags: Mapping[str, str] = field(default_factory=dict)
     """Of its trainings."""
@@ -44,7 +45,7 @@ class Bench:
 
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """A curve of a training run: integer steps [k] and values [k]."""
-        steps, curves = recorded.curves([result.run_id])[result.run_id]
+        steps, curves = history.curves([result.run_id])[result.run_id]
         there = ~np.isnan(curves[metric])
         return steps[there], curves[metric][there]
 

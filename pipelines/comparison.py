@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import history, ui
 from pipelines.errors import UserError, unknown
-from pipelines.history import Row
+from pipelines.tracking import history, mlflow_ui
+from pipelines.tracking.history import Row
 
 LEAST = 4  # letters of an id that name a run
 MISSING = "-"
@@ -32,7 +32,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
             for r in rows
         ],
-        "page": ui.comparison([row.id for row in rows]),
+        "page": mlflow_ui.comparison([row.id for row in rows]),
         "params": {key: values for key, values in params.items() if len(set(values)) > 1},
         "equal_params": sum(len(set(values)) == 1 for values in params.values()),
         "metrics": {

@@ -122,8 +122,8 @@ def memory() -> Finding:
 
 def disk() -> Finding:
     """Whether there is room for runs and data."""
-    from pipelines import store
     from pipelines.data import datasets
+    from pipelines.tracking import store
 
     places = {"runs": store.home(), "data": datasets.data_home()}
     free = {title: shutil.disk_usage(nearest(place)).free for title, place in places.items()}

@@ -17,9 +17,10 @@ from typing import Any
 import sqlalchemy as sql
 from dbos import DBOS, DBOSClient, Serializer
 
-from pipelines import jobs, store, times
+from pipelines import jobs, times
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 from pipelines.runtime import heartbeat, locks
+from pipelines.tracking import store
 
 POLL_S = 5.0  # between two looks for jobs that were added or changed
 LISTEN_S = 30.0  # between two looks of a server for messages, of which we send none

@@ -8,17 +8,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import comparison, history, store
+from pipelines import comparison
 from pipelines.champion import TEST, VAL
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
-from pipelines.history import Row
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend
 from pipelines.shell import print_json
+from pipelines.tracking import history, store
+from pipelines.tracking.history import Row
 
 ROUNDING = {
     "float32": 1e-3,

@@ -10,22 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import (
-    bundle,
-    bundle_out,
-    claim,
-    evidence_files,
-    history,
-    recorded,
-    store,
-    sweep,
-    tables,
-)
-from pipelines.bundle_shape import Document
+from pipelines import claim, evidence_files, sweep, tables
 from pipelines.errors import UserError, unknown
 from pipelines.order import Order
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles import exporting, importing
+from pipelines.tracking.bundles.shape import Document
 
 
 def take_in(names: Collection[str] | None = None) -> int:
@@ -41,7 +33,7 @@ def _import_missing(names: Collection[str] | None) -> int:
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        bundle.import_runs(file)
+        importing.import_runs(file)
     return len(missing)
 
 
@@ -49,7 +41,7 @@ def state(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
     rows = {file: evidence_files.rows_of(file) for file in evidence_files.bundles(names)}
     ids = [i for some in rows.values() for row in some for i in (row.run_id, row.origin)]
-    whole = {i for i, each in bundle_out.present(ids).items() if not each.unfinished}
+    whole = {i for i, each in exporting.present(ids).items() if not each.unfinished}
     return {
         file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in some)
         for file, some in rows.items()
@@ -84,7 +76,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
 
 def _import(file: Path) -> list[str]:
     """Import a file; the ids here of the runs in it."""
-    done = bundle.import_runs(file)
+    done = importing.import_runs(file)
     return [*done["imported"], *done["present"]]
 
 
@@ -98,14 +90,14 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     new = _new_cells(name, run_ids, shipped)
     there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {scale: run for scale in claim.load(name).scales if (run := _join(name, scale, there))}
-    cells = bundle.with_relatives([row.id for row in new.values()], every)
+    cells = exporting.with_relatives([row.id for row in new.values()], every)
     known = {row.run_id for row in listed}
     chosen = sorted((cells | {row.id for row in joined.values()}) - known)
     if not chosen:
         return None
     file = evidence_files.FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
     file.parent.mkdir(parents=True, exist_ok=True)
-    bundle.write(file, chosen, files=True, models=False, change=_as_evidence)
+    exporting.write(file, chosen, files=True, models=False, change=_as_evidence)
     for run_id in chosen:
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
     seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
@@ -115,7 +107,7 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
 def _as_evidence(document: Document) -> Document:
     """Return the document of a run as the project's, with thin curves of a training."""
     tags = document.tags | {store.OWNER: store.PROJECT}
-    return bundle_out.thin_training(document).model_copy(update={"tags": tags})
+    return exporting.thin_training(document).model_copy(update={"tags": tags})
 
 
 def _new_cells(
@@ -173,7 +165,7 @@ def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None
 def _is_of_today(row: history.Row, order: Order) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
     values = sweep.values_of_cells(order, row) or {}
-    return tables.has_recorded(recorded.histories([row.id])[row.id], values)
+    return tables.has_recorded(history.histories([row.id])[row.id], values)
 
 
 def listing() -> dict[str, Any]:

@@ -9,27 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import (
-    bundle_format,
-    bundle_in,
-    claim,
-    evidence,
-    evidence_files,
-    history,
-    recorded,
-    report,
-    shell,
-    store,
-    sweep,
-    tables,
-    verdict,
-)
-from pipelines.bundle_shape import Document
+from pipelines import claim, evidence, evidence_files, report, shell, sweep, tables, verdict
 from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
 from pipelines.published import SCALES
 from pipelines.runtime.provenance import ROOT
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles import file_format, importing
+from pipelines.tracking.bundles.shape import Document
 
 COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -92,7 +80,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
 def _documents(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
     for file in evidence_files.bundles([name]):
-        with bundle_format.open_archive(file, store.home(), bundle_in.check) as archive:
+        with file_format.open_archive(file, store.home(), importing.check) as archive:
             for row in archive.manifest.runs:
                 if row.claim == name and row.kind in ("setting", "claim"):
                     yield archive.run(row)
@@ -119,7 +107,7 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
     found = order.claim
     documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
-        Measured(cell, *recorded.table(histories(document)), document.run_id)
+        Measured(cell, *history.table(histories(document)), document.run_id)
         for cell, document in zip(order.cells, documents, strict=True)
     ]
     values = sweep.by_metric(sweep.seed_metrics(order, measured))

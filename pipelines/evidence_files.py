@@ -3,9 +3,9 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from pipelines import bundle_format
-from pipelines.bundle_shape import Listed
 from pipelines.runtime.provenance import ROOT
+from pipelines.tracking.bundles import file_format
+from pipelines.tracking.bundles.shape import Listed
 
 FOLDER = ROOT / "mlruns" / "evidence"
 
@@ -27,7 +27,7 @@ def rows(names: Collection[str] | None = None) -> list[Listed]:
 
 def rows_of(file: Path) -> list[Listed]:
     """Return what the manifest of a bundle says of its runs."""
-    return bundle_format.read_manifest(file).runs
+    return file_format.read_manifest(file).runs
 
 
 def origins() -> set[str]:

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import bulk, claim, history, published, store
+from pipelines import claim, published
 from pipelines.order import Order
 from pipelines.recipes import Recipe
 from pipelines.reported import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import bulk, history, store
 
 KIND = "reference"
 SOURCE = "paper"

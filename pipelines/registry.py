@@ -10,11 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import champion, history, published, store
+from pipelines import champion, published
 from pipelines.champion import ALIAS
 from pipelines.errors import UserError
 from pipelines.recipes import Recipe
 from pipelines.runtime import locks
+from pipelines.tracking import history, store
 from pipelines.unfinished import RUN_AS, TRAINING
 
 

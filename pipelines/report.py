@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, evidence_files, history, page, store, tables, ui
+from pipelines import claim, evidence_files, page, tables
 from pipelines.errors import UserError, disk_error
 from pipelines.order import Order
 from pipelines.published import SCALES
 from pipelines.sweep import CODES
+from pipelines.tracking import history, mlflow_ui, store
 from pipelines.verdict import spread
 
 STATED = ("says", "source", "reported", "decided by")
@@ -62,7 +63,7 @@ class Result:
     @property
     def link(self) -> str:
         """The run's page in the UI."""
-        return ui.run_page(self.run.id)
+        return mlflow_ui.run_page(self.run.id)
 
     def document(self) -> dict[str, Any]:
         """The claim as `run --json` prints it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import history, lr, machines, settle, store, tracking, ui, unfinished
+from pipelines import lr, machines, unfinished
 from pipelines.checkpoints import Saving
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
@@ -20,6 +20,7 @@ from pipelines.habits import USUAL, Habits
 from pipelines.recipes import Recipe
 from pipelines.runtime import backend, code_digest, provenance
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
 from pipelines.verdict import spread, spreads, summary
 
 EXPERIMENT = "trained networks"
@@ -51,7 +52,7 @@ def run(
     recipe: Recipe,
     habits: Habits = USUAL,
     *,
-    parent: tracking.Run | tracking.Parent | None = None,
+    parent: tracked_run.Run | tracked_run.Parent | None = None,
     kind: str = "training",
     watch: Watch | None = None,
     title: str | None = None,
@@ -64,7 +65,7 @@ def run(
     """
     same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
-    with settle.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
+    with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
         done = [] if habits.force else history.rows(kind=kind, **same)
         if done:
             _dismiss_others(recipe)
@@ -75,7 +76,7 @@ def run(
         recipe.check_here()
         resume = None if habits.new_run else unfinished.find(kind, recipe, parent)
         job = _job(recipe, watch.validate_every if watch else None)
-        with tracking.tracked(
+        with tracked_run.tracked(
             title or f"{recipe.name} seed {recipe.seed}",
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,
@@ -139,7 +140,7 @@ def _dismiss_others(recipe: Recipe) -> None:
 
 
 def _recorded(
-    job: Any, tracked: tracking.Run, habits: Habits, watch: Watch | None
+    job: Any, tracked: tracked_run.Run, habits: Habits, watch: Watch | None
 ) -> dict[str, float]:
     """Train into a tracked run, from its latest checkpoint on; the final numbers."""
     from pipelines.train import serving_model, train
@@ -155,7 +156,7 @@ def _recorded(
     tracked.tag("device", job.device)
     saving = Saving(unfinished.folder(tracked.id), habits.checkpoint_every, habits.until)
     try:
-        with tracking.system_metrics(tracked), unfinished.explained(tracked):
+        with tracked_run.system_metrics(tracked), unfinished.explained(tracked):
             trained = train(job, log, saving, test=watch is None)
     except Diverged as error:
         if watch is None:
@@ -190,7 +191,7 @@ def repeat(
     check_counts(seeds=seeds)
     fingerprint = digest([each.fingerprint for each in all_of_them])
     waiting = f"Another process trains {recipe.name} with the same {seeds} seeds; waiting for it."
-    with settle.one_at_a_time(f"seeds-{fingerprint}", waiting):
+    with recovery.one_at_a_time(f"seeds-{fingerprint}", waiting):
         return _document(recipe, _over_seeds(all_of_them, fingerprint, habits, tags), seeds)
 
 
@@ -207,7 +208,7 @@ def _over_seeds(
     for each in recipes:
         check_trainable(each, habits)
     broken = rows and rows[0].status in ("KILLED", "FAILED") and not habits.new_run
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"{recipe.name} {seeds} seeds",
         experiment=EXPERIMENT,
         kind="seeds",
@@ -233,7 +234,7 @@ def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str)
         f"**{recipe.name}** ({recipe.source})",
         *([f"Reported: {'; '.join(reported)}"] if reported else []),
         f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",
-        f"[The curves of its seeds in one chart]({ui.children_chart(run_id)})",
+        f"[The curves of its seeds in one chart]({mlflow_ui.children_chart(run_id)})",
         "\n".join(f"- `{key}` {spread(metric)}" for key, metric in metrics.items()),
     ]
     return "\n\n".join(lines)

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from pipelines import settle, store
 from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
+from pipelines.tracking import recovery, store
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
@@ -34,7 +34,7 @@ def guarded(
     sys.unraisablehook = _sent_again
     try:
         check_words(arguments)
-        for run_id in settle.settle_dead() if settles else ():
+        for run_id in recovery.settle_dead() if settles else ():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:

@@ -15,11 +15,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines import attempt, command, linked, settle, store, tracking
+from pipelines import attempt, command
 from pipelines.data import datasets
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import parent_run, recovery, store, tracked_run
 
 Say = Callable[[str], None]
 KIND = "pipeline"  # of its run
@@ -81,10 +82,10 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
 
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
-    with settle.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
+    with recovery.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
         done = {} if anew and command.TICK not in os.environ else _outputs_to_go_on_from(key)
         with (
-            tracking.tracked(
+            tracked_run.tracked(
                 pipeline.title,
                 experiment=attempt.EXPERIMENT,
                 kind=KIND,
@@ -101,11 +102,11 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
     return course.document("FINISHED")
 
 
-def _parent_of_commands(run: tracking.Run) -> contextlib.AbstractContextManager[None]:
+def _parent_of_commands(run: tracked_run.Run) -> contextlib.AbstractContextManager[None]:
     """Make the steps' runs children of this one, unless a scheduled attempt is their parent."""
-    if linked.parent():
+    if parent_run.parent():
         return contextlib.nullcontext()
-    return linked.parent_of_commands(run.id, run.experiment)
+    return parent_run.parent_of_commands(run.id, run.experiment)
 
 
 def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
@@ -139,7 +140,7 @@ class _Course:
     """A pipeline on its way."""
 
     pipeline: Pipeline
-    run: tracking.Run
+    run: tracked_run.Run
     say: Say
     done: Mapping[str, Any]
     """Outputs of the steps that an earlier workflow has done."""

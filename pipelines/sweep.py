@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import bulk, claim, grid, history, recorded, settle, store, tables, tracking, work
+from pipelines import claim, grid, tables, work
 from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.grid import Cell, Measured
@@ -24,6 +24,7 @@ from pipelines.order import Order
 from pipelines.recipes import Recipe
 from pipelines.run import check_trainable
 from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import bulk, history, recovery, store, tracked_run
 from pipelines.verdict import spreads, summary
 
 BUSY = "busy_s"  # tag: seconds of the slices before
@@ -162,7 +163,7 @@ def measure(order: Order) -> dict[str, Any]:
     _check(order)
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
-    with settle.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
+    with recovery.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
         anew = order.habits.force or order.cells_there is not None
         same = [] if anew else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
@@ -208,7 +209,7 @@ def values_of_cells(order: Order, row: history.Row) -> dict[str, list[float]] | 
     cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
     measured = [
         Measured(cells[every[i].tags["fingerprint"]], *curves, i)
-        for i, curves in recorded.curves(ids).items()
+        for i, curves in history.curves(ids).items()
     ]
     return by_metric(seed_metrics(order, measured))
 
@@ -236,7 +237,7 @@ def _finished_cells(order: Order) -> dict[str, str]:
         return dict(order.cells_there)
     if order.habits.force:
         return {}
-    find = recorded.finished_anywhere if order.sparing else recorded.finished
+    find = history.finished_anywhere if order.sparing else history.finished
     return find(order.name, order.code)
 
 
@@ -244,7 +245,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
     """The id of the run that holds all of the order; `resume` is one that was killed."""
     _check_here(order)
     found, started = order.claim, time.perf_counter() - _busy(resume)
-    with tracking.tracked(
+    with tracked_run.tracked(
         tables.run_name(order),
         experiment=found.family,
         kind=order.kind,
@@ -281,7 +282,7 @@ def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
     return run.id
 
 
-def _taken_over(order: Order, run_ids: Collection[str], run: tracking.Run) -> float:
+def _taken_over(order: Order, run_ids: Collection[str], run: tracked_run.Run) -> float:
     """Return the seconds that cells took which were measured elsewhere or by other code.
 
     The run names the codes, and how many cells each of them measured.
@@ -293,7 +294,7 @@ def _taken_over(order: Order, run_ids: Collection[str], run: tracking.Run) -> fl
     codes = Counter(row.tags["code"] for row in rows)
     if set(codes) - {order.code}:
         run.tag(CODES, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items())))
-    return recorded.measured_s(rows)
+    return history.measured_s(rows)
 
 
 def _busy(resume: str | None) -> float:
@@ -302,7 +303,7 @@ def _busy(resume: str | None) -> float:
 
 
 def _log_seeds(
-    order: Order, measured: Sequence[Measured], run: tracking.Run
+    order: Order, measured: Sequence[Measured], run: tracked_run.Run
 ) -> dict[str, list[float]]:
     """One value a seed of every metric, logged with the seed as step."""
     of_seeds = seed_metrics(order, measured)
@@ -311,7 +312,7 @@ def _log_seeds(
     return by_metric(of_seeds)
 
 
-def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measured], float]:
+def _cells(order: Order, run: tracked_run.Run, resumed: bool) -> tuple[list[Measured], float]:
     """Every cell of the order, in its order: found finished, or measured and recorded now.
 
     And the seconds in which those were measured that are of other runs' making.
@@ -321,7 +322,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measure
     cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
     there = {print_: run_id for print_, run_id in _finished_cells(order).items() if print_ in cells}
     before_s = _taken_over(order, there.values(), run)
-    histories = recorded.curves(list(there.values()))
+    histories = history.curves(list(there.values()))
     measured = {
         print_: Measured(cells[print_], *histories[run_id], run_id)
         for print_, run_id in there.items()
@@ -342,7 +343,7 @@ def _cells(order: Order, run: tracking.Run, resumed: bool) -> tuple[list[Measure
     return [measured[print_] for print_ in cells], before_s
 
 
-def _discard_half_written(run: tracking.Run) -> None:
+def _discard_half_written(run: tracked_run.Run) -> None:
     """Delete the children that a kill interrupted: they will be measured again."""
     for child in history.rows(None, **{store.PARENT: run.id}):
         if child.status != "FINISHED":

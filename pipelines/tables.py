@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import claim, history, recorded, store, ui
+from pipelines import claim
 from pipelines.grid import ASSUMPTION, Measured
 from pipelines.order import Order, brief
+from pipelines.tracking import history, mlflow_ui, store
 from pipelines.verdict import Bound, deviation, spread, spreads
 from pipelines.verdict import summary as over_seeds
 
@@ -60,7 +61,7 @@ def note(
         f"Repeat: `{command}`" if len(command) < NOTE // 4 else f"Settings: {CSV}.",
         "",
     ]
-    chart = ui.children_chart(run_id, found.charts)
+    chart = mlflow_ui.children_chart(run_id, found.charts)
     below = ["", f"[The curves of all settings in one chart]({chart})", "", claim.card(order.name)]
     head, *body = summary(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
@@ -192,7 +193,7 @@ def judge_again(row: history.Row, altered: bool = False) -> dict[str, Any]:
 
 def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
     """Return by id what the rules of today say of runs: verdict, as printed, floor."""
-    histories = recorded.histories([row.id for row in rows])
+    histories = history.histories([row.id for row in rows])
     return {row.id: _judgement(row, histories[row.id], altered) for row in rows}
 
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines import claim, history, tables, ui, watch
+from pipelines import claim, tables, watch
 from pipelines.report import Entry, Result
+from pipelines.tracking import history, mlflow_ui
 from pipelines.verdict import Bound, spread
 
 ROWS = 20  # of a sweep
@@ -86,4 +87,7 @@ def place(document: Mapping[str, Any]) -> None:
     """Where to see the run of a claim."""
     run_id, charts = document["run_id"], claim.load(document["claim"]).charts
     print(f"Figure and curves: python -m pipelines ui, run {run_id}")
-    print(f"Its settings in one chart: {ui.address()}/{ui.children_chart(run_id, charts)}")
+    print(
+        "Its settings in one chart: "
+        f"{mlflow_ui.address()}/{mlflow_ui.children_chart(run_id, charts)}"
+    )

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim, history, notify, published, shell, store, welch
+from pipelines import claim, notify, published, shell, welch
 from pipelines.errors import UserError, unknown
-from pipelines.history import Row
+from pipelines.tracking import history, store
+from pipelines.tracking.history import Row
 
 REGRESSION = 3  # the exit code
 SAME = 1e-6  # relative change of a number that is none

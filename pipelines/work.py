@@ -21,17 +21,18 @@ import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
-from pipelines import bulk, claim, grid, history, store, tracking, ui
+from pipelines import claim, grid
 from pipelines.errors import Unavailable, foreign_worker
 from pipelines.grid import Cell, Cells, Curves, Measured
 from pipelines.order import Order
 from pipelines.runtime import code_digest, signals
+from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
 
 MOST_NAMED = 10  # cells in a sentence
 ALONE = threading.Lock()  # of a worker with threads: BLAS is set for the whole process
 
 
-def measured(order: Order, todo: Sequence[Cell], run: tracking.Run) -> Generator[Measured]:
+def measured(order: Order, todo: Sequence[Cell], run: tracked_run.Run) -> Generator[Measured]:
     """Measure and record the cells, a few at a time; closing it ends the processes that do it."""
     if isinstance(order.claim, claim.Experiment):
         yield from (_trained(order, order.claim, cell, run) for cell in todo)
@@ -52,14 +53,14 @@ def _tags(order: Order, cell: Cell) -> dict[str, str]:
     }
 
 
-def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Run) -> Measured:
+def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracked_run.Run) -> Measured:
     """One cell of an experiment: a child run, whose children are its trainings.
 
     A child that was interrupted goes on, and so does its training.
     """
     tags = _tags(order, cell)
     below = history.rows(None, **{store.PARENT: run.id, "fingerprint": tags["fingerprint"]})
-    with tracking.tracked(
+    with tracked_run.tracked(
         grid.title(cell, order.axes),
         experiment=run.experiment,
         kind="setting",
@@ -72,7 +73,7 @@ def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracking.Ru
         steps, curves = found.measure(order.setting(cell), cell.seed, bench)
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-        chart = ui.children_chart(child.id)
+        chart = mlflow_ui.children_chart(child.id)
         child.tag(store.NOTE, f"[The curves of its runs in one chart]({chart})")
     return Measured(cell, np.asarray(steps), curves, child.id)
 
@@ -196,7 +197,7 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
+def _written(order: Order, done: Done, run: tracked_run.Run) -> list[Measured]:
     """Record measured cells as finished children, all of them or, if killed now, none."""
     steps, arrays = np.asarray(done.curves[0]), done.curves[1]
     cells = [
@@ -223,13 +224,13 @@ def _written(order: Order, done: Done, run: tracking.Run) -> list[Measured]:
     ]
 
 
-def _failure(order: Order, lethal: Sequence[Cell], run: tracking.Run) -> Unavailable:
+def _failure(order: Order, lethal: Sequence[Cell], run: tracked_run.Run) -> Unavailable:
     """Record the cells that have killed their workers as FAILED; the error that names them."""
     titles = [grid.title(cell, order.axes) for cell in lethal]
     for cell, title in zip(lethal, titles, strict=True):
         with (
             contextlib.suppress(Unavailable),
-            tracking.tracked(
+            tracked_run.tracked(
                 title,
                 experiment=run.experiment,
                 kind="setting",

@@ -4,19 +4,15 @@ import pprint
 from pathlib import Path
 from typing import Any
 
-from pipelines import (
-    bundle,
-    history,
-    store,
-    tracking,
-)
-from pipelines.bundle_shape import IMPORTING, ORIGIN
+from pipelines.tracking import history, store, tracked_run
+from pipelines.tracking.bundles import exporting
+from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
 
 ADDED = {ORIGIN, IMPORTING}
 
 
 def tracked(name: str, **options: Any) -> Any:
-    return tracking.tracked(name, **{"experiment": "one", "kind": "training", **options})
+    return tracked_run.tracked(name, **{"experiment": "one", "kind": "training", **options})
 
 
 def contents(run: Any, model: Any = None) -> dict[str, bytes]:
@@ -92,6 +88,6 @@ def pictures() -> dict[str, str]:
 
 
 def exported(file: Path, *names: str, filter: str | None = None) -> set[str]:
-    document = bundle.export_runs(file, names, filter)
+    document = exporting.export_runs(file, names, filter)
     assert document["bytes"] == file.stat().st_size
     return {run["name"] for run in document["runs"]}

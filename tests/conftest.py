@@ -39,7 +39,7 @@ def needs(name: str) -> pytest.MarkDecorator:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated database without runs: copying it is ten times faster than making one."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     folder = tmp_path_factory.mktemp("template")
     with pytest.MonkeyPatch.context() as patch:
@@ -64,7 +64,7 @@ def home(tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) 
 def go(home: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> Go:
     """`go("b")`: to another store, empty at first, where experiments have other ids."""
 
-    from pipelines import store
+    from pipelines.tracking import store
 
     def to(name: str) -> None:
         folder = home.parent / name
@@ -96,14 +96,14 @@ def postgresql_migrated(
     postgresql_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """The name of a migrated database without runs: a copy of it is made in a moment."""
-    from pipelines import schema, store
+    from pipelines.tracking import store
 
     with new_database(postgresql_server) as url:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("MLFLOW_TRACKING_URI", url)
             patch.setenv("MLRUNS_HOME", str(tmp_path_factory.mktemp("template")))
             store.client()
-            schema.sql_store().engine.dispose()  # a database in use cannot be copied
+            store.sql_store().engine.dispose()  # a database in use cannot be copied
         yield url.rpartition("/")[2]
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-from pipelines import store, tracking
 from pipelines.published import named
 from pipelines.run import EXPERIMENT
+from pipelines.tracking import store, tracked_run
 
 RECIPE, SCALE = "mlp-digits", "smoke"
 
@@ -30,7 +30,7 @@ def record_training(*shape: int) -> str:
     """The id of a finished training of RECIPE with such a network."""
     recipe = named(RECIPE, SCALE).override(train_examples=64)
     tags = {"recipe": RECIPE, "source": recipe.source, "run_as": f"{RECIPE} {SCALE}"}
-    with tracking.tracked(
+    with tracked_run.tracked(
         "net", experiment=EXPERIMENT, kind="training", params=recipe.flat(), tags=tags
     ) as run:
         run.log({"val_error_pct": 8.0, "best_val_error_pct": 8.0, "val_loss": 1.0})

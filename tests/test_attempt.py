@@ -12,8 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines import attempt, command, history, store, tracking
+from pipelines import attempt, command
 from pipelines.attempt import LOG, ORDER, OUTCOME, Order, Outcome
+from pipelines.tracking import history, store, tracked_run
 from tests.test_watch import METRIC, NAME, result, webhook
 
 __all__ = ["webhook"]  # a fixture
@@ -22,16 +23,16 @@ SCRIPTS = {
     "wrong": "import sys; sys.exit('error: first\\nerror: The grid is empty.\\nmore')",
     "sleeps": "import time; print('begun', flush=True); time.sleep(60)",
     "measures": f"""
-        from pipelines import tracking
+        from pipelines.tracking import tracked_run
         tags = {{"claim": "{NAME}", "scale": "cpu", "fingerprint": "f", "verdict": "refuted"}}
-        with tracking.tracked("{NAME}", experiment="test", kind="claim", tags=tags) as run:
+        with tracked_run.tracked("{NAME}", experiment="test", kind="claim", tags=tags) as run:
             run.log({{"{METRIC}": 0.5}})
         print("measured")
         """,
     "opens": """
         import subprocess, sys, time
-        from pipelines import tracking
-        with tracking.tracked("open", experiment="test", kind="training") as run:
+        from pipelines.tracking import tracked_run
+        with tracked_run.tracked("open", experiment="test", kind="training") as run:
             run.log({"loss": 1.0})
             subprocess.Popen([sys.executable, "-m", "sleeps"], start_new_session=True)
             print("begun", flush=True)
@@ -131,7 +132,7 @@ def test_what_an_exit_code_means(
 
 @pytest.mark.slow
 def test_however_a_command_ends_it_is_said_and_nothing_goes_on(start: Start, webhook: str) -> None:
-    with tracking.tracked("before", experiment="test", kind="training"):
+    with tracked_run.tracked("before", experiment="test", kind="training"):
         pass
     wrong, late = start("wrong"), start("sleeps", timeout_s=1.0)
     failed, over = wrong.end(), late.end()

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import history
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.runtime import backend
+from pipelines.tracking import history
 
 from . import on_backend
 from .conftest import ROOT
@@ -179,10 +179,11 @@ def test_data_that_are_not_packed_need_tensorflow(
 
 LOADED = """
 import sys, keras, mlflow.keras, numpy as np
-from pipelines import data, store
+from pipelines.data import datasets
+from pipelines.tracking import store
 store.client()
 model = mlflow.keras.load_model(f"runs:/{sys.argv[1]}/model")
-test = data.load("digits").test
+test = datasets.load("digits").test
 logits = keras.ops.convert_to_numpy(model(test.images.astype("float32")))
 print(100 * float(np.mean(np.argmax(logits, axis=-1) != test.labels)))
 """

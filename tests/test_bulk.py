@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import sqlalchemy
 
-from pipelines import bulk, history, recorded, schema, settle, store, tracking
-from pipelines.bulk import Finished
 from pipelines.runtime import heartbeat, provenance
+from pipelines.tracking import bulk, history, recovery, store, tracked_run
+from pipelines.tracking.bulk import Finished
 from tests.conftest import exit_code
 
 NAN, INF, LARGEST = float("nan"), float("inf"), 1.7976931348623157e308
@@ -65,7 +65,7 @@ def database(
 
 
 def parent(name: str = "sweep") -> str:
-    with tracking.tracked(name, experiment="test", kind="sweep") as run:
+    with tracked_run.tracked(name, experiment="test", kind="sweep") as run:
         pass
     return run.id
 
@@ -78,7 +78,7 @@ def record(runs: list[Finished], parent_id: str | None = None) -> list[str]:
 def unknown_tables() -> Iterator[None]:
     """The module knows other tables than those of the database: it asks MLflow's client."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "REVISION", "another")
+        patch.setattr(store, "REVISION", "another")
         yield
 
 
@@ -88,8 +88,8 @@ def by_client(runs: list[Finished], parent_id: str | None = None) -> list[str]:
 
 
 @unknown_tables()
-def curves_by_client(run_ids: list[str]) -> dict[str, recorded.Table]:
-    return recorded.curves(run_ids)
+def curves_by_client(run_ids: list[str]) -> dict[str, history.Table]:
+    return history.curves(run_ids)
 
 
 def points(run_id: str, metric: str) -> list[Any]:
@@ -112,7 +112,7 @@ def picture(run_id: str) -> dict[str, Any]:
 def stored(run_id: str) -> dict[str, list[str]]:
     """The rows of a run in every table, but its id and its parent's."""
     found = {}
-    with schema.sql_store().ManagedSessionMaker() as session:
+    with store.sql_store().ManagedSessionMaker() as session:
         for table in TABLES:
             rows = session.execute(
                 sqlalchemy.text(f"SELECT * FROM {table} WHERE run_uuid = :id"),  # noqa: S608
@@ -126,14 +126,14 @@ def stored(run_id: str) -> dict[str, list[str]]:
 def test_bulk_runs_are_read_back_as_the_client_s(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    schema._say_unknown.cache_clear()
+    store._say_unknown.cache_clear()
     fast, slow = record(RUNS, parent("fast")), by_client(RUNS, parent("slow"))
     assert len(set(fast + slow)) == 2 * len(RUNS)
     for run, a, b in zip(RUNS, fast, slow, strict=True):
         assert (run.name, picture(a)) == (run.name, picture(b))
         assert (run.name, stored(a)) == (run.name, stored(b))
     np.testing.assert_equal(
-        list(recorded.curves(fast).values()), list(curves_by_client(slow).values())
+        list(history.curves(fast).values()), list(curves_by_client(slow).values())
     )
     assert capsys.readouterr().err.count("runs are written one by one") == 1
 
@@ -180,9 +180,9 @@ def test_the_client_goes_on_with_a_bulk_run(database: str) -> None:
 
 
 def test_a_bulk_run_is_a_child_like_any_other(home: Path) -> None:
-    with tracking.tracked("sweep", experiment="test", kind="sweep") as sweep:
+    with tracked_run.tracked("sweep", experiment="test", kind="sweep") as sweep:
         tags = {"fingerprint": "r"}
-        with tracking.tracked(
+        with tracked_run.tracked(
             "r", experiment="test", kind="setting", params={"d": 4}, tags=tags, parent=sweep
         ) as child:
             child.log({"loss": 1.0}, 3)
@@ -207,7 +207,7 @@ def test_ids_sort_by_time(home: Path) -> None:
 def test_rows_keep_their_id_status_and_dates(database: str) -> None:
     curve = [(2, 20, 1.0, False), (2, 30, 0.5, False), (2, 30, 0.5, False), (1, 40, 0.0, True)]
     run = bulk.Record("f" * 32, "r", "FAILED", 5, None, {"d": "4"}, {"a": "b"}, {"loss": curve})
-    bulk.insert(schema.sql_store(), store.experiment(store.uri(), "test"), [run])
+    bulk.insert(store.sql_store(), store.experiment(store.uri(), "test"), [run])
     found = store.client().get_run(run.run_id)
     assert (found.info.status, found.info.start_time, found.info.end_time) == ("FAILED", 5, None)
     assert (found.info.user_id, found.data.params, found.data.tags) == (
@@ -221,13 +221,13 @@ def test_rows_keep_their_id_status_and_dates(database: str) -> None:
 
 def test_nothing_is_recorded_of_nothing(home: Path) -> None:
     assert record([], parent()) == []
-    assert recorded.curves([]) == {}
+    assert history.curves([]) == {}
 
 
 def test_curves_come_back_as_they_were_given(home: Path) -> None:
     given = {"a": [1.0, NAN, INF], "b": [-INF, 5e-324, 0.1 + 0.2]}
-    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(recorded.CHUNK + 1)]
-    found = recorded.curves(record(runs))
+    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(history.CHUNK + 1)]
+    found = history.curves(record(runs))
     assert len(found) == len(runs)
     for steps, curves in found.values():
         np.testing.assert_array_equal(steps, [4, 8, 16])
@@ -236,13 +236,13 @@ def test_curves_come_back_as_they_were_given(home: Path) -> None:
 
 
 def test_curves_of_a_tracked_run_share_their_steps(home: Path) -> None:
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.tracked("r", experiment="test", kind="training") as run:
         run.log({"b": 1.0}, 2)
         run.log({"a": 3.0, "b": 2.0}, 1)
     client = store.client()
     client.log_metric(run.id, "a", 9.0, step=5, timestamp=2_000)
     client.log_metric(run.id, "a", 4.0, step=5, timestamp=3_000)  # the latest, not the greatest
-    for found in (recorded.curves([run.id]), curves_by_client([run.id])):
+    for found in (history.curves([run.id]), curves_by_client([run.id])):
         np.testing.assert_array_equal(found[run.id][0], [1, 2, 5])
         np.testing.assert_equal(found[run.id][1], {"a": [3, NAN, 4], "b": [2, 1, NAN]})
 
@@ -278,7 +278,7 @@ def test_a_full_disk_leaves_nothing(home: Path) -> None:
     def limited(connection: Any, *_: Any) -> None:
         connection.execute(f"PRAGMA max_page_count = {limit}")
 
-    engine = schema.sql_store().engine
+    engine = store.sql_store().engine
     sqlalchemy.event.listen(engine, "checkout", limited)
     with pytest.raises(store.unavailable(), match="full"):
         record(runs, parent_id)
@@ -295,7 +295,7 @@ def killed(write: Any, runs: list[Finished]) -> None:
         if statement.startswith("INSERT INTO latest_metrics"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sqlalchemy.event.listen(schema.sql_store().engine, "after_cursor_execute", kill)
+    sqlalchemy.event.listen(store.sql_store().engine, "after_cursor_execute", kill)
     write(runs)
 
 
@@ -305,7 +305,7 @@ def test_kill_9_leaves_none_or_a_run_that_is_settled(home: Path, write: Any, lef
     runs = [finished(name, [1, 2], {"loss": [1, 2]}) for name in "ab"]
     assert exit_code(killed, write, runs) == -signal.SIGKILL
     assert [row.name for row in history.rows("FINISHED")] == ["before"]
-    settled = settle.settle_dead()
+    settled = recovery.settle_dead()
     here = [row.id for row in history.rows("FINISHED") if row.name != "before"]
     assert here == settled  # its journal said that it had ended
     assert [points(i, "loss") for i in settled] == [[(1, "1.0", 9_000), (2, "2.0", 9_000)]] * left
@@ -317,6 +317,6 @@ def test_analyze_counts_the_rows_of_sqlite(database: str) -> None:
     record(RUNS)
     bulk.analyze()
     if database == "sqlite":
-        with schema.sql_store().ManagedSessionMaker() as session:
+        with store.sql_store().ManagedSessionMaker() as session:
             counted = session.execute(sqlalchemy.text("SELECT tbl FROM sqlite_stat1")).scalars()
             assert set(TABLES) <= set(counted)

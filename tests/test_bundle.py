@@ -13,22 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import (
-    bulk,
-    bundle,
-    bundle_in,
-    claim,
-    history,
-    report,
-    schema,
-    settle,
-    store,
-    sweep,
-    ui,
-)
-from pipelines.bundle_shape import IMPORTING, ORIGIN
+from pipelines import claim, report, sweep
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
+from pipelines.tracking import bulk, history, mlflow_ui, recovery, store
+from pipelines.tracking.bundles import exporting, importing
+from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
 from tests.bundles import all_runs, exported, pictures, tracked
 from tests.conftest import Go, exit_code, free_port, mlflow_server
 
@@ -41,7 +31,7 @@ def sample() -> dict[str, str]:
         old.log({"loss": 1.0}, 3)
     with tracked("top", kind="claim", params={"d": 4}, tags={"claim": "top"}) as top:
         top.tag(f"reused.{old.id}", "seed 0")
-        top.tag("mlflow.note.content", f"See [all]({ui.children_chart(top.id)}), {old.id}")
+        top.tag("mlflow.note.content", f"See [all]({mlflow_ui.children_chart(top.id)}), {old.id}")
         top.text("a,b\n", "table.csv")
         top.text("ü", "deep/er/with space é.txt")
         top.dataset("digits", "abc", 10, "https://example.org")
@@ -106,7 +96,7 @@ def documents(file: Path) -> dict[str, Any]:
 def bundled(home: Path, tmp_path: Path) -> Path:
     """The sample, exported."""
     sample()
-    bundle.export_runs(tmp_path / "runs.zip", [], None)
+    exporting.export_runs(tmp_path / "runs.zip", [], None)
     return tmp_path / "runs.zip"
 
 
@@ -121,7 +111,7 @@ def test_runs_are_the_same_in_another_database(
     if kind == "postgresql":
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
         monkeypatch.setattr(store, "home", lambda: home.parent / "b")
-    document = bundle.import_runs(file)
+    document = importing.import_runs(file)
     assert set(document["imported"]) == set(ids.values())
     assert document["present"] == []
     assert pictures() == before
@@ -132,7 +122,7 @@ def test_runs_are_the_same_in_another_database(
     children = history.rows(None, **{"mlflow.parentRunId": ids["top"]})
     assert {row.name for row in children} == {"broken", "cell 0", "cell 1", "cell 2"}
     assert predictions(ids["top"]) == [2.0, 4.0]
-    assert bundle.import_runs(file)["imported"] == []
+    assert importing.import_runs(file)["imported"] == []
     assert pictures() == before
 
 
@@ -150,11 +140,11 @@ def test_links_lead_to_the_runs_of_this_store(home: Path, go: Go) -> None:
     experiment = store.experiment(store.uri(), "one")
     exported(file)
     go("b")
-    bundle.import_runs(file)
+    importing.import_runs(file)
     here = store.experiment(store.uri(), "one")
     assert here != experiment
     note = history.row(ids["top"]).tags["mlflow.note.content"]
-    assert note == f"See [all]({ui.children_chart(ids['top'])}), {ids['old']}"
+    assert note == f"See [all]({mlflow_ui.children_chart(ids['top'])}), {ids['old']}"
     assert f"#/experiments/{here}/runs?" in note
 
 
@@ -165,12 +155,12 @@ def test_a_client_s_store_gives_new_ids_and_all_that_names_runs_follows(
     exported(file)
     before = pictures()
     go("b")
-    monkeypatch.setattr(schema, "REVISION", "another")
+    monkeypatch.setattr(store, "REVISION", "another")
     check_other_ids(file, ids, before)
 
 
 def check_other_ids(file: Path, ids: dict[str, str], before: dict[str, Any]) -> None:
-    imported = bundle.import_runs(file)["imported"]
+    imported = importing.import_runs(file)["imported"]
     assert not {*imported} & {*ids.values()}
     after = pictures()
     assert after.keys() == before.keys()
@@ -179,9 +169,9 @@ def check_other_ids(file: Path, ids: dict[str, str], before: dict[str, Any]) -> 
     here = {row.tags[ORIGIN]: row for row in history.rows(None)}
     top, old = here[ids["top"]], here[ids["old"]]
     assert f"reused.{old.id}" in top.tags
-    assert ui.children_chart(top.id) in top.tags["mlflow.note.content"]
+    assert mlflow_ui.children_chart(top.id) in top.tags["mlflow.note.content"]
     assert predictions(top.id) == [2.0, 4.0]
-    again = bundle.import_runs(file)
+    again = importing.import_runs(file)
     assert (again["imported"], set(again["present"])) == ([], set(imported))
 
 
@@ -199,13 +189,13 @@ def test_runs_go_to_a_server_and_back(
         assert exported(back, "top") == ids.keys() - {"killed"}
         monkeypatch.undo()
         monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
-        document = bundle.import_runs(back)
+        document = importing.import_runs(back)
         assert (document["imported"], set(document["present"])) == (
             [],
             set(ids.values()) - {ids["killed"]},
         )
         go("c")
-        bundle.import_runs(back)
+        importing.import_runs(back)
         assert pictures() == {key: value for key, value in before.items() if key != ids["killed"]}
 
 
@@ -215,7 +205,7 @@ def test_a_second_export_gives_the_same_documents_and_keeps_the_first_origin(
     first, again, third = documents(bundled), home.parent / "2.zip", home.parent / "3.zip"
     for name, file in (("b", again), ("c", third)):
         go(name)
-        bundle.import_runs(bundled if name == "b" else again)
+        importing.import_runs(bundled if name == "b" else again)
         exported(file)
         assert plain(documents(file)) == plain(first)
     assert [each["tags"][ORIGIN] for each in documents(third).values()] == [
@@ -289,7 +279,7 @@ def test_what_cannot_be_chosen_is_said(
 ) -> None:
     sample()
     with pytest.raises(UserError, match=says) as caught:
-        bundle.export_runs(tmp_path / "runs.zip", names, condition)
+        exporting.export_runs(tmp_path / "runs.zip", names, condition)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "runs.zip").exists()
 
@@ -300,12 +290,12 @@ def test_running_runs_are_left_out(
     with tracked("goes on") as run:
         with tracked("ended", parent=run) as child:
             pass
-        document = bundle.export_runs(tmp_path / "runs.zip", [], None)
+        document = exporting.export_runs(tmp_path / "runs.zip", [], None)
         assert document["left_out"] == [run.id]
         assert [each["run_id"] for each in document["runs"]] == [child.id]
         assert run.id in capsys.readouterr().err
         with pytest.raises(UserError, match="must be a run to export that has ended"):
-            bundle.export_runs(tmp_path / "runs.zip", [], "attributes.run_name = 'none'")
+            exporting.export_runs(tmp_path / "runs.zip", [], "attributes.run_name = 'none'")
 
 
 def test_a_deleted_run_is_present_and_said_so(
@@ -313,7 +303,7 @@ def test_a_deleted_run_is_present_and_said_so(
 ) -> None:
     [run_id] = [row.id for row in history.rows(None) if row.name == "top"]
     store.client().delete_run(run_id)
-    document = bundle.import_runs(bundled)
+    document = importing.import_runs(bundled)
     assert document["imported"] == []
     assert run_id in document["present"]
     assert f"mlflow runs restore --run-id {run_id}" in capsys.readouterr().err
@@ -334,7 +324,7 @@ KILLED = {  # what a dying process does last
 
 def die_after(name: str, file: Path, revision: str) -> None:
     module, _, attribute = name.partition(".")
-    places = {"bulk": bulk, "bundle_in": bundle_in, "client": type(store.client())}
+    places = {"bulk": bulk, "bundle_in": importing, "client": type(store.client())}
     place: Any = places[module]
     work = getattr(place, attribute)
 
@@ -343,8 +333,8 @@ def die_after(name: str, file: Path, revision: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(place, attribute, last)
-    schema.REVISION = revision
-    bundle.import_runs(file)
+    store.REVISION = revision
+    importing.import_runs(file)
 
 
 def killed_import(last: str, file: Path, revision: str) -> None:
@@ -353,8 +343,8 @@ def killed_import(last: str, file: Path, revision: str) -> None:
 
 @pytest.mark.parametrize(
     ("last", "revision"),
-    [("rows", schema.REVISION), ("begun", "another")]
-    + [(last, schema.REVISION) for last in [*KILLED][2:]]
+    [("rows", store.REVISION), ("begun", "another")]
+    + [(last, store.REVISION) for last in [*KILLED][2:]]
     + [pytest.param(last, "another", marks=pytest.mark.slow) for last in [*KILLED][2:]],
 )
 def test_an_import_that_was_killed_is_completed_by_the_next(
@@ -368,8 +358,8 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
     unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
     assert unfinished
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "REVISION", revision)
-        document = bundle.import_runs(file)
+        patch.setattr(store, "REVISION", revision)
+        document = importing.import_runs(file)
     assert unfinished <= {*document["imported"]}
     assert pictures() == before
     assert len(all_runs()) == len(ids)
@@ -388,7 +378,7 @@ def strange() -> str:
 
 @pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
 @pytest.mark.parametrize(
-    "revision", [schema.REVISION, pytest.param("another", marks=pytest.mark.slow)]
+    "revision", [store.REVISION, pytest.param("another", marks=pytest.mark.slow)]
 )
 def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
@@ -401,32 +391,32 @@ def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     go("b")
     killed_import(last, file, revision)
     running = {row.id for row in history.rows("RUNNING")}
-    assert settle.reap().keys() == running
+    assert recovery.reap().keys() == running
     assert running
     assert history.rows("RUNNING") == []
     assert {history.row(run_id).status for run_id in running} == {"KILLED"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(schema, "REVISION", revision)
-        assert running <= {*bundle.import_runs(file)["imported"]}
+        patch.setattr(store, "REVISION", revision)
+        assert running <= {*importing.import_runs(file)["imported"]}
     assert pictures() == before
     assert not [
         row for row in history.rows(None) if {IMPORTING, heartbeat.SETTLED} & row.tags.keys()
     ]
-    assert settle.reap() == {}
+    assert recovery.reap() == {}
 
 
 def test_an_import_that_goes_on_is_not_reaped(
     home: Path, go: Go, bundled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, upload, reaped = pictures(), bundle_in._upload, []
+    before, upload, reaped = pictures(), importing._upload, []
 
     def and_reap(folder: str, location: str) -> None:
         upload(folder, location)
-        reaped.append(settle.reap())
+        reaped.append(recovery.reap())
 
     go("b")
-    monkeypatch.setattr(bundle_in, "_upload", and_reap)
-    bundle.import_runs(bundled)
+    monkeypatch.setattr(importing, "_upload", and_reap)
+    importing.import_runs(bundled)
     assert reaped
     assert not any(reaped)
     assert pictures() == before
@@ -439,7 +429,7 @@ def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_
     report.write(tmp_path / "a")
     exported(tmp_path / "runs.zip")
     go("b")
-    bundle.import_runs(tmp_path / "runs.zip")
+    importing.import_runs(tmp_path / "runs.zip")
     report.write(tmp_path / "b")
     results = (tmp_path / "a" / "RESULTS.md").read_bytes()
     assert (tmp_path / "b" / "RESULTS.md").read_bytes() == results
@@ -447,7 +437,7 @@ def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_
 
 
 def test_stored_networks_can_be_left_out(bundled: Path, tmp_path: Path) -> None:
-    bundle.export_runs(tmp_path / "light.zip", [], None, without_models=True)
+    exporting.export_runs(tmp_path / "light.zip", [], None, without_models=True)
     light, whole = documents(tmp_path / "light.zip"), documents(bundled)
     assert light.keys() == whole.keys()
     assert any(document["models"] for document in whole.values())
@@ -471,6 +461,6 @@ def test_a_keras_model_predicts_the_same(home: Path, go: Go, tmp_path: Path) -> 
     before = mlflow.pyfunc.load_model(f"runs:/{run.id}/model").predict(inputs)
     exported(tmp_path / "runs.zip")
     go("b")
-    bundle.import_runs(tmp_path / "runs.zip")
+    importing.import_runs(tmp_path / "runs.zip")
     after = mlflow.pyfunc.load_model(f"runs:/{run.id}/model").predict(inputs)
     np.testing.assert_array_equal(after, before)

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import bundle, bundle_format, store
-from pipelines.bundle_shape import Document, validate
 from pipelines.errors import Unavailable, UserError
+from pipelines.tracking import store
+from pipelines.tracking.bundles import exporting, file_format, importing
+from pipelines.tracking.bundles.shape import Document, validate
 from tests.bundles import all_runs, exported, pictures, tracked
 from tests.conftest import Go, command, exit_code
 
@@ -177,7 +178,7 @@ def nul(file: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"hello?txt", b"hello\0txt"))
 
 
-LONG = b'"' + bytes(bundle_format.MEMORY // 14)
+LONG = b'"' + bytes(file_format.MEMORY // 14)
 SHAPE = "keys and types"
 HARMS: dict[str, tuple[Harm, str]] = {
     "absolute": (added("/etc/{}"), "must be relative"),
@@ -278,7 +279,7 @@ def test_a_damaged_or_hostile_file_is_refused_whole(
     experiments = len(store.client().search_experiments())
     before = tree(tmp_path)
     with pytest.raises(UserError, match=says) as caught:
-        bundle.import_runs(file)
+        importing.import_runs(file)
     assert re.fullmatch("[^\n]+ Received: [^\n]+", str(caught.value))
     assert all_runs() == []
     assert len(store.client().search_experiments()) == experiments
@@ -337,13 +338,13 @@ def test_any_flipped_byte_is_refused_or_changes_nothing(file: Path, go: Go) -> N
         if refuses(file):
             continue
         go(f"flipped {number}")
-        bundle.import_runs(file)
+        importing.import_runs(file)
         assert pictures() == before
 
 
 def refuses(file: Path) -> bool:
     try:
-        with bundle_format.open_archive(file, file.parent, lambda document: None):
+        with file_format.open_archive(file, file.parent, lambda document: None):
             return False
     except UserError:
         return True
@@ -354,14 +355,14 @@ def test_a_file_larger_than_the_disk_is_refused(
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(9, 0, 9))
     with pytest.raises(Unavailable, match=r"room for all its files. Received: [\d,]+ bytes, and 9"):
-        bundle.import_runs(file)
+        importing.import_runs(file)
 
 
 @pytest.mark.parametrize("place", ["nowhere/runs.zip", "mlruns"])
 def test_a_place_that_cannot_be_written_is_said(home: Path, tmp_path: Path, place: str) -> None:
     small(home)
     with pytest.raises(UserError, match=f"file in a folder that can be written.*{place}"):
-        bundle.export_runs(tmp_path / place, [], None)
+        exporting.export_runs(tmp_path / place, [], None)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
@@ -377,7 +378,7 @@ def test_a_full_disk_leaves_the_file_that_was_there(home: Path, tmp_path: Path) 
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
     try:
         with pytest.raises(UserError, match="can be written"):
-            bundle.export_runs(file, [], None)
+            exporting.export_runs(file, [], None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, ignored)
@@ -396,7 +397,7 @@ DOCUMENTS: dict[str, Callable[[int], str]] = {  # of about n characters
 PEAK = """
 import json, re, sys
 from pathlib import Path
-from pipelines.bundle_shape import Document, validate
+from pipelines.tracking.bundles.shape import Document, validate
 peak = lambda: int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) << 10
 text = Path(sys.argv[1]).read_bytes()
 before = peak()
@@ -415,19 +416,19 @@ def test_no_document_takes_more_memory_than_it_is_taken_for(kind: str, tmp_path:
     file.write_text(text.replace('"loss": []', f'"loss": [{DOCUMENTS[kind](4 << 20)}]'))
     program = [sys.executable, "-c", PEAK, str(file)]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
-    assert 4 << 20 < int(done.stdout) < bundle_format._memory(file.read_bytes())
+    assert 4 << 20 < int(done.stdout) < file_format._memory(file.read_bytes())
 
 
 def test_the_longest_training_fits_and_one_document_too_large_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curve = [[i, 1_795_430_651_234 + i, 1 / (i + 3)] for i in range(64_000)]
-    with bundle_format.written(tmp_path / "runs.zip") as archive:
+    with file_format.written(tmp_path / "runs.zip") as archive:
         archive.json("runs/x.json", {"metrics": {f"metric {n}": curve for n in range(6)}})
-    monkeypatch.setattr(bundle_format, "MEMORY", 1 << 24)
+    monkeypatch.setattr(file_format, "MEMORY", 1 << 24)
     with (
         pytest.raises(UserError, match=r"at most 16 MiB. Received: runs/x.json, [0-9,]+ bytes. L"),
-        bundle_format.written(tmp_path / "2.zip") as archive,
+        file_format.written(tmp_path / "2.zip") as archive,
     ):
         archive.json("runs/x.json", {"metrics": {"metric": curve}})
     assert [path.name for path in tmp_path.iterdir()] == ["runs.zip"]
@@ -437,13 +438,13 @@ def test_what_packs_too_well_to_be_imported_is_not_exported(home: Path, tmp_path
     with tracked("zeros") as run:
         run.text(70_000_000 * "0", "zeros.txt")
     with pytest.raises(UserError, match=r"at most 100 times the file.*70,[0-9,]+ unpacked"):
-        bundle.export_runs(tmp_path / "runs.zip", [], None)
+        exporting.export_runs(tmp_path / "runs.zip", [], None)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
 def die_while_exporting(file: Path) -> None:
-    bundle_format.Writer.file = lambda self, name, path: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
-    bundle.export_runs(file, [], None)
+    file_format.Writer.file = lambda self, name, path: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+    exporting.export_runs(file, [], None)
 
 
 def test_an_export_that_was_killed_is_repeated_and_leaves_nothing_else(

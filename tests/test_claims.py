@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import claim, history, report, store, sweep
+from pipelines import claim, report, sweep
 from pipelines.errors import UserError
 from pipelines.habits import Habits
 from pipelines.order import Order
+from pipelines.tracking import history, store
 from pipelines.verdict import Bound, Floor
 from tests.conftest import PREPARED, needs
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history
 from pipelines.__main__ import dispatch
+from pipelines.tracking import history
 from tests.conftest import ROOT, command
 
 MISTAKES = [
@@ -190,7 +190,7 @@ def test_overrides_reach_the_run_and_a_finished_one_is_found(
     assert again["run_id"] == first["run_id"]
     assert again["metrics"]["test_error_pct"] == first["metrics"]["test_error_pct"]
 
-    from pipelines import history
+    from pipelines.tracking import history
 
     params = history.row(first["run_id"]).params
     assert params["schedule_args.final"] == "0.5"

@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines import devices, history, store, train
+from pipelines import devices, train
 from pipelines.data import datasets
 from pipelines.published import named
+from pipelines.tracking import history, store
 from pipelines.training_job import assembled
 from tests.loopback import Cluster
 

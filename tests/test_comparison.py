@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import comparison, store, tracking
+from pipelines import comparison
 from pipelines.errors import UserError
+from pipelines.tracking import store, tracked_run
 
 
 def made(name: str, params: dict[str, object], metrics: dict[str, float]) -> str:
-    with tracking.tracked(name, experiment="test", kind="training", params=params) as run:
+    with tracked_run.tracked(name, experiment="test", kind="training", params=params) as run:
         run.log(metrics)
     return run.id
 
@@ -51,7 +52,7 @@ def test_the_newest_of_a_name_is_taken(home: Path) -> None:
 
 
 def test_an_imported_run_is_found_by_its_first_id(home: Path) -> None:
-    with tracking.tracked(
+    with tracked_run.tracked(
         "r", experiment="test", kind="training", tags={store.ORIGIN: "f" * 32}
     ) as run:
         pass
@@ -63,7 +64,7 @@ def test_an_imported_run_is_found_by_its_first_id(home: Path) -> None:
 def test_the_beginning_of_two_first_ids_names_neither(home: Path) -> None:
     for end in "ab":
         origin = {store.ORIGIN: "f" * 31 + end}
-        with tracking.tracked("r", experiment="test", kind="training", tags=origin):
+        with tracked_run.tracked("r", experiment="test", kind="training", tags=origin):
             pass
     with pytest.raises(UserError, match=r"must be of one run\. Received: ffffffff, of 2"):
         comparison.compare(["f" * 8, "r"])

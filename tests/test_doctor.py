@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import checkups, doctor, history, schema, settle, store, tracking
+from pipelines import checkups, doctor
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat, provenance
+from pipelines.tracking import history, recovery, store, tracked_run
 from tests.conftest import command
 
 KEYS = ["check", "state", "found", "costs", "mend"]
@@ -34,7 +35,7 @@ def unwell(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def record() -> str:
     """A run with an artifact; its id."""
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.tracked("r", experiment="test", kind="training") as run:
         run.log({"loss": 1.0}, 1)
     return run.id
 
@@ -78,7 +79,7 @@ def damaged_journal(home: Path, patch: Patch) -> None:
     run_id = says_running()
     head = json.dumps({"uri": store.uri()})
     (home / "live" / f"{run_id}.jsonl").write_text(f'{head}\n{{"numbers": 5}}\n')
-    settle.settle_dead()
+    recovery.settle_dead()
 
 
 def waiting_journal(home: Path, patch: Patch) -> None:
@@ -96,11 +97,11 @@ def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
         json.dumps({"uri": store.uri()}) + '\n{"numbers": [["loss", 2.0, 9, 5]]}\n'
     )
     store.client().delete_run(run_id)
-    settle.settle_dead()
+    recovery.settle_dead()
 
 
 def unknown_tables(home: Path, patch: Patch) -> None:
-    patch.setattr(schema, "REVISION", "another")
+    patch.setattr(store, "REVISION", "another")
 
 
 def home_below_a_file(home: Path, patch: Patch) -> None:
@@ -191,7 +192,7 @@ def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     silent = says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().set_tag(silent, heartbeat.BEAT, "0")
     assert checkups.runs().found.startswith("of 2 runs ")
-    assert settle.reap().keys() == dead | {silent}
+    assert recovery.reap().keys() == dead | {silent}
     assert checkups.runs().state == "well"
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import evaluation, history, store, tracking
+from pipelines import evaluation
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.run import Watch, run
+from pipelines.tracking import history, store, tracked_run
 
 
 def test_recorded_numbers_are_measured_again(
@@ -59,7 +60,7 @@ def test_what_a_search_has_not_read_is_not_read(home: Path, digits: Path) -> Non
     ],
 )
 def test_a_run_without_a_network_is_said(params: dict[str, str], said: str, home: Path) -> None:
-    with tracking.tracked(
+    with tracked_run.tracked(
         "made", experiment="t", kind="claim", params=params, tags={"recipe": "mlp-digits"}
     ):
         pass

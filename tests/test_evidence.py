@@ -7,14 +7,11 @@ from typing import Any
 import pytest
 
 from pipelines import (
-    bundle,
     claim,
     evidence,
     evidence_check,
     evidence_files,
-    history,
     report,
-    store,
     sweep,
     tables,
     terminal,
@@ -22,6 +19,8 @@ from pipelines import (
 from pipelines.errors import UserError
 from pipelines.habits import Habits
 from pipelines.runtime import code_digest
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles import exporting
 from tests.conftest import Go
 
 NAME = "small-norm-factorization"
@@ -98,8 +97,8 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     evidence.add([NAME])
     go("b")
     alone = measure(only_seed=5)
-    bundle.export_runs(tmp_path / "five.zip", [alone], None)
-    bundle.export_runs(tmp_path / "six.zip", [measure(6)], None)  # five of them once more
+    exporting.export_runs(tmp_path / "five.zip", [alone], None)
+    exporting.export_runs(tmp_path / "six.zip", [measure(6)], None)  # five of them once more
     go("a")
     [added] = evidence.add([str(tmp_path / "five.zip")])["added"]
     assert added["seeds"] == {"smoke": 6}
@@ -133,7 +132,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
     for seed in range(5):
         go(f"machine {seed}")
         files.append(tmp_path / f"{seed}.zip")
-        bundle.export_runs(files[-1], [measure(only_seed=seed)], None)
+        exporting.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
     whole = report.metrics_in_words(claim.load(NAME), metrics_of(measure()))
     go("joined")
@@ -188,7 +187,7 @@ def test_an_addition_that_is_killed_is_repeated(
 ) -> None:
     measure()
     with monkeypatch.context() as patch:
-        patch.setattr(bundle, "write", lambda *_, **__: 1 / 0)
+        patch.setattr(exporting, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             evidence.add([NAME])
     assert project_seeds() == 0
@@ -279,12 +278,12 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
     go("b")
     evidence.take_in()
     own = measure()
-    runs = bundle.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
+    runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
     assert own in {run["run_id"] for run in runs}
     assert measured not in {run["run_id"] for run in runs}
     [named] = [
         run
-        for run in bundle.export_runs(tmp_path / "named.zip", [measured], None)["runs"]
+        for run in exporting.export_runs(tmp_path / "named.zip", [measured], None)["runs"]
         if run["kind"] == "claim"
     ]
     assert named["run_id"] == measured
@@ -377,10 +376,10 @@ def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
 def test_trainings_travel_without_networks_and_with_thin_curves(
     folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines import bundle_out
+    from pipelines.tracking.bundles import exporting
 
     name = "identity-beats-plain"
-    monkeypatch.setattr(bundle_out, "POINTS", 3)
+    monkeypatch.setattr(exporting, "POINTS", 3)
     sweep.check(name, "smoke", claim.load(name).scales["smoke"])
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
     evidence.add([name])

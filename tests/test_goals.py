@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pipelines import tracking
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
+from pipelines.tracking import tracked_run
 from tuning import leader, opening, storage, study, trial_queue, workers
 from tuning.plan import Goal, Plan
 
@@ -108,7 +108,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
 ) -> None:
     """The other one is played: it leads for a few looks at who does."""
     there = begun(Goal(trials=1), [])
-    with tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
+    with tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
         trial_queue.fill(there, RATES, Goal(trials=1))
     looks, real = itertools.count(), leader.current

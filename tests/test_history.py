@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history, schema, store, tracking
+from pipelines.tracking import history, store, tracked_run
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -20,17 +20,17 @@ def filled(
         monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
     for number, kind in enumerate(("claim", "setting", "claim")):
-        with tracking.tracked(
+        with tracked_run.tracked(
             f"run {number}", experiment="test", kind=kind, params={"n": number, "quote": "it's"}
         ) as run:
             for step, value in enumerate((1.5, math.inf, -math.inf, float(number))):
                 run.log({"loss": value, "inf": -math.inf, "nan": math.nan}, step)
-    with pytest.raises(ValueError), tracking.tracked("f", experiment="test", kind="claim"):
+    with pytest.raises(ValueError), tracked_run.tracked("f", experiment="test", kind="claim"):
         raise ValueError
-    with tracking.tracked("deleted", experiment="test", kind="claim") as run:
+    with tracked_run.tracked("deleted", experiment="test", kind="claim") as run:
         pass
     store.client().delete_run(run.id)
-    with tracking.tracked("elsewhere", experiment="away", kind="claim"):
+    with tracked_run.tracked("elsewhere", experiment="away", kind="claim"):
         pass
     away = store.experiment(store.uri(), "away")
     store.client().delete_experiment(away)
@@ -43,9 +43,9 @@ def filled(
 def test_the_tables_say_what_the_client_says(
     filled: None, status: str | None, tags: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert schema.sql_store() is not None
+    assert store.sql_store() is not None
     read = history.rows(status, **tags)
-    monkeypatch.setattr(schema, "REVISION", "another")
+    monkeypatch.setattr(store, "REVISION", "another")
     searched = history.rows(status, **tags)
     assert [ordered(row) for row in read] == [ordered(row) for row in searched]
     expected = ["f", "run 2", "run 1", "run 0"]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import history, store
+from pipelines.tracking import history, store
 from tests.conftest import ROOT, journals, needs
 
 STEPS, EVERY, KILLS = 150, 10, 5

@@ -11,9 +11,10 @@ import distributed
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from pipelines import history, sweep, work
+from pipelines import sweep, work
 from pipelines.errors import Unavailable
 from pipelines.grid import Cells
+from pipelines.tracking import history
 from tests.conftest import Go
 from tests.test_sweep import NAME, children, content
 

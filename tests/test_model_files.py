@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import bundle, evaluation, model_files, registry, store
+from pipelines import evaluation, registry
 from pipelines.errors import UserError
-from pipelines.model_files import LAYERS_BYTES, NETWORK
+from pipelines.tracking import model_files, store
+from pipelines.tracking.bundles import importing
+from pipelines.tracking.model_files import LAYERS_BYTES, NETWORK
 from tests.bundles import all_runs, exported, tracked
 from tests.conftest import Go
 from tests.stored_models import HOSTILE, RECIPE, SCALE, change, folder_of, network, record_training
@@ -78,7 +80,7 @@ def test_no_program_is_imported(kind: str, home: Path, go: Go, tmp_path: Path) -
     with pytest.raises(
         UserError, match=r"must be as this project .*MLmodel .*Nothing was imported"
     ):
-        bundle.import_runs(file)
+        importing.import_runs(file)
     assert all_runs() == []
     assert not (tmp_path / "b" / "artifacts").exists()
     assert not marker.exists()
@@ -336,6 +338,6 @@ def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) 
         assert not [name for name in zipped.namelist() if "/models/" in name]
     with_model(tmp_path / "runs.zip", folder, f"runs/{run_id}/models/{model_id}/")
     go("b")
-    bundle.import_runs(tmp_path / "runs.zip")
+    importing.import_runs(tmp_path / "runs.zip")
     assert store.logged_model(run_id) is None
     assert not list((tmp_path / "b").rglob("model.keras"))

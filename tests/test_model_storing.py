@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import history, sending, settle, store, tracking
+from pipelines.tracking import history, recovery, store, tracked_run, writer
 from tests.conftest import exit_code
 
 DYING = ("create_logged_model", "log_model_artifacts", "finalize_logged_model", "log_outputs")
@@ -32,8 +32,8 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_run(network: Path, resume: str | None = None) -> str:
     """Store the network in a run, as `tracking.Run.model` does without Keras; the run's id."""
     how: dict[str, Any] = {"experiment": "test", "kind": "training", "resume": resume}
-    with tracking.tracked("r", **how) as run:
-        run.outbox.file(sending.FOLDER, lambda place: shutil.copytree(network, place))
+    with tracked_run.tracked("r", **how) as run:
+        run.outbox.file(writer.FOLDER, lambda place: shutil.copytree(network, place))
     return run.id
 
 
@@ -82,13 +82,13 @@ def test_a_model_whose_storing_was_killed_is_whole_after_the_next_command(
     [row] = history.rows(None)
     for linked in store.client().get_run(row.id).outputs.model_outputs:
         assert str(store.client().get_logged_model(linked.model_id).status) == "READY"
-    assert settle.settle_dead() == [row.id]
+    assert recovery.settle_dead() == [row.id]
     assert_whole(row.id, network)
-    assert settle.reap() == {}
+    assert recovery.reap() == {}
 
 
 def test_a_run_that_stores_its_model_again_has_one(home: Path, network: Path) -> None:
     assert exit_code(die_at, "log_outputs", False, network) == -signal.SIGKILL
-    [run_id] = settle.settle_dead()
+    [run_id] = recovery.settle_dead()
     assert write_run(network, resume=run_id) == run_id
     assert_whole(run_id, network)

@@ -62,8 +62,8 @@ def test_a_packed_file_needs_no_tensorflow(own: Path) -> None:
     code = """
 import sys
 sys.modules["tensorflow"] = sys.modules["tensorflow_datasets"] = None  # importing them fails
-from pipelines import data
-print(data.load("digits").digest, data.check("digits")["state"])
+from pipelines.data import datasets
+print(datasets.load("digits").digest, datasets.check("digits")["state"])
 """
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False

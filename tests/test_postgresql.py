@@ -12,7 +12,7 @@ import optuna
 import psycopg
 import pytest
 
-from pipelines import history
+from pipelines.tracking import history
 from tests.conftest import command
 from tests.postgres import ROOT, execute
 from tuning import storage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history
+from pipelines.tracking import history
 from tests.conftest import ROOT, command
 
 pytestmark = pytest.mark.slow

@@ -6,20 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import (
-    claim,
-    history,
-    live,
-    order,
-    published,
-    reference,
-    report,
-    schema,
-    store,
-    tables,
-)
+from pipelines import claim, order, published, reference, report, tables
 from pipelines import run as spine
 from pipelines.reported import TABLE, Reported
+from pipelines.tracking import history, journals, store
 
 NAMES = [row.name for row in TABLE]
 STATING = [
@@ -116,13 +106,13 @@ def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path)
     store.client().set_terminated(whole[0]["run_id"], "KILLED")
     assert reference.write(TABLE[:1])["written"] == 1
     assert [row.name for row in history.rows(None, kind="reference")] == [whole[0]["name"]]
-    assert live.leftovers(home / "live", store.uri()) == []
+    assert journals.leftovers(home / "live", store.uri()) == []
 
 
 def test_a_store_that_takes_runs_one_by_one_holds_the_same(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "sql_store", lambda: None)
+    monkeypatch.setattr(store, "sql_store", lambda: None)
     assert reference.write(TABLE[:2])["written"] == 2
     monkeypatch.undo()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import champion, history, registry, store, tracking
+from pipelines import champion, registry
 from pipelines.errors import UserError
 from pipelines.published import named
 from pipelines.run import EXPERIMENT
+from pipelines.tracking import history, store, tracked_run
 from tests.conftest import command, free_port
 from tests.stored_models import network
 
@@ -34,7 +35,7 @@ def trained(
     name: str = NAME,
     scale: str = SCALE,
     run_as: str | None = "",
-    parent: tracking.Run | None = None,
+    parent: tracked_run.Run | None = None,
     model: bool = True,
     **changes: Any,
 ) -> str:
@@ -45,7 +46,7 @@ def trained(
     recipe = named(name, scale).override(**changes)
     run_as = f"{name} {scale}" if run_as == "" else run_as
     tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"{name} seed {recipe.seed}",
         experiment=EXPERIMENT,
         kind="training",
@@ -198,7 +199,7 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
     trained(1.0, data="mnist")  # errors on other data do not compare
     trained(None)  # broken off before its first validation
     trained(math.nan)
-    with tracking.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
+    with tracked_run.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
         pass
     found = registry.candidates(named(NAME, SCALE), SCALE)
     assert {row.id for row in found} == {overridden, same_settings}
@@ -206,7 +207,7 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
 
 
 def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -> None:
-    with tracking.tracked(
+    with tracked_run.tracked(
         "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
     ) as above:
         trained(8.0, parent=above)

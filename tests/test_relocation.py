@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import bundle, checkups, evaluation, live, registry, settle, store, tracking
+from pipelines import checkups, evaluation, registry
 from pipelines.__main__ import dispatch
 from pipelines.errors import UserError
+from pipelines.tracking import journals, recovery, store, tracked_run
+from pipelines.tracking.bundles import exporting
 from tests.stored_models import RECIPE, SCALE, network, record_training
 
 
 def write_run(name: str, text: str) -> str:
-    with tracking.tracked(name, experiment="test", kind="training") as run:
+    with tracked_run.tracked(name, experiment="test", kind="training") as run:
         run.text(text, "text.txt")
         run.model(network())
     return run.id
@@ -38,7 +40,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     assert model.artifact_location.startswith((other / "artifacts").as_uri())
     second = write_run("second", "of the copy")
     assert (other / "artifacts" / second / "artifacts" / "text.txt").read_text() == "of the copy"
-    document = bundle.export_runs(other.parent / "all.zip", [], None)
+    document = exporting.export_runs(other.parent / "all.zip", [], None)
     assert {run["run_id"] for run in document["runs"]} == {first, second}
     assert checkups.artifacts().state == "well"
     if moved:
@@ -71,13 +73,13 @@ def test_the_journal_of_a_copied_home_is_delivered_there(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = write_run("r", "text")
-    journal = live.Journal(home / "live", run_id, store.uri())
+    journal = journals.Journal(home / "live", run_id, store.uri())
     journal.write(numbers=[["loss", 2.0, 1, 5]])
     journal.close(delivered=False)
     other = home.parent / "copy"
     shutil.copytree(home, other)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
-    assert settle.settle_dead() == [run_id]
+    assert recovery.settle_dead() == [run_id]
     assert store.client().get_run(run_id).data.metrics == {"loss": 2.0}
 
 
@@ -89,7 +91,7 @@ def test_missing_artifacts_are_said_with_their_place(
     (home / "artifacts").rename(tmp_path / "away")
     file = tmp_path / "runs.zip"
     with pytest.raises(UserError, match=rf"r \({run_id}\).* none at file:.*artifacts/models/m-"):
-        bundle.export_runs(file, [], None)
+        exporting.export_runs(file, [], None)
     assert not file.exists()
     finding = checkups.artifacts()
     assert finding.state == "ill"
@@ -98,7 +100,7 @@ def test_missing_artifacts_are_said_with_their_place(
     dispatch(["export", str(file), "--without-artifacts"])
     assert capsys.readouterr().out.startswith("1 runs, ")
     (tmp_path / "away").rename(home / "artifacts")
-    assert bundle.export_runs(file, [], None)["bytes"] > 0
+    assert exporting.export_runs(file, [], None)["bytes"] > 0
 
 
 def test_a_champion_without_files_is_refused_with_their_place(home: Path, tmp_path: Path) -> None:

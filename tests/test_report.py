@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, report, sweep, ui
+from pipelines import claim, report, sweep
 from pipelines.errors import UserError
+from pipelines.tracking import mlflow_ui
 from pipelines.verdict import Bound, spread
 from tests.conftest import command
 
@@ -55,7 +56,7 @@ def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
     page = Addresses()
     page.feed((tmp_path / "results.html").read_text())
     own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
-    run = f"{ui.address()}/#/runs/{document['run_id']}"
+    run = f"{mlflow_ui.address()}/#/runs/{document['run_id']}"
     assert sorted(set(page.found) - set(own)) == [run]
     assert len([each for each in own if each.startswith("data:")]) == 1
     assert "<script" not in (tmp_path / "results.html").read_text()

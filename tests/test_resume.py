@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, history, store, sweep, tracking, unfinished
+from pipelines import claim, sweep, unfinished
 from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
@@ -24,6 +24,7 @@ from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import repeat, run
 from pipelines.runtime import signals
+from pipelines.tracking import history, store, tracked_run
 from tests.conftest import journals
 
 STEPS = 20  # epochs of 8
@@ -214,7 +215,7 @@ def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
         monkeypatch.setattr(sys, "stderr", unread)
         with (
             pytest.raises(SystemExit, match="143"),
-            tracking.tracked("r", experiment="training", kind="training") as run,
+            tracked_run.tracked("r", experiment="training", kind="training") as run,
             unfinished.explained(run),
         ):
             raise SystemExit(143)

@@ -15,8 +15,9 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines import command, engine, history, schedule, schedule_report, store
+from pipelines import command, engine, schedule, schedule_report
 from pipelines.jobs import Job
+from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow

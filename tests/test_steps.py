@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import command, history, linked, steps, store, tracking
+from pipelines import command, steps
 from pipelines.__main__ import dispatch
 from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
@@ -21,7 +21,8 @@ from pipelines.errors import Ended, UserError
 from pipelines.pipeline_command import pipeline_command
 from pipelines.shell import guarded
 from pipelines.steps import Pipeline, Step, carry_out
-from pipelines.store import NOTE, PARENT
+from pipelines.tracking import history, parent_run, store, tracked_run
+from pipelines.tracking.store import NOTE, PARENT
 from tests.conftest import ROOT
 
 CHECK = ("pipelines", "data", "check")
@@ -107,8 +108,8 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     failed(THREE)  # typed by a person
     monkeypatch.setenv(command.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
-        tracking.tracked("nightly", experiment="t", kind="scheduled") as run,
-        linked.parent_of_commands(run.id, run.experiment),
+        tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
+        parent_run.parent_of_commands(run.id, run.experiment),
     ):
         assert states(failed(THREE, True).document)["drawn"] == "done"
         mend(empty)
@@ -163,7 +164,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
 
     own = ("claim", "scale", "fingerprint", "code", "as_stated", "seeds", "source")
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
-    with tracking.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
+    with tracked_run.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
         run.log({"wall_s": 1.0})
     assert guarded(dispatch, [*VERIFY, "--force", "--json"]) == 3
     said = capfd.readouterr()

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import store
 from pipelines.errors import Unavailable, UserError
+from pipelines.tracking import store
 from tests.conftest import ROOT, free_port
 from tuning import copies, serving, storage, trial_queue
 from tuning.__main__ import dispatch

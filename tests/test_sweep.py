@@ -14,8 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from pipelines import claim, history, recorded, report, store, sweep, terminal
+from pipelines import claim, report, sweep, terminal
 from pipelines.habits import Habits
+from pipelines.tracking import history, store
 from tests.conftest import ROOT, command
 
 AGAIN = Habits(force=True)
@@ -35,7 +36,7 @@ def content(document):
     """Everything a sweep measured: by name, params and curves of its children; their states."""
     rows = children(document)
     assert len({row.name for row in rows}) == len(rows)
-    curves = recorded.curves([row.id for row in rows])
+    curves = history.curves([row.id for row in rows])
     return {row.name: (row.status, row.params, plain(curves[row.id])) for row in rows}
 
 

@@ -17,9 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history, live, outbox, settle, shell, store, tracking
+from pipelines import shell
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
+from pipelines.tracking import _outbox, history, journals, recovery, store, tracked_run
 from tests.conftest import ROOT, command, free_port, mlflow_server
 
 NEVER = -1e9  # on the clock of `time.monotonic`
@@ -42,7 +43,7 @@ def home(
     folder = tmp_path / "mlruns"
     (folder / "live").mkdir(parents=True)
     monkeypatch.setenv("MLRUNS_HOME", str(folder))
-    monkeypatch.setattr(outbox.Outbox, "given_up", NEVER)
+    monkeypatch.setattr(_outbox.Outbox, "given_up", NEVER)
     where = f"sqlite:///{folder}/mlflow.db"
     if request.param == "sqlite":
         shutil.copy(empty_database, folder / "mlflow.db")
@@ -59,7 +60,7 @@ def home(
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tracking home where there is nothing yet, on SQLite."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlruns/mlflow.db")
-    monkeypatch.setattr(outbox.Outbox, "given_up", NEVER)
+    monkeypatch.setattr(_outbox.Outbox, "given_up", NEVER)
     return tmp_path / "mlruns"
 
 
@@ -73,9 +74,9 @@ def on_sqlite(fresh: Path, empty_database: Path) -> Path:
 
 WRITER = """
 import sys, time
-from pipelines import outbox, tracking
-outbox.FLUSH_S = 600  # only when asked
-with tracking.tracked("victim", experiment="test", kind="training") as run:
+from pipelines.tracking import _outbox, tracked_run
+_outbox.FLUSH_S = 600  # only when asked
+with tracked_run.tracked("victim", experiment="test", kind="training") as run:
     time.sleep(1)  # what it begins with is sent
     for step in range(1, 51):
         run.log({"loss": 1.0 / step}, step)
@@ -97,7 +98,7 @@ def history_of(run_id: str, metric: str) -> list[tuple[int, float]]:
 
 
 def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
-    with tracking.tracked(
+    with tracked_run.tracked(
         "r", experiment="test", kind="training", params={"a": 1}, tags={"fingerprint": "f"}
     ) as run:
         for step in range(2_500):  # more than one request
@@ -109,7 +110,7 @@ def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
 
 
 def test_every_run_says_where_it_came_from(home: Path) -> None:
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.tracked("r", experiment="test", kind="training") as run:
         pass
     tags = history.row(run.id).tags
     assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= tags.keys()
@@ -126,7 +127,7 @@ def test_an_exception_settles_the_run_and_goes_on(
 ) -> None:
     with (
         pytest.raises(type(error)),
-        tracking.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.tracked("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss": 1.0}, 1)
         raise error
@@ -142,14 +143,14 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         assert history.row(run_id).status == "RUNNING"
-        assert settle.settle_dead() == []  # its process lives
+        assert recovery.settle_dead() == []  # its process lives
         process.kill()
     assert len(history_of(run_id, "loss")) < 50
     listed = command("pipelines", "list")
     assert run_id in listed.stderr
     assert history.row(run_id).status == "KILLED"
     assert history_of(run_id, "loss") == [(step, 1.0 / step) for step in range(1, 51)]
-    assert settle.settle_dead() == []
+    assert recovery.settle_dead() == []
 
 
 @pytest.mark.slow
@@ -184,7 +185,7 @@ def test_a_signal_marks_killed(
 
 def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
     folder = home / "live"
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.tracked("r", experiment="test", kind="training") as run:
         pass
     lines = [
         json.dumps({"uri": store.uri()}),
@@ -192,22 +193,22 @@ def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
         '{"numbers": [["l',
     ]
     (folder / f"{run.id}.jsonl").write_text("\n".join(lines))
-    assert settle.settle_dead() == [run.id]
+    assert recovery.settle_dead() == [run.id]
     assert history_of(run.id, "loss") == [(1, 2.0)]
 
 
 def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live").mkdir(exist_ok=True)
     (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
-    assert settle.settle_dead() == []
-    assert live.leftovers(home / "live", "http://elsewhere")
+    assert recovery.settle_dead() == []
+    assert journals.leftovers(home / "live", "http://elsewhere")
 
 
 def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
     store.client()
     journal = home / "live" / ("0" * 32 + ".jsonl")
     journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
-    assert settle.settle_dead() == []
+    assert recovery.settle_dead() == []
     assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
 
 
@@ -217,7 +218,7 @@ def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: 
 
     with (
         pytest.raises(mlflow.MlflowException, match="Invalid value"),
-        tracking.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.tracked("r", experiment="test", kind="training") as run,
     ):
         run.log({"good": 1.0}, 1)
         run.log({"loss (train)": 1.0}, 1)
@@ -229,12 +230,12 @@ def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: 
 
 
 def test_a_deleted_experiment_is_restored(home: Path) -> None:
-    with tracking.tracked("r", experiment="gone", kind="training"):
+    with tracked_run.tracked("r", experiment="gone", kind="training"):
         pass
     store.experiment.cache_clear()
     found = store.client().get_experiment_by_name("gone")
     store.client().delete_experiment(found.experiment_id)
-    with tracking.tracked("again", experiment="gone", kind="training") as run:
+    with tracked_run.tracked("again", experiment="gone", kind="training") as run:
         pass
     assert history.row(run.id).status == "FINISHED"
 
@@ -243,7 +244,7 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     with (
         pytest.raises(Unavailable, match=r"r is kept in .*: the next command delivers it"),
-        tracking.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.tracked("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss": 1.0}, 1)
         other = sqlite3.connect(on_sqlite / "mlflow.db", isolation_level=None)
@@ -251,7 +252,7 @@ def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     other.execute("ROLLBACK")
     other.close()
     assert history.row(run.id).status == "RUNNING"
-    assert settle.settle_dead() == [run.id]
+    assert recovery.settle_dead() == [run.id]
     assert history.row(run.id).status == "FINISHED"
     assert history_of(run.id, "loss") == [(1, 1.0)]
 
@@ -259,12 +260,12 @@ def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
 def test_a_resumed_run_is_the_same_run_under_its_new_name(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracking.tracked("r 9", experiment="test", kind="study", tags={"code": "old"}) as first,
+        tracked_run.tracked("r 9", experiment="test", kind="study", tags={"code": "old"}) as first,
     ):
         first.log({"loss": 1.0, "same": 3.0}, 1)
         raise KeyboardInterrupt
     time.sleep(0.01)  # another moment
-    with tracking.tracked(
+    with tracked_run.tracked(
         "r 40", experiment="test", kind="study", tags={"code": "new"}, resume=first.id
     ) as second:
         assert history.row(first.id).status == "RUNNING"
@@ -280,9 +281,9 @@ def test_a_resumed_run_is_the_same_run_under_its_new_name(home: Path) -> None:
 
 MANY = """
 import sys
-from pipelines import tracking
+from pipelines.tracking import tracked_run
 for n in range(5):
-    with tracking.tracked(f"{sys.argv[1]} {n}", experiment="test", kind="training") as run:
+    with tracked_run.tracked(f"{sys.argv[1]} {n}", experiment="test", kind="training") as run:
         for step in range(1_500):
             run.log({"loss": step / 2}, step)
         run.tag("whose", sys.argv[1])
@@ -350,7 +351,7 @@ def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
     with small_disk(fresh, empty_database) as filler:
         with (
             pytest.raises(OSError, match="No space left") as caught,
-            tracking.tracked("r", experiment="test", kind="training") as run,
+            tracked_run.tracked("r", experiment="test", kind="training") as run,
         ):
             run.log({"loss": 1.0}, 1)
             run.flush()
@@ -359,7 +360,7 @@ def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
                 run.log({"loss": 1.0 / step}, step)
         assert shell._sentence(caught.value) is not None
         filler.unlink()
-        assert settle.settle_dead() == [run.id]
+        assert recovery.settle_dead() == [run.id]
         assert history.row(run.id).status in ("FAILED", "KILLED")
         steps = [step for step, _ in history_of(run.id, "loss")]
         assert steps == list(range(1, len(steps) + 1))
@@ -379,8 +380,8 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
     folder.mkdir()
     with mlflow_server(folder, port) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        first = tracking.tracked("back in time", experiment="test", kind="training")
-        second = tracking.tracked("back too late", experiment="test", kind="training")
+        first = tracked_run.tracked("back in time", experiment="test", kind="training")
+        second = tracked_run.tracked("back too late", experiment="test", kind="training")
         runs = [first.__enter__(), second.__enter__()]
         for run in runs:
             run.log({"loss": 1.0}, 1)
@@ -391,11 +392,11 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         run.text("kept", "folder/kept.txt")
     with pytest.raises(Unavailable, match="back too late is kept in"):
         second.__exit__(None, None, None)
-    outbox.Outbox.given_up = NEVER  # as if minutes had gone by
+    _outbox.Outbox.given_up = NEVER  # as if minutes had gone by
     with mlflow_server(folder, port):
         first.__exit__(None, None, None)
         assert history.row(runs[0].id).status == "FINISHED"
-        assert settle.settle_dead() == [runs[1].id]
+        assert recovery.settle_dead() == [runs[1].id]
         for run in runs:
             row = history.row(run.id)
             assert (row.status, row.tags["verdict"]) == ("FINISHED", "kept")
@@ -442,11 +443,11 @@ def test_the_reaper_settles_the_dead_and_no_other(home: Path) -> None:
         running("of another machine", process="1 1.00", **other),
     }
     stranger = store.client().create_run(store.experiment(store.uri(), "test")).info.run_id
-    assert settle.reap().keys() == dead
+    assert recovery.reap().keys() == dead
     assert {row.id for row in history.rows("KILLED")} == dead
     assert {row.id for row in history.rows("RUNNING")} == living | {stranger}
     assert all("settled" in history.row(run_id).tags for run_id in dead)
-    assert settle.reap() == {}
+    assert recovery.reap() == {}
 
 
 def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> None:
@@ -454,18 +455,18 @@ def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> Non
     journal = home / "live" / f"{run_id}.jsonl"
     lines = [{"uri": store.uri(), "host": "elsewhere"}, {"numbers": [["loss", 1.0, 1, 5]]}]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert settle.reap() == {}
-    before = time.time() - 2 * live.SILENT_S
+    assert recovery.reap() == {}
+    before = time.time() - 2 * journals.SILENT_S
     os.utime(journal, (before, before))
-    assert settle.settle_dead() == [run_id]
+    assert recovery.settle_dead() == [run_id]
     assert history_of(run_id, "loss") == [(1, 1.0)]
 
 
 def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.outbox.FLUSH_S", 0.05)
+    monkeypatch.setattr("pipelines.tracking._outbox.FLUSH_S", 0.05)
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.0)
     monkeypatch.setattr(heartbeat, "LOST_S", 0.0)
-    with tracking.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.tracked("r", experiment="test", kind="training") as run:
         store.client().set_tag(run.id, heartbeat.BEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
@@ -488,12 +489,12 @@ def dead_journal(home: Path, run_id: str, *lines: dict[str, object]) -> Path:
 def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracking.tracked("r", experiment="test", kind="study") as first,
+        tracked_run.tracked("r", experiment="test", kind="study") as first,
     ):
         raise KeyboardInterrupt
     left = {"numbers": [["loss", 1.0, 1, 5], ["loss", 0.5, 2, 6]]}
     dead_journal(home, first.id, left, {"tags": {"whose": "the first"}}, {"end": "FAILED"})
-    with tracking.tracked("r", experiment="test", kind="study", resume=first.id) as second:
+    with tracked_run.tracked("r", experiment="test", kind="study", resume=first.id) as second:
         second.log_new({"loss": 9.0}, 2)  # repeated from a checkpoint: it is there already
         second.log_new({"loss": 0.25}, 3)
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5), (3, 0.25)]
@@ -503,10 +504,10 @@ def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) ->
 
 def test_a_run_killed_as_it_began_is_whole_when_it_has_gone_on(home: Path) -> None:
     run_id = running("r", process="999999 1.00")  # neither params nor packages yet
-    assert settle.reap().keys() == {run_id}
+    assert recovery.reap().keys() == {run_id}
     how = {"experiment": "test", "kind": "training", "params": {"a": 1}}
     for _ in range(2):
-        with tracking.tracked("r", **how, resume=run_id):  # type: ignore[arg-type]
+        with tracked_run.tracked("r", **how, resume=run_id):  # type: ignore[arg-type]
             pass
     assert history.row(run_id).params == {"a": "1"}
     assert b"mlflow==" in (store.artifact(run_id, "provenance/packages.txt") or b"")
@@ -516,7 +517,7 @@ def test_how_an_earlier_part_ended_is_not_how_the_last_did(home: Path) -> None:
     run_id = running("r")
     head = {"uri": store.uri(), "host": socket.gethostname()}
     dead_journal(home, run_id, {"end": "FAILED"}, head, {"numbers": [["loss", 1.0, 1, 5]]})
-    assert settle.settle_dead() == [run_id]
+    assert recovery.settle_dead() == [run_id]
     assert history.row(run_id).status == "KILLED"
 
 
@@ -527,19 +528,19 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
     for run_id in ids:
         dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
     with monkeypatch.context() as patch:
-        patch.setattr(settle, "send", refusing)
-        assert settle.reap() == {}
+        patch.setattr(recovery, "send", refusing)
+        assert recovery.reap() == {}
     assert "3 runs wait for their store" in capsys.readouterr().err
     assert {history.row(run_id).status for run_id in ids} == {"RUNNING"}
-    assert settle.reap().keys() == set(ids)
+    assert recovery.reap().keys() == set(ids)
     assert [history_of(run_id, "loss") for run_id in ids] == [[(1, 1.0)]] * 3
 
 
 def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
-    with tracking.tracked("r", experiment="test", kind="study", resume=run_id):
+    with tracked_run.tracked("r", experiment="test", kind="study", resume=run_id):
         assert history.row(run_id).tags[heartbeat.PROCESS] == heartbeat.tags()[heartbeat.PROCESS]
-        assert settle.reap() == {}
+        assert recovery.reap() == {}
     assert history.row(run_id).status == "FINISHED"
 
 
@@ -576,7 +577,7 @@ def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
     run_id = running("just created")
     path = home / "live" / f"{run_id}.jsonl"
     path.touch()
-    assert settle.settle_dead() == []
+    assert recovery.settle_dead() == []
     assert path.exists()
 
 
@@ -584,12 +585,12 @@ def test_a_journal_that_is_delivered_meanwhile_is_begun_anew(home: Path) -> None
     run_id = running("r")
     path = dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
     with ThreadPoolExecutor(1) as pool:
-        with live.taken(path, store.uri()) as left:
+        with journals.taken(path, store.uri()) as left:
             assert left is not None
-            opened = pool.submit(live.Journal, path.parent, run_id, store.uri())
+            opened = pool.submit(journals.Journal, path.parent, run_id, store.uri())
             time.sleep(0.2)
             assert not opened.done()  # it waits for who delivers
-            live.discard(path)
+            journals.discard(path)
         journal = opened.result()
     assert journal.left.numbers == []
     journal.write(numbers=[["loss", 2.0, 2, 6]])

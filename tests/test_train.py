@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines import history, store
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.published import named
 from pipelines.recipes import Recipe
+from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
 STEPS = 20

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import history, store, tracking
 from pipelines.errors import Unavailable, UserError
 from pipelines.published import named
 from pipelines.runtime import heartbeat
+from pipelines.tracking import history, store, tracked_run
 from tuning import (
     catalogue,
     copies,
@@ -97,7 +97,7 @@ def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
 def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracked = tracking.tracked
+    tracked = tracked_run.tracked
 
     @contextlib.contextmanager
     def end_at_once(*arguments: Any, **options: Any) -> Iterator[None]:
@@ -106,13 +106,13 @@ def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
         yield
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(tracking, "tracked", end_at_once)
+        patch.setattr(tracked_run, "tracked", end_at_once)
         search(2)
     assert "run_id" not in held().user_attrs
     (row,) = history.rows(None, kind="study")
     assert catalogue.own_run(held()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
-        patch.setattr(tracking, "tracked", end_at_once)
+        patch.setattr(tracked_run, "tracked", end_at_once)
         search(2, force=True)  # another study of that name has another run
     own = catalogue.own_run(held())
     assert own is not None
@@ -510,7 +510,7 @@ def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_
 def carrying(text: str) -> str:
     """A finished run of the study s with that artifact, as an import leaves it; its id."""
     tags = {"study": "s", "recipe": PLAN.recipe, "scale": PLAN.scale, "space": PLAN.space}
-    with tracking.tracked("s", experiment="tuning", kind="study", tags=tags) as run:
+    with tracked_run.tracked("s", experiment="tuning", kind="study", tags=tags) as run:
         run.text(text, copies.FILE)
     return run.id
 
@@ -595,11 +595,11 @@ def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged:
 def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracking.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run,
+        tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run,
     ):
         run.text("{", copies.FILE)
         raise KeyboardInterrupt
-    with tracking.tracked("t", experiment="tuning", kind="study", tags={"study": "t"}):
+    with tracked_run.tracked("t", experiment="tuning", kind="study", tags={"study": "t"}):
         pass
     for name in ("s", "t", "it's"):
         with pytest.raises(UserError, match="A study must be a known name"):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history
 from pipelines.shell import guarded
+from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
 from tuning import catalogue
 from tuning.__main__ import dispatch

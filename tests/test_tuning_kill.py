@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines import history, settle, store
+from pipelines.tracking import history, recovery, store
 from tests.conftest import ROOT
 from tuning import catalogue, leader, outcomes, storage
 
@@ -73,7 +73,7 @@ def check(where: str, process: subprocess.Popen[str]) -> None:
     assert [trial.state.name for trial in ended] == ["COMPLETE"] * TRIALS
     points = [trial.params.items() for trial in ended]
     assert not any(a == b for a, b in itertools.combinations(points, 2))
-    settle.reap()
+    recovery.reap()
     assert not history.rows("RUNNING")
     own = history.rows("FINISHED", kind="study", study="s")
     assert len(own) == 1

@@ -14,7 +14,7 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import history, lr, store, tracking, unfinished
+from pipelines import lr, unfinished
 from pipelines.claims import better_schedule_exists
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.habits import Habits
@@ -24,6 +24,7 @@ from pipelines.run import Result, Watch, run
 from pipelines.run_command import Options
 from pipelines.runtime import code_digest, subcommands
 from pipelines.shell import guarded
+from pipelines.tracking import history, store, tracked_run
 from tests.conftest import free_port
 from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, trial
 from tuning.__main__ import _print, dispatch
@@ -45,7 +46,7 @@ def asked(rate: float = 0.1, **more: float) -> Any:
 
 def below(study: str = "s") -> Any:
     """A study's run, which ends with the block."""
-    return tracking.tracked(study, experiment="tuning", kind="study", tags={"study": study})
+    return tracked_run.tracked(study, experiment="tuning", kind="study", tags={"study": study})
 
 
 def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Callable[..., Result]:
@@ -59,7 +60,7 @@ def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Call
         error = errors.pop(0)
         tags = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
         tags |= {**how.get("tags", {}), **({"diverged": diverged} if error == 100 else {})}
-        with tracking.tracked(
+        with tracked_run.tracked(
             "training", experiment="tuning", kind=how["kind"], tags=tags, parent=how["parent"]
         ) as own:
             if isinstance(error, BaseException):
@@ -303,7 +304,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
 
     monkeypatch.setattr(summary, "run", trained)
     monkeypatch.setattr(
-        tracking.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
+        tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
     )
     own = changes(SMOKE.override(**overridden), SMOKE)
     plan = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
@@ -397,7 +398,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ask(_: list[str]) -> None:
-        with tracking.tracked("claim", experiment="tuning", kind="claim"):
+        with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
             subcommands.answer("tuning", "run")
 
     assert guarded(ask, []) == 2
@@ -405,7 +406,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
     assert said.count("study's name stands first") == 1
     assert "Traceback" not in said
     (row,) = history.rows("FAILED", kind="claim")
-    assert "study's name stands first" in row.tags[tracking.FAILURE]
+    assert "study's name stands first" in row.tags[tracked_run.FAILURE]
 
 
 @pytest.mark.parametrize(

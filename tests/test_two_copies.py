@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import history
+from pipelines.tracking import history
 from tests.conftest import ROOT
 
 SEEDS = ("seeds", "run mlp-digits --seeds 2 --steps 200 --json")

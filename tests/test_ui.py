@@ -9,7 +9,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from pipelines import bundle, claim, history, reference, store, sweep, tracking, ui
+from pipelines import claim, reference, sweep
+from pipelines.tracking import history, mlflow_ui, store, tracked_run
+from pipelines.tracking.bundles import exporting, importing
 
 NAME = "gradient-lower-bound"
 
@@ -18,7 +20,7 @@ def view(link: str) -> dict[str, Any]:
     """The view that a link opens."""
     path, _, query = link.partition("#/experiments/")[2].partition("?")
     key = parse_qs(query)["viewStateShareKey"][0]
-    text = store.client().get_experiment(path.split("/")[0]).tags[ui.VIEW + key]
+    text = store.client().get_experiment(path.split("/")[0]).tags[mlflow_ui.VIEW + key]
     assert len(text) <= 5_000  # what MLflow's tables hold
     packed = base64.b64decode(text.removeprefix("deflate;"))
     return dict(json.loads(zlib.decompress(packed)))
@@ -38,25 +40,25 @@ def test_an_imported_claim_has_its_chart(
     home: Path, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds=1)
-    bundle.export_runs(tmp_path / "runs.zip", [NAME], None)
+    exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
-    bundle.import_runs(tmp_path / "runs.zip")
+    importing.import_runs(tmp_path / "runs.zip")
     note = history.row(document["run_id"]).tags[store.NOTE]
     assert view(note.partition("](")[2].partition(")")[0])["compareRunCharts"]
 
 
 def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
-    with tracking.tracked("r", experiment="test", kind="setting") as run:
-        link = ui.children_chart(run.id)
+    with tracked_run.tracked("r", experiment="test", kind="setting") as run:
+        link = mlflow_ui.children_chart(run.id)
     assert "viewStateShareKey" not in link
     assert f"%27{run.id}%27" in link
 
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
     reference.write()
-    with tracking.tracked("s", experiment="tuning", kind="study"):
+    with tracked_run.tracked("s", experiment="tuning", kind="study"):
         pass
-    links = ui.links("http://h")
+    links = mlflow_ui.links("http://h")
     assert links.keys() >= {"tuning", "trained networks", "trained networks, by claim"}
     assert "tuning, by claim" not in links
     newest, by_claim = view(links["trained networks"]), view(links["trained networks, by claim"])
@@ -71,14 +73,14 @@ def test_links_open_tables_with_metrics(home: Path) -> None:
     names = [run.data.tags["claim"] for run in page]
     assert names == sorted(names) != []
     assert store.NOTE in store.client().get_experiment_by_name("tuning").tags
-    assert ui.links("http://h") == links
+    assert mlflow_ui.links("http://h") == links
 
 
 def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     ids = []
     for experiment in ("one", "two", "one"):
-        with tracking.tracked("r", experiment=experiment, kind="training") as run:
+        with tracked_run.tracked("r", experiment=experiment, kind="training") as run:
             ids.append(run.id)
-    query = parse_qs(ui.comparison(ids).partition("?")[2])
+    query = parse_qs(mlflow_ui.comparison(ids).partition("?")[2])
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2

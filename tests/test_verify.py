@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import engine, history, schedule, schedule_report, store
+from pipelines import engine, schedule, schedule_report
 from pipelines.jobs import Job
 from pipelines.quickstart import CLAIMS
+from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ import time
 from contextlib import AbstractContextManager
 from typing import Any
 
-from pipelines import history, store
 from pipelines.errors import UserError, unknown
 from pipelines.runtime import locks
+from pipelines.tracking import history, store
 from tuning import copies, leader, outcomes, storage, summary
 from tuning.plan import PLAN, Plan
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import history, store
 from pipelines.errors import UserError, unknown
+from pipelines.tracking import history, store
 from tuning import storage
 from tuning.leader import LEADER
 from tuning.plan import PLAN

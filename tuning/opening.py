@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import store
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
+from pipelines.tracking import store
 from tuning import catalogue, copies, leader, samplers, storage, trial_queue, workers
 from tuning.plan import GOAL, METRICS, PLAN, Goal, Plan
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import tracking
 from pipelines.errors import UserError, check_counts
 from pipelines.recipes import Recipe
 from pipelines.run import run
 from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import tracked_run
 from tuning import budgets, catalogue, outcomes, storage
 from tuning.plan import OBJECTIVE, PLAN, Plan, shortened
 from tuning.trial import UNWATCHED
@@ -41,7 +41,7 @@ def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
     """Train them in a run of its own, with its report; return the answer as one document."""
     shares = list(dict.fromkeys(share for share, _ in each))
     full = [outcomes.error(trial) for trial in chosen]
-    with tracking.tracked(
+    with tracked_run.tracked(
         f"{name} budgets",
         experiment=catalogue.EXPERIMENT,
         kind="budgets",
@@ -90,7 +90,7 @@ def _recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> Each
     return found
 
 
-def _errors(each: Each, tracked: tracking.Run) -> dict[tuple[float, int], float]:
+def _errors(each: Each, tracked: tracked_run.Run) -> dict[tuple[float, int], float]:
     """Validation error by share and trial, the mean over its seeds."""
     found: dict[tuple[float, int], float] = {}
     with progress_bar("short runs", len(each), "runs") as advance:
@@ -101,6 +101,6 @@ def _errors(each: Each, tracked: tracking.Run) -> dict[tuple[float, int], float]
     return found
 
 
-def _error(recipe: Recipe, tracked: tracking.Run, title: str) -> float:
+def _error(recipe: Recipe, tracked: tracked_run.Run, title: str) -> float:
     result = run(recipe, parent=tracked, kind="short", watch=UNWATCHED, title=title)
     return result.metrics[OBJECTIVE]

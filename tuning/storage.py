@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines import store
 from pipelines.errors import (
     Unavailable,
     UserError,
@@ -21,6 +20,7 @@ from pipelines.errors import (
     without_password,
 )
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import store
 
 JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import settle, tracking
 from pipelines.errors import Unavailable
 from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import recovery, tracked_run
 from tuning import (
     catalogue,
     copies,
@@ -73,13 +73,13 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
         return True
     plan.base.check_here()
     if row and row.status == "RUNNING":
-        settle.close(row.id, "its process has ended")  # the lead is ours
+        recovery.close(row.id, "its process has ended")  # the lead is ours
     trial_queue.put_back_lost(study)
     trial_queue.fill(study, plan, workers.goal(study))
     if catalogue.KEY not in study.user_attrs:
         study.set_user_attr(catalogue.KEY, secrets.token_hex(8))
     key = {catalogue.KEY: study.user_attrs[catalogue.KEY]}
-    with tracking.tracked(
+    with tracked_run.tracked(
         study.study_name,
         experiment=EXPERIMENT,
         kind="study",
@@ -133,12 +133,12 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     """Be one of a study's workers until its goal is reached, or none leads it."""
     with storage.answering(where):
         study = catalogue.load(name, where)
-        parent = tracking.Parent(catalogue.wait_for_run(study).id, EXPERIMENT)
+        parent = tracked_run.Parent(catalogue.wait_for_run(study).id, EXPERIMENT)
         workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
 
 
 def _recorder(
-    study: Any, plan: Plan, tracked: tracking.Run, advance: Callable[[int, float], Any]
+    study: Any, plan: Plan, tracked: tracked_run.Run, advance: Callable[[int, float], Any]
 ) -> Callable[[], None]:
     """Return what the leader does between trials.
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import history, lr, store, tracking, ui
+from pipelines import lr
 from pipelines.errors import Diverged
 from pipelines.published import named
 from pipelines.recipes import Recipe
 from pipelines.run import run
+from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning import copies, figures, optuna_figures, outcomes, spaces, tunability, tunability_report
 from tuning.plan import OBJECTIVE, PLAN, Plan, changes, shortened, steps_of
 
@@ -16,7 +17,7 @@ TEST = "test_error_pct"
 ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
 
 
-def write(study: Any, plan: Plan, tracked: tracking.Run) -> None:
+def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
     """Everything about a study that has reached its goal, on its run."""
     trials = study.get_trials(deepcopy=False)
     best = outcomes.best(trials)
@@ -50,7 +51,7 @@ def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
 
 
 def _tested(
-    plan: Plan, best: Any, trials: Sequence[Any], tracked: tracking.Run
+    plan: Plan, best: Any, trials: Sequence[Any], tracked: tracked_run.Run
 ) -> dict[str, float]:
     """Test errors of the best schedule and of the study's own, trained anew.
 
@@ -64,7 +65,7 @@ def _tested(
     return found
 
 
-def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracking.Run) -> float:
+def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:
     errors = []
     for i in range(plan.seeds):
         anew = recipe.override(seed=recipe.seed + plan.seeds + i)
@@ -135,7 +136,7 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
         if f"baseline_{TEST}" in numbers:
             tested += f", as {plan.start} {numbers[f'baseline_{TEST}']:.4g} %"
         lines += [said, tested, f"Repeat the best: `{command(plan, override(plan, best))}`"]
-    chart = ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
+    chart = mlflow_ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
 
 

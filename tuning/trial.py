@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from statistics import mean
 from typing import Any
 
-from pipelines import history, settle, store, tracking, unfinished
+from pipelines import unfinished
 from pipelines.errors import Pruned
 from pipelines.habits import Habits
 from pipelines.recipes import Recipe
 from pipelines.run import Watch, run
 from pipelines.runtime import code_digest
+from pipelines.tracking import history, recovery, store, tracked_run
 from tuning import outcomes, spaces
 from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
 
@@ -24,7 +25,7 @@ REASON = "reason"  # attribute of a trial that was killed or failed: why, the la
 DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step
 
 
-def attempt(study: Any, trial: Any, plan: Plan, parent: tracking.Parent) -> list[float]:
+def attempt(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent) -> list[float]:
     """Train one trial; its objectives. Raises Pruned where the study's pruner ends it."""
     recipe = plan.tried(trial)
     steps = steps_of(recipe)
@@ -34,7 +35,9 @@ def attempt(study: Any, trial: Any, plan: Plan, parent: tracking.Parent) -> list
     return [error, float(steps * recipe.batch_size)] if plan.minimize_cost else [error]
 
 
-def _trained(study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: tracking.Parent) -> float:
+def _trained(
+    study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: tracked_run.Parent
+) -> float:
     """Return the error of one training, or the mean of as many as the plan has seeds.
 
     A trial may have been trained when its worker was killed, and not have been told.
@@ -58,11 +61,11 @@ def _trained(study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: trackin
 
 @contextmanager
 def _own(
-    title: str, tags: Mapping[str, str], recipe: Recipe, parent: tracking.Parent
-) -> Iterator[tracking.Run]:
+    title: str, tags: Mapping[str, str], recipe: Recipe, parent: tracked_run.Parent
+) -> Iterator[tracked_run.Run]:
     """The run of a trial of several seeds, which are its children; one that was killed goes on."""
-    settle.reap()
-    with tracking.tracked(
+    recovery.reap()
+    with tracked_run.tracked(
         title,
         experiment=parent.experiment,
         kind=KIND,
@@ -79,7 +82,7 @@ def _own(
 
 
 def _mean(
-    own: tracking.Run, recipes: Sequence[Recipe], first: Watch, tags: Mapping[str, str]
+    own: tracked_run.Run, recipes: Sequence[Recipe], first: Watch, tags: Mapping[str, str]
 ) -> float:
     """Mean error of the recipes, one a seed; a pruner reads the first. What is done is kept."""
     watches = [first, *[UNWATCHED] * (len(recipes) - 1)]
@@ -92,7 +95,7 @@ def _mean(
     return error
 
 
-def _error(own: tracking.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, str]) -> float:
+def _error(own: tracked_run.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, str]) -> float:
     """The error of one seed, trained now or before this trial was interrupted."""
     same = {
         "fingerprint": recipe.fingerprint,
@@ -131,7 +134,7 @@ def _reporter(study: Any, trial: Any, plan: Plan) -> Any:
 
 
 @contextmanager
-def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
+def _accounted(trial: Any, parent: tracked_run.Parent) -> Iterator[None]:
     """Write down of a trial that has ended which run it is, what it cost, whether it diverged."""
     import optuna
 
@@ -142,7 +145,7 @@ def _accounted(trial: Any, parent: tracking.Parent) -> Iterator[None]:
             _account(trial, history.rows(None, **_below(trial, parent)))
 
 
-def _below(trial: Any, parent: tracking.Parent) -> dict[str, str]:
+def _below(trial: Any, parent: tracked_run.Parent) -> dict[str, str]:
     """Return the tags of a trial's runs."""
     return {store.PARENT: parent.id, NUMBER: str(trial.number)}
 

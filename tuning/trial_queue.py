@@ -10,10 +10,10 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from pipelines import history, settle, store
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import history, recovery, store
 from tuning import outcomes, samplers, spaces
 from tuning.leader import LOST_S
 from tuning.plan import Goal, Plan
@@ -147,7 +147,7 @@ def _reason_dead(trial: Any) -> str | None:
 
 def _close_runs(study: Any, trial: Any, reason: str) -> None:
     """Close the runs of a dead worker's trial, with which its next try goes on."""
-    settle.settle_dead()
+    recovery.settle_dead()
     own = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
     for row in history.rows("RUNNING", **own):
-        settle.close(row.id, reason)
+        recovery.close(row.id, reason)

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import tracking
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import ROOT
+from pipelines.tracking import tracked_run
 from tuning import leader, outcomes, samplers, trial_queue
 from tuning.plan import GOAL, REPORTS, Goal, Plan
 from tuning.trial import attempt
@@ -23,7 +23,7 @@ IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that s
 CREW = "TUNING_CREW"  # environment of a worker: the process to end with
 
 
-def work(study: Any, plan: Plan, parent: tracking.Parent, after: Callable[[], None]) -> None:
+def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[], None]) -> None:
     """Try trials until the study's goal is reached, or none leads it; `after` is called between.
 
     Raise UserError at once, for it would come again, and what failed three trials in a row.
@@ -54,7 +54,7 @@ def goal_is_reached(study: Any) -> bool:
     return goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
-def _train(study: Any, trial: Any, plan: Plan, parent: tracking.Parent, failures: int) -> bool:
+def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failures: int) -> bool:
     """Train a trial and tell the study what came of it; return False where it failed.
 
     The result of a trial whose worker was taken for dead is left out: it is tried again.

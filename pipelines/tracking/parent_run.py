@@ -39,6 +39,6 @@ def parent_of_commands(run_id: str, experiment: str) -> Iterator[None]:
 
 def _store() -> str:
     """Return which store, without its password: a command may write into another one."""
-    from pipelines import store
+    from pipelines.tracking import store
 
     return hashlib.sha256(store.uri().encode()).hexdigest()[:16]

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import linked, live, recorded, store
 from pipelines.errors import Ended, Paused, Pruned
-from pipelines.outbox import FLUSH_S, Outbox
 from pipelines.runtime import backend, heartbeat, provenance
-from pipelines.sending import FOLDER, send_fact
+from pipelines.tracking import history, journals, parent_run, store
+from pipelines.tracking._outbox import FLUSH_S, Outbox
+from pipelines.tracking.writer import FOLDER, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
@@ -133,7 +133,7 @@ def tracked(
     where = store.uri()
     own = {**heartbeat.tags(), **_link(parent), "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
-    journal = live.Journal(store.home() / "live", run_id, where)
+    journal = journals.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
     status = "FAILED"
     try:
@@ -159,7 +159,7 @@ def tracked(
 
 def _link(parent: Run | Parent | None) -> dict[str, str]:
     """The tag that names the run above: the parent, else that which our starter has named."""
-    if parent is None and (found := linked.parent()):
+    if parent is None and (found := parent_run.parent()):
         parent = Parent(*found)
     return {store.PARENT: parent.id} if parent else {}
 
@@ -191,7 +191,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     send_fact(run.id, "tags", now)
     for key in {FAILURE, heartbeat.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
-    numbers = [(key, value, step, 0) for _, key, step, _, value in recorded.points([run.id])]
+    numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]
     for key, value, step, _ in [*numbers, *run.outbox.journal.left.numbers]:
         run.logged[key] = max(step, run.logged.get(key, step))
         run.known.add((key, step, value))

@@ -4,19 +4,34 @@ A run that is being taken in has a tag that says so, and those of its process: `
 left. All of it can be written twice and is there once: an import that was killed is repeated.
 """
 
+import gc
 import itertools
+import math
 import operator
+import re
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import bulk, store
-from pipelines.bundle_format import Archive
-from pipelines.bundle_shape import IMPORTING, READY, Document, Model, refusal
+from pipelines import claim
 from pipelines.runtime import heartbeat, locks
-from pipelines.sending import BATCH, send, send_fact
-from pipelines.store import ORIGIN
+from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import bulk, mlflow_ui, store
+from pipelines.tracking.bundles import exporting, file_format
+from pipelines.tracking.bundles.file_format import Archive, explain_failure
+from pipelines.tracking.bundles.shape import (
+    IMPORTING,
+    READY,
+    REUSED,
+    Document,
+    Listed,
+    Model,
+    refusal,
+)
+from pipelines.tracking.store import NOTE, ORIGIN, PARENT
+from pipelines.tracking.writer import BATCH, send, send_fact
 
 ORIGIN_MODEL = "origin_model_id"
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
@@ -239,3 +254,103 @@ def _model_metrics(model: Model, model_id: str) -> list[Any]:
         Metric(key, _number(value), date, step, model_id, name, digest)
         for key, step, date, value, name, digest in model.metrics
     ]
+
+
+LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
+WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
+
+
+def import_runs(file: Path) -> dict[str, Any]:
+    """Take in the runs of a file, none twice; ids are those of this store."""
+    store.client()
+    gc.freeze()  # MLflow is large: every later collection would look through it
+    with (
+        file_format.open_archive(file, store.home(), check) as archive,
+        locks.locked(
+            store.home() / "live", "import", "Another import is going on; waiting for it."
+        ),
+        explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
+    ):
+        rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
+        there = exporting.present([i for each in rows for i in (each.run_id, each.origin)])
+        known = {each: there.get(each.run_id) or there.get(each.origin) for each in rows}
+        present = [p for p in known.values() if p and (p.deleted or not p.unfinished)]
+        done = {p.run_id for p in present}
+        ids = {run_id: p.run_id for run_id, p in there.items()}
+        ids |= {each.run_id: p.run_id for each, p in known.items() if p}
+        todo = [each for each in rows if ids.get(each.run_id) not in done]
+        if todo:
+            _take(archive, todo, ids)
+            _give_charts(todo, ids)
+            bulk.analyze()
+    _say_deleted([p.run_id for p in present if p.deleted])
+    imported = [ids[each.run_id] for each in todo]
+    return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
+
+
+def _give_charts(rows: Iterable[Listed], ids: Mapping[str, str]) -> None:
+    """Make the charts to which the pages of claims lead: they are kept in the experiment."""
+    for each in rows:
+        if each.kind in ("claim", "sweep") and each.claim in claim.names():
+            mlflow_ui.children_chart(ids[each.run_id], claim.load(each.claim).charts)
+
+
+def _say_deleted(run_ids: Sequence[str]) -> None:
+    if run_ids:
+        print(
+            f"{len(run_ids)} of the runs are here, deleted. To have them back: "
+            f"mlflow runs restore --run-id {run_ids[0]}",
+            file=sys.stderr,
+        )
+
+
+def _take(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
+    """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
+    names = archive.manifest.experiments
+    places = {name: store.experiment(store.uri(), name) for name in names.values()}
+    experiments = {there: places[name] for there, name in names.items()}
+    fresh, database = [each for each in todo if each.run_id not in ids], store.sql_store()
+    for each in fresh:
+        new = each.run_id if database else create(archive.run(each), places)
+        ids[each.run_id] = new
+
+    def documents(rows: Iterable[Listed]) -> Iterator[Document]:
+        return (_readdressed(archive.run(each), ids, experiments) for each in rows)
+
+    with progress_bar("import", len(todo), "") as advance:
+        rest, bare = todo, set[str]()
+        if database is not None:
+            for whole in insert(database, documents(fresh), places, archive):
+                bare |= whole
+                advance(len(whole), math.nan)
+            rest = [each for each in todo if each.run_id not in bare]
+        for each, document in zip(rest, documents(rest), strict=True):
+            if database is None or each not in fresh:
+                fill(document, ids[each.run_id])
+            complete(document, ids[each.run_id], archive)
+            advance(1, math.nan)
+
+
+def _readdressed(
+    document: Document, ids: Mapping[str, str], experiments: Mapping[str, str]
+) -> Document:
+    """Return a run whose tags name runs and experiments as this store does, and its first id."""
+    tags = {ORIGIN: document.run_id}
+    for key, value in document.tags.items():
+        if key.startswith(REUSED):
+            other = key.removeprefix(REUSED)
+            tags[f"{REUSED}{ids.get(other, other)}"] = value
+        elif key == PARENT:
+            tags[key] = ids.get(value, value)
+        elif key == NOTE:
+            tags[key] = LINK.sub(lambda found: _relinked(found, ids, experiments), value)
+        else:
+            tags[key] = value
+    return document.model_copy(update={"tags": tags})
+
+
+def _relinked(link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]) -> str:
+    """A link of the UI to an experiment, with the runs that it names."""
+    place, rest = link.groups()
+    there = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
+    return f"#/experiments/{experiments.get(place, place)}{there}"

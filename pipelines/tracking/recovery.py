@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipelines import history, live, store
 from pipelines.errors import Unavailable, UserError, short
-from pipelines.outbox import GONE
 from pipelines.runtime import heartbeat, locks
-from pipelines.sending import BATCH, send, send_fact, send_files
+from pipelines.tracking import history, journals, store
+from pipelines.tracking._outbox import GONE
+from pipelines.tracking.writer import BATCH, send, send_fact, send_files
 
 ASIDE = ".orphan"  # ends the name of a journal that MLflow will never take
 
@@ -20,13 +20,13 @@ def settle_dead() -> list[str]:
     What the store does not take now is left for the next command, and said so.
     """
     folder, uri = store.home() / "live", store.uri()
-    if not live.leftovers(folder, uri):
+    if not journals.leftovers(folder, uri):
         return []
     settled: list[str] = []
     with locks.locked(folder, "settle"):
-        waiting = live.leftovers(folder, uri)
+        waiting = journals.leftovers(folder, uri)
         for path in waiting:
-            with live.taken(path, uri) as left:
+            with journals.taken(path, uri) as left:
                 try:
                     settled += [_deliver(left)] if left else []
                 except (TypeError, ValueError, AttributeError) as error:  # no line of ours
@@ -85,7 +85,7 @@ def close(run_id: str, why: str) -> None:
     store.client().set_terminated(run_id, "KILLED")
 
 
-def _deliver(left: live.Leftover) -> str:
+def _deliver(left: journals.Leftover) -> str:
     """Send what MLflow lacks of a journal and its files, then close its run; the run's id.
 
     MLflow keeps equal points once, so that what was sent before does no harm.
@@ -98,5 +98,5 @@ def _deliver(left: live.Leftover) -> str:
         send_fact(left.run_id, kind, value)
     send_files(left.run_id, left.spool)
     store.client().set_terminated(left.run_id, content.status)
-    live.discard(left.path)
+    journals.discard(left.path)
     return left.run_id

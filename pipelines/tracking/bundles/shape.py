@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, Strict, ValidationE
 from pydantic import model_validator as validator
 
 from pipelines.errors import UserError
-from pipelines.store import ORIGIN, PARENT
+from pipelines.tracking.store import ORIGIN, PARENT
 
 VERSION = 1
 ENDED = ("FINISHED", "FAILED", "KILLED")
@@ -202,3 +202,6 @@ def check_tree(names: Collection[str]) -> None:
     for name in names:
         if not seen.isdisjoint(map(str, PurePosixPath(name).parents)):
             raise refusal("No member may be a folder too.", name)
+
+
+REUSED = "reused."  # begins the tag that names a run by its id

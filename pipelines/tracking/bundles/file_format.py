@@ -25,8 +25,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from pipelines import model_files
-from pipelines.bundle_shape import (
+from pipelines.errors import Unavailable, UserError, disk_error
+from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import model_files, store
+from pipelines.tracking.bundles.shape import (
     LEAVE_OUT,
     READY,
     Document,
@@ -39,8 +41,6 @@ from pipelines.bundle_shape import (
     run_of,
     wrong_name,
 )
-from pipelines.errors import Unavailable, UserError, disk_error
-from pipelines.runtime.progress import progress_bar
 
 MANIFEST = "manifest.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # of every member: the same runs are the same bytes
@@ -330,3 +330,13 @@ def _memory(text: bytes) -> int:
 def _too_large(name: str, size: int) -> tuple[str, str]:
     """The rule for one document, and what was received."""
     return f"Reading one document must take at most {MEMORY >> 20} MiB.", f"{name}, {size:,} bytes"
+
+
+@contextmanager
+def explain_failure(what: str, mend: str) -> Iterator[None]:
+    """Unavailable, one sentence, for a store that fails meanwhile."""
+    try:
+        yield
+    except (OSError, store.unavailable()) as error:
+        said = " ".join(str(error).split())[:500]
+        raise Unavailable(f"The tracking store must {what}. Received: {said}. {mend}") from error

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import live, store
+from pipelines.tracking import journals, store
 
 BATCH = 1_000  # metrics a request; MLflow's limit
 TEXTS = 100  # params or tags a request
@@ -26,7 +26,7 @@ def check_name(metric: str) -> None:
     _validate_metric_name(metric)
 
 
-def send(run_id: str, numbers: Sequence[live.Number]) -> None:
+def send(run_id: str, numbers: Sequence[journals.Number]) -> None:
     """Write numbers into a run; at most BATCH of them."""
     from mlflow.entities import Metric
 

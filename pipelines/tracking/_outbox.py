@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import live, store
 from pipelines.errors import Unavailable
 from pipelines.runtime import heartbeat
-from pipelines.sending import BATCH, HALF, check_name, remove, send, send_fact, send_files
+from pipelines.tracking import journals, store
+from pipelines.tracking.writer import BATCH, HALF, check_name, remove, send, send_fact, send_files
 
 GONE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")  # trying again is of no use
 FLUSH_S = 5.0  # the UI lags behind a running run by no more than this
@@ -29,10 +29,10 @@ class Outbox:
 
     given_up = -REST_S  # when a run of this process last ended without its store
 
-    def __init__(self, run_id: str, name: str, journal: live.Journal) -> None:
+    def __init__(self, run_id: str, name: str, journal: journals.Journal) -> None:
         self.run_id, self.name, self.journal = run_id, name, journal
-        self._numbers: list[live.Number] = list(journal.left.numbers)
-        self._facts: list[live.Fact] = list(journal.left.facts)
+        self._numbers: list[journals.Number] = list(journal.left.numbers)
+        self._facts: list[journals.Fact] = list(journal.left.facts)
         self._refused: Exception | None = None
         self._beaten = time.time()
         self._lock = threading.Lock()  # of what waits; never held while the store is asked
@@ -41,7 +41,7 @@ class Outbox:
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"outbox {run_id}")
         self._thread.start()
 
-    def add(self, numbers: Sequence[live.Number]) -> None:
+    def add(self, numbers: Sequence[journals.Number]) -> None:
         """Send numbers within seconds; raise for a name MLflow refuses, and for a full disk."""
         for number in numbers:
             check_name(number[0])

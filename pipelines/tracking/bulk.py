@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines import schema, store, tracking
 from pipelines.runtime import heartbeat, provenance
-from pipelines.schema import Point
+from pipelines.tracking import store, tracked_run
+from pipelines.tracking.store import Point
 
 TEXT = ("run_uuid", "key", "value")  # columns, in the order of the rows
 POINT = ("run_uuid", "key", "step", "timestamp", "value", "is_nan")
@@ -60,7 +60,7 @@ def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> 
     """
     experiment_id = store.experiment(store.uri(), experiment)
     checked = _checked(runs, parent_id)
-    database = schema.sql_store()
+    database = store.sql_store()
     if database is None:
         return [_send(experiment, experiment_id, run) for run in checked]
     records = _numbered(checked)
@@ -73,7 +73,7 @@ def analyze() -> None:
 
     The UI then sorts 50,000 runs by a metric in a second, not in minutes. PostgreSQL needs no call.
     """
-    database = schema.sql_store()
+    database = store.sql_store()
     if database is not None and database.db_type == "sqlite":
         with database.ManagedSessionMaker(read_only=False) as session:
             for statement in ("PRAGMA analysis_limit = 1000", "ANALYZE"):
@@ -122,7 +122,9 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
     to = store.client()
     tags = heartbeat.tags() | dict(run.tags)
     run_id = str(to.create_run(experiment_id, run.start_ms, tags, run.name).info.run_id)
-    with tracking.tracked(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
+    with tracked_run.tracked(
+        run.name, experiment=experiment, kind="setting", resume=run_id
+    ) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
         sent.outbox.add(
             [

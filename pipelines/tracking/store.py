@@ -18,9 +18,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipelines import relocation
 from pipelines.errors import Unavailable, UserError, missing_driver, without_password
 from pipelines.runtime import locks, provenance
+from pipelines.tracking import _relocation
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
@@ -97,7 +97,7 @@ def _client(where: str) -> Any:
             found = mlflow.MlflowClient(tracking_uri=where)
             found.search_experiments(max_results=1)
             if where.startswith(SQLITE):
-                relocation.follow_move(Path(where.removeprefix(SQLITE)))
+                _relocation.follow_move(Path(where.removeprefix(SQLITE)))
         except ImportError as error:
             raise missing_driver(where, error) from error
         except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
@@ -186,7 +186,7 @@ def experiment(where: str, name: str) -> str:
     found = client(where).get_experiment_by_name(name)
     if found is None:
         own = where.startswith("http")  # a server has its own place
-        artifacts = None if own else (home() / relocation.FOLDER).as_uri()
+        artifacts = None if own else (home() / _relocation.FOLDER).as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
         found = client(where).get_experiment_by_name(name)
@@ -226,7 +226,7 @@ def keras_model(model_id: str) -> Any:
         import keras
 
         import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
-        from pipelines import model_files
+        from pipelines.tracking import model_files
 
         network = folder / model_files.NETWORK
         return keras.models.load_model(network, compile=False, safe_mode=True)
@@ -256,7 +256,7 @@ def download(location: str, folder: Path) -> Path:
 @contextlib.contextmanager
 def _model_folder(model_id: str) -> Iterator[Path]:
     """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
-    from pipelines import model_files
+    from pipelines.tracking import model_files
 
     location = client().get_logged_model(model_id).artifact_location
     if not top_files(location):
@@ -295,3 +295,33 @@ def unavailable() -> type[Exception]:
 def served() -> bool:
     """Whether the runs are on a tracking server, which has a UI of its own."""
     return uri().startswith("http")
+
+
+REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
+DIALECTS = ("sqlite", "postgresql")
+
+Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
+
+
+def sql_store() -> Any:
+    """MLflow's own SQL store if its tables are those known here, else None: use the client."""
+    client()
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+    from mlflow.tracking._tracking_service.utils import _get_store
+    from sqlalchemy import text
+
+    found = _get_store(uri())
+    if type(found) is not SqlAlchemyStore or found.db_type not in DIALECTS:
+        return None
+    with found.ManagedSessionMaker() as session:
+        revision = session.scalar(text("SELECT version_num FROM alembic_version"))
+    if revision != REVISION:
+        _say_unknown(revision)
+        return None
+    return found
+
+
+@functools.cache
+def _say_unknown(revision: str) -> None:
+    known = f"revision {revision}, and pipelines/tracking/store.py knows {REVISION}"
+    print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)

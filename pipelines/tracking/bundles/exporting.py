@@ -1,0 +1,369 @@
+"""Runs taken from one tracking store to another, in one file: `export` and `import`."""
+
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import UserError, unknown
+from pipelines.runtime import heartbeat, locks, provenance
+from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles import file_format
+from pipelines.tracking.bundles.file_format import explain_failure
+from pipelines.tracking.bundles.shape import (
+    ENDED,
+    IMPORTING,
+    LEAVE_OUT,
+    READY,
+    REUSED,
+    VERSION,
+    Document,
+    Listed,
+    Point,
+    validate,
+)
+from pipelines.tracking.history import LARGEST
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT
+
+NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
+
+
+def export_runs(
+    file: Path,
+    names: Sequence[str],
+    filter: str | None,
+    without_artifacts: bool = False,
+    without_models: bool = False,
+) -> dict[str, Any]:
+    """Write the runs chosen, and those that belong to them, into one file; what it holds.
+
+    UserError where files of a run are missing, unless it is to be `without_artifacts`, of which
+    none is written then, nor any model. Stored networks are large: all but them is written
+    `without_models`.
+    """
+    files = not without_artifacts
+    with explain_failure("give its runs", "Repeat the command."):
+        run_ids, left_out = _chosen(names, filter)
+        if left_out:
+            more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
+            ids = f"{', '.join(left_out[:3])}{more}"
+            print(f"Runs that have not ended are left out: {ids}.", file=sys.stderr)
+        rows = write(file, run_ids, files=files, models=files and not without_models)
+    runs = [each.model_dump(include={"run_id", "name", "kind"}) for each in rows]
+    size = file.stat().st_size
+    return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
+
+
+def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], list[str]]:
+    """Ids of the runs to export, and of those that are left out as they have not ended.
+
+    The project's evidence is everywhere already: of it goes what is named by its id alone.
+    """
+    every = list(history.search())
+    ended = {r.info.run_id: r.info.status in ENDED and IMPORTING not in r.data.tags for r in every}
+    named = {
+        r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
+        for r in every
+    }
+    found = _named(names, named) if names else set(named)
+    if condition is not None:
+        found &= _filtered(condition)
+    evidence = {r.info.run_id for r in every if r.data.tags.get(OWNER) == PROJECT} - {*names}
+    chosen = sorted((with_relatives(found, every) & ended.keys()) - evidence)
+    run_ids = [run_id for run_id in chosen if ended[run_id]]
+    if not run_ids:
+        given = [*names, *([f"--filter {condition!r}"] if condition else [])]
+        raise UserError(
+            f"There must be a run to export that has ended. Received: {' '.join(given) or 'none'}, "
+            f"{len(chosen)} runs match. The project's evidence is in mlruns/evidence; a run of it "
+            "is exported by its id. See them: python -m pipelines ui"
+        )
+    return run_ids, [run_id for run_id in chosen if not ended[run_id]]
+
+
+def _named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
+    """Runs that have one of the names; UserError for a name that none has."""
+    known = set().union(*named.values())
+    for name in names:
+        if name not in known:
+            raise unknown("What is exported", name, known - named.keys())
+    return {run_id for run_id, own in named.items() if own & set(names)}
+
+
+def _filtered(condition: str) -> set[str]:
+    try:
+        return {run.info.run_id for run in history.search(condition)}
+    except store.unavailable() as error:
+        if store.is_away(error):
+            raise
+        raise UserError(
+            f"--filter must be a filter of MLflow. Received: {condition!r}: "
+            f"{str(error).splitlines()[0]} For example: --filter \"tags.kind = 'claim'\""
+        ) from error
+
+
+def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
+    """Return runs with all that are below them, that they reuse or searched, of MLflow's runs."""
+    links: dict[str, list[str]] = {}
+    tags_of = {run.info.run_id: run.data.tags for run in every}
+    studies = {tags["study"]: i for i, tags in tags_of.items() if tags.get("kind") == "study"}
+    for run_id, tags in tags_of.items():
+        links.setdefault(tags.get(PARENT, ""), []).append(run_id)
+        reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
+        searched = [tags.get("study", ""), *tags.get("studies", "").split()]  # of a claim's cell
+        links.setdefault(run_id, []).extend(reused + [studies[s] for s in searched if s in studies])
+    seen, todo = set(found), list(found)
+    while todo:
+        new = set(links.get(todo.pop(), ())) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+def write(
+    file: Path,
+    run_ids: Sequence[str],
+    *,
+    files: bool,
+    models: bool,
+    change: Callable[[Document], Document] = lambda document: document,
+) -> list[Listed]:
+    """Write runs into a file, with their files and models or not; the lines of its manifest.
+
+    `change` says what becomes of the document of each.
+    """
+    waiting = "Another export is going on; waiting for it."
+    with (
+        locks.locked(store.home() / "live", "export", waiting),
+        file_format.written(file) as archive,
+    ):
+        return _write(archive, run_ids, files=files, models=models, change=change)
+
+
+def _write(
+    archive: file_format.Writer,
+    run_ids: Sequence[str],
+    *,
+    files: bool,
+    models: bool,
+    change: Callable[[Document], Document],
+) -> list[Listed]:
+    """Write one run after another, then the manifest; return its lines."""
+    names = {e.experiment_id: e.name for e in store.client().search_experiments()}
+    stored, rows, experiments = models_by_run() if models else {}, [], {}
+    with progress_bar("export", len(run_ids), "") as advance:
+        for run in by_id(run_ids):
+            made = stored.get(run.info.run_id, [])
+            if files and (gone := missing(run, made)):
+                raise UserError(
+                    f"An export must have the files of its runs. Received: {run.info.run_name} "
+                    f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
+                    "export the numbers alone with --without-artifacts."
+                )
+            experiments[run.info.experiment_id] = names[run.info.experiment_id]
+            document = change(run_document(run, names[run.info.experiment_id], made))
+            archive.json(f"runs/{run.info.run_id}.json", document.model_dump(by_alias=True))
+            if files:
+                with run_files(run, made) as copies:
+                    for name, path in copies:
+                        archive.file(name, path)
+            rows.append(Listed.of(document))
+            advance(1, math.nan)
+    manifest = {
+        "version": VERSION,
+        "commit": provenance.tags()["commit"],
+        "packages": provenance.packages().split(),
+        "experiments": experiments,
+        "runs": [each.model_dump() for each in rows],
+        "members": dict(archive.members),
+    }
+    archive.json(file_format.MANIFEST, manifest)
+    return rows
+
+
+WHOLE = ("claim", "setting", "sweep")  # kinds of runs whose curves are never thinned
+POINTS = 400  # of a curve: a figure is not so many pixels wide
+PAGE = 100  # run ids a request
+
+
+@dataclass(frozen=True)
+class Present:
+    """A run of this store, as an import must know it."""
+
+    run_id: str
+    unfinished: bool
+    deleted: bool
+
+
+def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
+    """MLflow's runs with these ids, in their order; those that are gone left out."""
+    for start in range(0, len(run_ids), PAGE):
+        some = run_ids[start : start + PAGE]
+        condition = f"attributes.run_id IN ({', '.join(map(repr, some))})"
+        found = {run.info.run_id: run for run in history.search(condition, deleted)}
+        yield from (found[run_id] for run_id in some if run_id in found)
+
+
+def present(run_ids: Sequence[str]) -> dict[str, Present]:
+    """The runs of this store by id, and by the id that they had where they were measured.
+
+    Of a store that is no database known to schema.py: those with the ids given, and imported ones.
+    """
+    database = store.sql_store()
+    rows = _searched(run_ids) if database is None else _selected(database)
+    own, origins = {}, {}
+    for run_id, stage, tags in rows:
+        own[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
+        origins[tags.get(ORIGIN, run_id)] = own[run_id]
+    return origins | own
+
+
+def _selected(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
+    from sqlalchemy import select
+
+    runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
+    marked = select(tags.run_uuid, tags.key, tags.value).where(tags.key.in_((ORIGIN, IMPORTING)))
+    found: dict[str, dict[str, str]] = {}
+    with database.ManagedSessionMaker() as session:
+        for run_id, key, value in session.execute(marked):
+            found.setdefault(run_id, {})[key] = value
+        for run_id, stage in session.execute(select(runs.run_uuid, runs.lifecycle_stage)):
+            yield run_id, stage, found.get(run_id, {})
+
+
+def _searched(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    yield from map(_told, history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
+    yield from map(_told, by_id(run_ids, deleted=True))
+
+
+def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
+    return run.info.run_id, run.info.lifecycle_stage, run.data.tags
+
+
+def models_by_run() -> dict[str, list[Any]]:
+    """MLflow's logged models of all experiments, oldest first, by the run that made them."""
+    made: dict[str, list[Any]] = {}
+    for model in history.logged_models():
+        made.setdefault(str(model.source_run_id), []).append(model)
+    return made
+
+
+def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
+    """Return everything of a run but its files; UserError for what no import would take."""
+    info, data = run.info, run.data
+    steps = {output.model_id: output.step for output in run.outputs.model_outputs}
+    document = {
+        "run_id": info.run_id,
+        "name": info.run_name,
+        "experiment": experiment,
+        "status": info.status,
+        "start_ms": info.start_time,
+        "end_ms": info.end_time,
+        "params": dict(data.params),
+        "tags": dict(data.tags),
+        "metrics": _curves(info.run_id),
+        "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
+        "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
+    }
+    return validate(Document, document, f"run {info.run_id}", LEAVE_OUT)
+
+
+def thin_training(document: Document) -> Document:
+    """Return a run with at most some POINTS of every curve; of a claim or its cells, with all.
+
+    Verdicts come from the curves of cells, so that they are never thinned. The first and the last
+    point of a curve are kept.
+    """
+    if document.tags.get("kind") in WHOLE:
+        return document
+    thin = {metric: _thin(curve) for metric, curve in document.metrics.items()}
+    return document.model_copy(update={"metrics": thin})
+
+
+def _thin(curve: list[Point]) -> list[Point]:
+    every = math.ceil(len(curve) / POINTS)
+    kept = curve[::-1][:: max(every, 1)][::-1]
+    return kept if not curve or kept[0] is curve[0] else [curve[0], *kept]
+
+
+def _curves(run_id: str) -> dict[str, list[Point]]:
+    """Return by metric every point of a run, ascending; null where it is NaN."""
+    curves: dict[str, list[Point]] = {}
+    for _, metric, step, date_ms, value in history.points([run_id]):
+        curves.setdefault(metric, []).append((step, date_ms, _plain(value)))
+    return {metric: sorted(curve, key=_order) for metric, curve in curves.items()}
+
+
+def _order(point: Point) -> tuple[int, int, bool, float]:
+    return (*point[:2], point[2] is None, point[2] or 0.0)
+
+
+def _plain(value: float | None) -> float | None:
+    """A number as MLflow keeps it and JSON can: infinity is the largest one, NaN is null."""
+    if value is None or math.isnan(value):
+        return None
+    return max(-LARGEST, min(LARGEST, value))
+
+
+def _dataset(given: Any) -> dict[str, Any]:
+    keys = ("name", "digest", "source_type", "source", "schema", "profile")
+    tags = {tag.key: tag.value for tag in given.tags}
+    return {**{key: getattr(given.dataset, key) for key in keys}, "tags": tags}
+
+
+def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
+    own = [m for m in model.metrics or [] if m.run_id == run_id]
+    points = [
+        [m.key, m.step, m.timestamp, _plain(m.value), m.dataset_name, m.dataset_digest] for m in own
+    ]
+    return {
+        "model_id": model.model_id,
+        "name": model.name,
+        "type": model.model_type or None,
+        "status": str(model.status),
+        "step": step,
+        "params": dict(model.params),
+        "tags": dict(model.tags),
+        "metrics": sorted(points, key=json.dumps),
+    }
+
+
+def whole(models: Sequence[Any]) -> list[Any]:
+    """The models that are stored to the end, and have files."""
+    return [model for model in models if model.status == READY]
+
+
+def missing(run: Any, models: Sequence[Any]) -> list[str]:
+    """Places where a run must have files and has none.
+
+    A model that is stored has its own; a finished run of ours that is below no other has at least
+    a list of packages.
+    """
+    tags, places = run.data.tags, [each.artifact_location for each in whole(models)]
+    if run.info.status == "FINISHED" and heartbeat.PROCESS in tags and PARENT not in tags:
+        places.append(run.info.artifact_uri)
+    return [place for place in places if not store.top_files(place)]
+
+
+@contextmanager
+def run_files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
+    """Copies of all files of a run for as long as the block lasts, by their names in an archive."""
+    places = {"artifacts": run.info.artifact_uri}
+    places |= {f"models/{each.model_id}": each.artifact_location for each in whole(models)}
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for below, location in places.items():
+            copy = Path(folder) / below
+            if store.top_files(location):
+                copy = store.download(location, copy)
+            prefix = f"runs/{run.info.run_id}/{below}"
+            for path in filter(Path.is_file, copy.rglob("*")):
+                found.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
+        yield sorted(found)
