@@ -22,8 +22,8 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
@@ -92,7 +92,7 @@ def recipe(precision: str, **habits: Any) -> Recipe:
 
 def device() -> tuple[str, bool]:
     """What trains here, and whether it is a GPU."""
-    from pipelines import devices
+    from pipelines.training import devices
 
     place = devices.place(named("allconv-cifar10"))
     return str(place), place.accelerated
@@ -100,7 +100,7 @@ def device() -> tuple[str, bool]:
 
 def trained(precision: str, habit: str) -> dict[str, float]:
     """images/s of `train` from the end of its first call to the end of its last."""
-    from pipelines.train import train
+    from pipelines.training.train import train
 
     job, ends = _job(recipe(precision, **HABITS[habit])), list[tuple[int, float]]()
 
@@ -115,8 +115,8 @@ def trained(precision: str, habit: str) -> dict[str, float]:
 
 def _job(chosen: Recipe) -> Any:
     """The job of a recipe, with few pictures to validate on."""
-    from pipelines import devices
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
 
     place, splits = devices.place(chosen), datasets.load("cifar10", chosen.train_examples)
     few = {part: _first(getattr(splits, part), 128) for part in ("val", "test")}
@@ -178,7 +178,7 @@ def product(precision: str) -> float:
     """GFLOP/s of square matrix products in that precision."""
     import keras
 
-    from pipelines import devices
+    from pipelines.training import devices
 
     devices.round_products(precision)
     size, count = SIZES["GPU" if device()[1] else "CPU"]

@@ -18,7 +18,7 @@ from pipelines import claim
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
@@ -74,7 +74,7 @@ def report(arm: str, recipe: Recipe, steps: int, run: tracked_run.Run) -> float:
 
 def equivalent_steps(recipe: Recipe, splits: Splits) -> float:
     """Return the steps of a training, and as such what its evaluations take."""
-    from pipelines.train import FITTED
+    from pipelines.training.train import FITTED
 
     steps = recipe.steps_over(len(splits.train))
     epochs = steps * recipe.batch_size / len(splits.train)
@@ -85,9 +85,9 @@ def equivalent_steps(recipe: Recipe, splits: Splits) -> float:
 def seconds_per_step(recipe: Recipe, splits: Splits) -> float:
     """Return the mean seconds of a training step by the clock, the first left out."""
     backend.keras()
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
     ends: list[float] = []

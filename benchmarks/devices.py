@@ -14,8 +14,8 @@ from statistics import median
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
@@ -52,9 +52,9 @@ def apart(way: str) -> float:
 def trained(count: int) -> float:
     """images/s of a training on that many devices."""
     backend.keras()
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     setting = recipe(count)
     place = devices.place(setting)
@@ -66,10 +66,10 @@ def trained(count: int) -> float:
 def fed() -> float:
     """images/s of the feed when nothing is done with them."""
     backend.keras()
-    from pipelines import feed
+    from pipelines.training import input_pipeline
 
     setting = recipe()
-    batches = iter(feed.train(setting, datasets.load("cifar10").train, 0, 5 * STEPS))
+    batches = iter(input_pipeline.train(setting, datasets.load("cifar10").train, 0, 5 * STEPS))
     next(batches)
     start = time.perf_counter()
     count = sum(len(y) for _, y in batches)

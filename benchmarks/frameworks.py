@@ -18,8 +18,8 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
@@ -79,9 +79,9 @@ def ours() -> float:
     import dataclasses
 
     backend.keras()
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     setting, splits = recipe(), datasets.load("cifar10", recipe().train_examples)
     few = dataclasses.replace(splits.val, x=splits.val.images[:128], y=splits.val.labels[:128])  # type: ignore[union-attr]

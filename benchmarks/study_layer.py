@@ -60,15 +60,15 @@ def measure(number: int) -> dict[str, float]:
 def trained(plan: Plan, trials: list[Any]) -> float:
     """Seconds of training the trials' recipes with nothing around it."""
     backend.keras()
-    from pipelines import devices, train, training_job
+    from pipelines.training import devices, job, train
 
     splits = datasets.load(plan.base.data)
     start = time.perf_counter()
     for trial in outcomes.finished(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)
-        job = training_job.assembled(recipe, splits, devices.place(recipe))
+        training_job = job.assembled(recipe, splits, devices.place(recipe))
         with contextlib.suppress(Diverged):
-            train.train(job, lambda metrics, step: None, test=False)
+            train.train(training_job, lambda metrics, step: None, test=False)
     return time.perf_counter() - start
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
@@ -70,15 +70,15 @@ def compare(recipe: Recipe, splits: Splits, run: tracked_run.Run) -> dict[str, l
 
 
 def _job(recipe: Recipe, splits: Splits) -> Any:
-    from pipelines import devices
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
 
     return assembled(recipe, splits, devices.place(recipe))
 
 
 def ours(job: Any, log: Callable[..., None]) -> float:
     """images/s of `train` by the clock at its steps' logs, but for those after a validation."""
-    from pipelines.train import train
+    from pipelines.training.train import train
 
     ends: dict[int, float] = {}
 
@@ -94,9 +94,11 @@ def ours(job: Any, log: Callable[..., None]) -> float:
 
 def fed(job: Any) -> float:
     """images/s of Keras's own fit on our feed, without our callbacks."""
-    from pipelines import feed
+    from pipelines.training import input_pipeline
 
-    return timed(job, job.model(), lambda steps: feed.train(job.recipe, job.splits.train, 0, steps))
+    return timed(
+        job, job.model(), lambda steps: input_pipeline.train(job.recipe, job.splits.train, 0, steps)
+    )
 
 
 def bare(job: Any, xla: bool) -> float:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from pipelines.claim import Bench
 from pipelines.errors import Diverged, check_counts
 from pipelines.grid import Measured
-from pipelines.published import RECIPES
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import RECIPES
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Watch, run
 from pipelines.verdict import Bound, Floor
 

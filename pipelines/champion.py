@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, published, report
+from pipelines import claim, report
 from pipelines.data import datasets
 from pipelines.data._prepared import Dataset
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
 from pipelines.tracking import history, store
 from pipelines.tracking.store import PARENT
@@ -38,7 +39,7 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "new": new,
         "rule": RULE,
         "serve": serve(name),
-        "ask": ask(published.named(name, scale)),
+        "ask": ask(catalog.named(name, scale)),
     }
 
 
@@ -87,7 +88,7 @@ def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
 
 def _reported(row: history.Row) -> Mapping[str, float]:
     """What the source reports of the recipe of a run."""
-    scales = published.RECIPES[row.tags["recipe"]]
+    scales = catalog.RECIPES[row.tags["recipe"]]
     return next(iter(scales.values())).reported
 
 

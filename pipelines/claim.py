@@ -19,7 +19,7 @@ from pipelines import claims
 from pipelines.errors import unknown
 from pipelines.grid import Cells, Curves, Measured
 from pipelines.habits import USUAL, Habits
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result, run
 from pipelines.tracking import bulk, history, tracked_run
 from pipelines.verdict import VERDICTS, Bound, Floor

@@ -15,7 +15,7 @@ from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
 from pipelines.shell import print_json
 from pipelines.tracking import history, store
@@ -93,7 +93,7 @@ def _model(row: Row, precision: str) -> Any:
             f"{row.status} and has none. Name a finished training, by its id."
         )
     backend.keras()
-    from pipelines import devices
+    from pipelines.training import devices
 
     devices.round_products(precision)
     try:
@@ -125,15 +125,15 @@ def _measured(
     recipe: Recipe, splits: Splits, model: Any, recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int]]:
     """Every number that was recorded of validation and test: name, value now, examples."""
-    from pipelines import curves, feed
+    from pipelines.training import callbacks, input_pipeline
 
     network = _compiled(_reading(model, splits), splits)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
-            with feed.sentences():
-                stream = feed.evaluation(recipe, split, 1)
+            with input_pipeline.sentences():
+                stream = input_pipeline.evaluation(recipe, split, 1)
                 logs = network.evaluate(stream, verbose=0, return_dict=True)
-            for key, value in curves.named(part.rstrip("_"), logs).items():
+            for key, value in callbacks.named(part.rstrip("_"), logs).items():
                 if key in recorded:
                     yield key, value, len(split)
 

@@ -13,7 +13,7 @@ from pipelines import claim, evidence, evidence_files, report, shell, sweep, tab
 from pipelines.errors import UserError
 from pipelines.grid import Measured
 from pipelines.order import Order
-from pipelines.published import SCALES
+from pipelines.recipes.catalog import SCALES
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing

@@ -9,8 +9,9 @@ PROG = "python -m pipelines"
 def document() -> dict[str, list[Any]]:
     """The JSON document of `list`."""
     import keras_models
-    from pipelines import claim, lr, published
+    from pipelines import claim
     from pipelines.data import datasets
+    from pipelines.recipes import catalog, lr
 
     claims = {name: claim.load(name) for name in claim.names()}
     return {
@@ -32,7 +33,7 @@ def document() -> dict[str, list[Any]]:
                 "reported": dict(s["cpu"].reported),
                 "cost": s["cpu"].cost,
             }
-            for n, s in published.RECIPES.items()
+            for n, s in catalog.RECIPES.items()
         ],
         "models": keras_models.names(),
         "schedules": list(lr.SCHEDULES),

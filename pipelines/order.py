@@ -9,8 +9,8 @@ from typing import Any
 from pipelines import claim, grid
 from pipelines.grid import Cell
 from pipelines.habits import USUAL, Habits
-from pipelines.published import RECIPES
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import RECIPES
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import code_digest
 from pipelines.runtime.provenance import digest
 from pipelines.unfinished import RUN_AS

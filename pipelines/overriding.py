@@ -11,7 +11,7 @@ from typing import Any
 import tyro
 
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 
 @contextlib.contextmanager

@@ -12,11 +12,12 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, published, report
+from pipelines import claim, report
 from pipelines.errors import Ended, UserError, check_counts, unknown
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.quickstart import CLAIMS
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.shell import print_json, use_data_dir
 from pipelines.steps import Pipeline, Step, carry_out
 
@@ -100,11 +101,11 @@ def _training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
     """The options of a training, and those words of the command line that override its recipe."""
     words = [word for word in rest[:1] if not word.startswith("-")]
     if not words and not {"-h", "--help"} & set(rest):
-        raise unknown("The recipe to train", "nothing", published.RECIPES)
-    name = words[0] if words else min(published.RECIPES)
+        raise unknown("The recipe to train", "nothing", catalog.RECIPES)
+    name = words[0] if words else min(catalog.RECIPES)
     own = rest[len(words) :]
     options, overrides = tyro.cli(Options, args=own, return_unknown_args=True, add_help=False)
-    recipe = with_schedule(published.named(name, options.scale), own)
+    recipe = with_schedule(catalog.named(name, options.scale), own)
     kind: Any = TrainAndRegister[Recipe]
     parsed: TrainAndRegister[Recipe] = tyro.cli(
         kind,

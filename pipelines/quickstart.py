@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines import claim, evidence, reference, report, sweep, terminal
 from pipelines.habits import Habits
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.runtime.subcommands import study
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")

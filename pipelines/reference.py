@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim, published
+from pipelines import claim
 from pipelines.order import Order
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.reported import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import locks
@@ -57,7 +58,7 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
 def reference(row: Reported) -> Reference:
     """The run of a row of the table."""
     metrics = {**row.numbers, **stated(row.name)}
-    recipe = {"recipe": row.name} if row.name in published.RECIPES else {}
+    recipe = {"recipe": row.name} if row.name in catalog.RECIPES else {}
     tags = {
         "kind": KIND,
         "source": SOURCE,
@@ -76,11 +77,11 @@ def stated(name: str) -> Mapping[str, float]:
     """The numbers that the claim or the recipe of that name says are reported of it."""
     if name in claim.names():
         return claim.load(name).reported
-    return _recipe(name).reported if name in published.RECIPES else {}
+    return _recipe(name).reported if name in catalog.RECIPES else {}
 
 
 def _recipe(name: str) -> Recipe:
-    return published.named(name, SCALE)
+    return catalog.named(name, SCALE)
 
 
 def _experiment(row: Reported) -> str:
@@ -92,7 +93,7 @@ def _experiment(row: Reported) -> str:
 
 def _params(row: Reported) -> dict[str, str]:
     """The settings at paper scale, as our own runs record them; no seed, which papers omit."""
-    if row.name in published.RECIPES:
+    if row.name in catalog.RECIPES:
         return {key: value for key, value in _recipe(row.name).flat().items() if key != "seed"}
     if row.name in claim.names() and SCALE in claim.load(row.name).scales:
         settings = claim.setting(claim.load(row.name), row.name, SCALE)

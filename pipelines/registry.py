@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import champion, published
+from pipelines import champion
 from pipelines.champion import ALIAS
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import locks
 from pipelines.tracking import history, store
 from pipelines.unfinished import RUN_AS, TRAINING
@@ -26,7 +27,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     what would become of the champion of now. UserError where there is no such recipe, no finished
     run of it, or no model in the best one.
     """
-    recipe = published.named(name, scale)
+    recipe = catalog.named(name, scale)
     with locks.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
         row, held = _chosen(recipe, scale, version)
@@ -49,7 +50,7 @@ def _takes_over(row: history.Row, scale: str, version: Any) -> bool:
 def _chosen(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
     """The run that the rule makes champion beside the version that is, and its scale."""
     held = version.tags.get("scale", "") if version else ""
-    if held in published.SCALES[published.SCALES.index(scale) + 1 :]:
+    if held in catalog.SCALES[catalog.SCALES.index(scale) + 1 :]:
         return _standing(version, held), held
     present = version.run_id if held == scale else None  # of equal ones it stays
     runs = candidates(recipe, scale)

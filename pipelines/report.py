@@ -15,7 +15,7 @@ from typing import Any
 from pipelines import claim, evidence_files, page, tables
 from pipelines.errors import UserError, disk_error
 from pipelines.order import Order
-from pipelines.published import SCALES
+from pipelines.recipes.catalog import SCALES
 from pipelines.sweep import CODES
 from pipelines.tracking import history, mlflow_ui, store
 from pipelines.verdict import spread

@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import lr, machines, unfinished
-from pipelines.checkpoints import Saving
+from pipelines import unfinished
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError, check_counts
 from pipelines.habits import USUAL, Habits
-from pipelines.recipes import Recipe
-from pipelines.runtime import backend, code_digest, provenance
+from pipelines.recipes import lr
+from pipelines.recipes.recipe import Recipe
+from pipelines.runtime import backend, code_digest, provenance, tf_config
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
+from pipelines.training.checkpoints import Saving
 from pipelines.verdict import spread, spreads, summary
 
 EXPERIMENT = "trained networks"
@@ -103,8 +104,8 @@ def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
 def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
     """The recipe with its devices, data and rates: what `train` takes."""
     backend.keras()
-    from pipelines import devices, train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices, train
+    from pipelines.training.job import assembled
 
     place = devices.place(recipe)  # before data, which start TensorFlow
     if place.role:
@@ -123,27 +124,27 @@ def _splits(name: str, train_examples: int | None, data_args: str, folder: Path)
 def follow(recipe: Recipe) -> None:
     """Train as one of several machines that is not their chief: nothing is recorded here."""
     backend.keras()
-    from pipelines import cluster
-    from pipelines.train import train
+    from pipelines.training import multi_machine
+    from pipelines.training.train import train
 
-    if not cluster.serve(recipe):
+    if not multi_machine.serve(recipe):
         train(_job(recipe), log=lambda metrics, step: None)
 
 
 def _dismiss_others(recipe: Recipe) -> None:
     """Let the machines of TF_CONFIG, if there are any, go: nothing is to be trained."""
-    if machines.role():
+    if tf_config.role():
         backend.keras()
-        from pipelines import cluster, devices
+        from pipelines.training import devices, multi_machine
 
-        cluster.begin(devices.place(recipe), work=False)
+        multi_machine.begin(devices.place(recipe), work=False)
 
 
 def _recorded(
     job: Any, tracked: tracked_run.Run, habits: Habits, watch: Watch | None
 ) -> dict[str, float]:
     """Train into a tracked run, from its latest checkpoint on; the final numbers."""
-    from pipelines.train import serving_model, train
+    from pipelines.training.train import serving_model, train
 
     def log(metrics: Mapping[str, float], step: int) -> None:
         tracked.log_new(metrics, step)

@@ -8,12 +8,14 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, evidence, listing, machines, published, report, sweep, terminal
+from pipelines import claim, evidence, listing, report, sweep, terminal
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.habits import Habits
 from pipelines.overriding import one_sentence, overridden, with_schedule
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import follow, repeat
+from pipelines.runtime import tf_config
 from pipelines.shell import print_json, use_data_dir
 from pipelines.unfinished import refuse_changed
 
@@ -107,10 +109,10 @@ def run_command(name: str, arguments: list[str]) -> None:
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim.names():
         settings = claim.setting(claim.load(name), name, options.scale)
-    elif name in published.RECIPES:
-        settings = published.named(name, options.scale)
+    elif name in catalog.RECIPES:
+        settings = catalog.named(name, options.scale)
     else:
-        raise unknown("A claim or recipe", name, [*claim.names(), *published.RECIPES])
+        raise unknown("A claim or recipe", name, [*claim.names(), *catalog.RECIPES])
     with one_sentence():
         if isinstance(settings, Recipe):
             settings = with_schedule(settings, arguments)
@@ -128,7 +130,7 @@ def run_command(name: str, arguments: list[str]) -> None:
 
 
 def _run(name: str, options: Options, settings: Any) -> None:
-    if role := machines.role():
+    if role := tf_config.role():
         _run_on_machines(settings, options, role)
     elif name in claim.names():
         _run_claim(name, options, settings)
@@ -136,7 +138,7 @@ def _run(name: str, options: Options, settings: Any) -> None:
         _run_recipe(settings, options)
 
 
-def _run_on_machines(recipe: Any, options: Options, role: machines.Role) -> None:
+def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> None:
     """Train a recipe once, as the chief of several machines or as one of the others."""
     if not isinstance(recipe, Recipe) or options.seeds is not None:
         raise UserError(
@@ -176,7 +178,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     """`sweep NAME`: measure a claim over the grid given."""
     with one_sentence():
         parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
-    if name in published.RECIPES:
+    if name in catalog.RECIPES:
         raise UserError(
             f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
             f"{PROG} run {name}, or search them with python -m tuning."

@@ -9,8 +9,8 @@ import tyro
 
 from pipelines.arms import Arms, at_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
-from pipelines.published import RECIPES
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import RECIPES
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import code_digest
 from pipelines.runtime.provenance import digest
 from pipelines.runtime.subcommands import study

@@ -21,7 +21,7 @@ from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.grid import Cell, Measured
 from pipelines.habits import USUAL, Habits
 from pipelines.order import Order
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import check_trainable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, history, recovery, store, tracked_run

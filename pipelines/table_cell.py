@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import published
 from pipelines.arms import DIVERGED_PCT
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Bound, deviation
 
 NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
@@ -28,7 +28,7 @@ def table_cell(name: str, *, says: str, seeds: int = 5) -> Experiment:
     Its settings at each scale are the recipe itself. One seed decides nothing: a mean over seeds
     does, by its confidence interval.
     """
-    scales = published.RECIPES[name]
+    scales = catalog.RECIPES[name]
     paper = scales["paper"]
     error_pct = paper.reported["test_error_pct"]
     return Experiment(

@@ -15,7 +15,7 @@ import tyro
 from pipelines.claim import Bench, Experiment, means
 from pipelines.errors import UserError
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.subcommands import answer
 from pipelines.searches import Search
 from pipelines.verdict import Bound, Floor

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pipelines.checkpoints import Saving
 from pipelines.errors import Diverged, Pruned, UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, store
 from pipelines.tracking.store import PARENT
 from pipelines.tracking.tracked_run import FAILURE, Parent, Run
+from pipelines.training.checkpoints import Saving
 
 TRAINING = "training"
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim, notify, published, shell, welch
+from pipelines import claim, notify, shell, welch
 from pipelines.errors import UserError, unknown
+from pipelines.recipes import catalog
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -244,7 +245,7 @@ def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> No
     None named: all results. The id of a run stands for that one alone. UserError for what is
     neither the name of a claim or recipe nor a finished result.
     """
-    words, known = list(names), {*claim.names(), *published.RECIPES}
+    words, known = list(names), {*claim.names(), *catalog.RECIPES}
     runs = [_result(word, known) for word in words if word not in known]
     if target:
         notify.check(target)

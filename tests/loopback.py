@@ -18,7 +18,7 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # as the command sets it where nobody has
 COMMAND = (sys.executable, "-m", "pipelines", "run", "allconv-digits", "--scale", "smoke")
 
 
-def tf_config(cluster: Any, task: str, index: Any) -> str:
+def cluster_config(cluster: Any, task: str, index: Any) -> str:
     return json.dumps({"cluster": cluster, "task": {"type": task, "index": index}})
 
 
@@ -48,7 +48,7 @@ class Cluster:
     def _process(self, task: str, index: int) -> subprocess.Popen[str]:
         name = f"{task}{index}"
         chief = name == ("chief0" if "chief" in self.counts else "worker0")
-        environment = {"TF_CONFIG": tf_config(self.config, task, index)} | QUIET
+        environment = {"TF_CONFIG": cluster_config(self.config, task, index)} | QUIET
         if not chief:
             environment["MLFLOW_TRACKING_URI"] = f"sqlite:///{self.home}/other/mlflow.db"
         with self._log(name).open("w") as log:

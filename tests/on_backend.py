@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.errors import Diverged, UserError
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.runtime import backend
+from pipelines.training.checkpoints import Checkpoint, Saving
 
 RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-2
 
@@ -29,9 +29,9 @@ def recipe(changes: Mapping[str, Any]) -> Any:
 
 
 def job(changes: Mapping[str, Any]) -> Any:
-    from pipelines import devices
     from pipelines.data import datasets
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
 
     chosen = recipe(changes)
     place = devices.place(chosen)
@@ -45,7 +45,7 @@ def training(
 
     With `stop_at`, it is stopped at that step; then, or where it diverges, only NAME.json.
     """
-    from pipelines import train
+    from pipelines.training import train
 
     logged: dict[str, dict[int, float]] = {}
 
@@ -66,21 +66,21 @@ def training(
 
 def start(folder: Path, name: str, **changes: Any) -> None:
     """Write a checkpoint of step 0, from which any backend trains."""
-    from pipelines import resuming
+    from pipelines.training import callbacks
 
     note = {"busy_s": 0.0, "timed": 0, "best_val": np.inf, "summed": 0.0, "counted": 0}
     note |= {"step": 0, "last": {}, "wall_s": 0.0}
-    arrays = resuming.captured(job(changes).model())
+    arrays = callbacks.captured(job(changes).model())
     Saving(folder / name).write(Checkpoint(0, note, arrays))
 
 
 def batches(folder: Path, name: str, **changes: Any) -> None:
     """Write all batches of steps 3 to 11, which begin a second epoch, and of the validation set."""
-    from pipelines import feed
+    from pipelines.training import input_pipeline
 
     own = job(changes)
-    found = [*feed.train(own.recipe, own.splits.train, 3, 12)]
-    held_out = feed.evaluation(own.recipe, own.splits.val, 2)
+    found = [*input_pipeline.train(own.recipe, own.splits.train, 3, 12)]
+    held_out = input_pipeline.evaluation(own.recipe, own.splits.val, 2)
     found += [held_out[i] for i in range(len(held_out))] if hasattr(held_out, "count") else held_out
     np.savez(folder / f"{name}.npz", *(np.asarray(part) for batch in found for part in batch))
 
@@ -89,7 +89,7 @@ def steps(folder: Path, names: list[str]) -> None:
     """One step of every architecture from given weights, on given data; writes NAME-BACKEND.npz."""
     import keras
 
-    from pipelines.optimizer import MomentumSGD, add_weight_decay
+    from pipelines.training._optimizer import MomentumSGD, add_weight_decay
 
     for name in names:
         given = np.load(folder / f"{name}.npz")

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.run import EXPERIMENT
 from pipelines.tracking import store, tracked_run
 

@@ -25,8 +25,8 @@ from pipelines.claims import (
 )
 from pipelines.errors import Diverged, UserError
 from pipelines.grid import Cell, Measured
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 
 MODULES = {  # with the settings in which the arms may differ

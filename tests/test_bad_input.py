@@ -17,7 +17,7 @@ import pytest
 from pipelines.data import datasets, packed
 from pipelines.data._prepared import Examples
 from pipelines.errors import UserError
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.run import repeat
 from tests.conftest import ROOT
 

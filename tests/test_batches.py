@@ -141,7 +141,7 @@ def test_pictures_move_by_4_pixels_as_they_always_did(seed: int) -> None:
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("shift", [0, 2, 8])
 def test_a_picture_moves_by_every_distance_up_to_the_shift(shift: int, asynchronous: bool) -> None:
-    from pipelines.shuffled import random_batches
+    from pipelines.training.distributed.parameter_server import random_batches
 
     images = np.zeros((1, 33, 33, 1), np.uint8)
     images[0, 16, 16] = 255  # a dot in the middle of black

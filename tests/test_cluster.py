@@ -10,11 +10,11 @@ import keras
 import numpy as np
 import pytest
 
-from pipelines import devices, train
 from pipelines.data import datasets
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.tracking import history, store
-from pipelines.training_job import assembled
+from pipelines.training import devices, train
+from pipelines.training.job import assembled
 from tests.loopback import Cluster
 
 STEPS = 20  # epochs of 8

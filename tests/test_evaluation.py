@@ -9,7 +9,7 @@ import pytest
 
 from pipelines import evaluation
 from pipelines.errors import UserError
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.run import Watch, run
 from pipelines.tracking import history, store, tracked_run
 

@@ -14,8 +14,8 @@ from pipelines import searches
 from pipelines.claims import later_habits
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Measured
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 
 FOUND = {"best_changes": {"schedule": "cosine", "schedule_args": {"final": 0.0}, "momentum": 0.8}}

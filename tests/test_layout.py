@@ -128,14 +128,16 @@ def heavy(name: str) -> set[str]:
 def test_the_reader_sees_what_python_would_import() -> None:
     # A reader that finds nothing would pass every rule below.
     assert packages(set(TREES)) == set(PACKAGES)
-    assert {"pipelines.tracking.tracked_run", "pipelines.train"} <= first_party(
+    assert {"pipelines.tracking.tracked_run", "pipelines.training.train"} <= first_party(
         anywhere("pipelines.run")
     )
-    assert "pipelines.train" not in first_party(at_import("pipelines.run"))
+    assert "pipelines.training.train" not in first_party(at_import("pipelines.run"))
     assert first_party(at_import("keras_models.mlp")) == {"keras_models._blocks"}
-    assert heavy("pipelines.train") == {"keras"}
-    assert heavy("pipelines.cluster") == {"keras", "tensorflow"}
-    assert "matplotlib" in packages(anywhere("pipelines.lr")) - packages(at_import("pipelines.lr"))
+    assert heavy("pipelines.training.train") == {"keras"}
+    assert heavy("pipelines.training.multi_machine") == {"keras", "tensorflow"}
+    assert "matplotlib" in packages(anywhere("pipelines.recipes.lr")) - packages(
+        at_import("pipelines.recipes.lr")
+    )
 
 
 def test_packages_import_only_what_they_may() -> None:

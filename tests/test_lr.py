@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import lr
 from pipelines.errors import UserError
+from pipelines.recipes import lr
 
 QUARTERS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -280,5 +280,8 @@ def test_error_sentences(arguments: dict[str, Any], sentence: str) -> None:
 
 
 def test_import_is_light() -> None:
-    program = "import sys, pipelines.lr; sys.exit(bool({'keras', 'matplotlib'} & set(sys.modules)))"
+    program = (
+        "import sys, pipelines.recipes.lr;"
+        "sys.exit(bool({'keras', 'matplotlib'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

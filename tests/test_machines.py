@@ -4,19 +4,21 @@ import json
 
 import pytest
 
-from pipelines import machines
 from pipelines.errors import Unavailable, UserError
-from pipelines.machines import MachineLost, Role
 from pipelines.run_command import run_command
-from tests.loopback import free_addresses, tf_config
+from pipelines.runtime import tf_config
+from pipelines.runtime.tf_config import MachineLost, Role
+from tests.loopback import cluster_config, free_addresses
 
 CLUSTER = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
 
 
-@pytest.mark.parametrize("text", ["", "{}", tf_config({"worker": ["localhost:1"]}, "worker", 0)])
+@pytest.mark.parametrize(
+    "text", ["", "{}", cluster_config({"worker": ["localhost:1"]}, "worker", 0)]
+)
 def test_one_machine_has_no_role(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
-    assert machines.role() is None
+    assert tf_config.role() is None
 
 
 @pytest.mark.parametrize("extra", [{}, {"chief": ["10.0.0.9:2222"]}])
@@ -27,8 +29,8 @@ def test_one_chief_and_every_rank_once(
     cluster = CLUSTER | extra
     for task, addresses in cluster.items():
         for index in range(len(addresses)):
-            monkeypatch.setenv("TF_CONFIG", tf_config(cluster, task, index))
-            found.append(machines.role())
+            monkeypatch.setenv("TF_CONFIG", cluster_config(cluster, task, index))
+            found.append(tf_config.role())
     roles = [role for role in found if role]
     assert sorted(role.rank for role in roles) == list(range(roles[0].workers))
     assert [role.rank for role in roles if role.chief] == [0]
@@ -39,8 +41,8 @@ def test_with_parameter_servers_the_chief_computes_no_gradients(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}
-    monkeypatch.setenv("TF_CONFIG", tf_config(cluster, "ps", 0))
-    role = machines.role()
+    monkeypatch.setenv("TF_CONFIG", cluster_config(cluster, "ps", 0))
+    role = tf_config.role()
     assert role
     assert (role.asynchronous, role.workers, role.chief) == (True, 2, False)
 
@@ -51,13 +53,13 @@ def test_with_parameter_servers_the_chief_computes_no_gradients(
         ("{", "one JSON object"),
         ("[1]", "one JSON object"),
         (json.dumps({"cluster": CLUSTER}), 'a task with "type" and "index"'),
-        (tf_config(CLUSTER, "chief", 0), "a task of type worker"),
-        (tf_config(CLUSTER, "worker", 2), "an index of worker from 0 to 1"),
-        (tf_config(CLUSTER, "worker", "0"), "an index of worker from 0 to 1"),
-        (tf_config({"worker": ["a:1", "a:1"]}, "worker", 0), "a different address"),
-        (tf_config({"worker": ["a:1", "b"]}, "worker", 0), '"host:port" for worker'),
-        (tf_config({"worker": ["a:1"], "ps": ["b:1"]}, "ps", 0), "a chief and at least one"),
-        (tf_config({"gpu": ["a:1"]}, "gpu", 0), "a cluster of the tasks chief, worker, ps"),
+        (cluster_config(CLUSTER, "chief", 0), "a task of type worker"),
+        (cluster_config(CLUSTER, "worker", 2), "an index of worker from 0 to 1"),
+        (cluster_config(CLUSTER, "worker", "0"), "an index of worker from 0 to 1"),
+        (cluster_config({"worker": ["a:1", "a:1"]}, "worker", 0), "a different address"),
+        (cluster_config({"worker": ["a:1", "b"]}, "worker", 0), '"host:port" for worker'),
+        (cluster_config({"worker": ["a:1"], "ps": ["b:1"]}, "ps", 0), "a chief and at least one"),
+        (cluster_config({"gpu": ["a:1"]}, "gpu", 0), "a cluster of the tasks chief, worker, ps"),
     ],
 )
 def test_a_malformed_tf_config_is_one_sentence(
@@ -65,30 +67,30 @@ def test_a_malformed_tf_config_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError, match=sentence):
-        machines.role()
+        tf_config.role()
 
 
 def test_machines_need_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TF_CONFIG", tf_config(CLUSTER, "worker", 0))
+    monkeypatch.setenv("TF_CONFIG", cluster_config(CLUSTER, "worker", 0))
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     with pytest.raises(UserError, match="Unset KERAS_BACKEND"):
-        machines.role()
+        tf_config.role()
 
 
 def test_a_machine_that_never_comes_is_named() -> None:
     here, missing = free_addresses(2)
     role = Role("worker", 0, {"worker": (here, missing)})
     with pytest.raises(MachineLost, match=f"no answer from {missing}"):
-        machines.meet(role, 0.2)
+        tf_config.meet(role, 0.2)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     (here,) = free_addresses(1)
     role = Role("worker", 0, {"worker": (here, "10.0.0.2:2222")})
-    with machines.bound(role) as taken:
+    with tf_config.bound(role) as taken:
         taken.listen()
         with pytest.raises(Unavailable, match=f"a port that is free.*{here}"):
-            machines.meet(role, 0.2)
+            tf_config.meet(role, 0.2)
 
 
 SERVED = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}
@@ -113,6 +115,6 @@ def test_what_machines_cannot_run_is_one_sentence_on_each(
     sentence: str,
     index: int,
 ) -> None:
-    monkeypatch.setenv("TF_CONFIG", tf_config(cluster, "worker", index))
+    monkeypatch.setenv("TF_CONFIG", cluster_config(cluster, "worker", index))
     with pytest.raises(UserError, match=sentence):
         run_command(command[0], [*command[1:], "--scale", "smoke"])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import feed
 from pipelines.data import _tfrecords, datasets, streamed
 from pipelines.data.streamed import MEAN, STD, Photographs
 from pipelines.errors import UserError
+from pipelines.training import input_pipeline
 from tests.conftest import needs
 
 SIDE, COUNT = 32, 30
@@ -168,7 +168,10 @@ def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Pa
     found = _tfrecords.index([file], [12], tmp_path / "index.npz")
     split = Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
     file.write_bytes(file.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"must be whole.*bytes of a record"), feed.sentences():
+    with (
+        pytest.raises(UserError, match=r"must be whole.*bytes of a record"),
+        input_pipeline.sentences(),
+    ):
         arrays(streamed.train_dataset(split, 0, 1, 4, 5, augment=True))
 
 

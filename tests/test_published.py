@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import lr
 from pipelines.data import datasets
 from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
-from pipelines.published import RECIPES, SCALES, named
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.catalog import RECIPES, SCALES, named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run_command import Options
 from tests.conftest import PREPARED, needs
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import lr
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import LABELS, Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import LABELS, Recipe
 
 TINY = Recipe(
     name="tiny",

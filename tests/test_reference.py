@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, order, published, reference, report, tables
+from pipelines import claim, order, reference, report, tables
 from pipelines import run as spine
+from pipelines.recipes import catalog
 from pipelines.reported import TABLE, Reported
 from pipelines.tracking import history, journals, store
 
 NAMES = [row.name for row in TABLE]
 STATING = [
     *(name for name in claim.names() if claim.load(name).reported),
-    *(n for n, s in published.RECIPES.items() if "paper" in s and s["paper"].reported),
+    *(n for n, s in catalog.RECIPES.items() if "paper" in s and s["paper"].reported),
 ]
 
 
@@ -46,7 +47,7 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
     for row in TABLE:
         assert not row.numbers.keys() & reference.stated(row.name).keys(), "typed a second time"
         assert row.claim in claim.names()
-        assert row.name in (*claim.names(), *published.RECIPES)
+        assert row.name in (*claim.names(), *catalog.RECIPES)
 
 
 def test_reference_runs_are_where_ours_are(home: Path) -> None:
@@ -55,8 +56,8 @@ def test_reference_runs_are_where_ours_are(home: Path) -> None:
         ours = claim.load(name).family if name in claim.names() else spine.EXPERIMENT
         experiment = store.client().get_run(row.id).info.experiment_id
         assert store.client().get_experiment(experiment).name == ours
-        if name in published.RECIPES:
-            settings = published.named(name, "paper").flat()
+        if name in catalog.RECIPES:
+            settings = catalog.named(name, "paper").flat()
             assert row.params == {k: v for k, v in settings.items() if k != "seed"}
             assert row.tags["recipe"] == name
     own = order.Order(

@@ -17,7 +17,7 @@ import pytest
 
 from pipelines import champion, registry
 from pipelines.errors import UserError
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.run import EXPERIMENT
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import command, free_port

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.checkpoints import Saving
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
+from pipelines.training.checkpoints import Saving
 
 STEPS = 20  # epochs of 8, and half of one
 
@@ -23,9 +23,9 @@ def recipe(**changes: Any) -> Recipe:
 
 
 def placed(chosen: Recipe, splits: Splits) -> Splits:
-    from pipelines import devices, resident
+    from pipelines.training import _device_data, devices
 
-    return resident.placed(chosen, splits, devices.place(chosen))
+    return _device_data.placed(chosen, splits, devices.place(chosen))
 
 
 class Stopped(Exception):
@@ -33,9 +33,9 @@ class Stopped(Exception):
 
 
 def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> Any:
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     splits = datasets.load(chosen.data, chosen.train_examples)
 
@@ -50,12 +50,12 @@ def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
 def test_the_device_makes_the_batches_of_the_host(shift: int | None) -> None:
     import keras
 
-    from pipelines import resident
+    from pipelines.training import _device_data
 
     host = datasets.load("synthetic", 200)
     there = placed(recipe(data="synthetic", pictures="device"), host)
     echo = keras.Model(layer := keras.Input(host.input_shape), layer)
-    device = resident.fed(echo, there)
+    device = _device_data.fed(echo, there)
     for part in ("train", "val", "test"):
         one, two = getattr(host, part), getattr(there, part)
         for step in (0, 5):
@@ -96,12 +96,12 @@ def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Pa
 
 
 def test_what_cannot_stay_on_one_device_is_one_sentence(digits: Path) -> None:
-    from pipelines import devices, resident
+    from pipelines.training import _device_data, devices
 
     chosen = recipe(pictures="device")
     several = devices.Place(2, "CPU")
     with pytest.raises(UserError, match=r"stay on one device.*device for digits on 2 CPU"):
-        resident.placed(chosen, datasets.load("digits", 256), several)
+        _device_data.placed(chosen, datasets.load("digits", 256), several)
     drawn = named("linear-teacher").override(pictures="device")
     with pytest.raises(UserError, match="device for linear"):
         placed(drawn, datasets.load(drawn.data, None, drawn.data_args))

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from pipelines import claim, sweep, unfinished
-from pipelines.checkpoints import Checkpoint, Saving
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.habits import Habits
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import repeat, run
 from pipelines.runtime import signals
 from pipelines.tracking import history, store, tracked_run
+from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals
 
 STEPS = 20  # epochs of 8
@@ -56,8 +56,8 @@ DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
 
 
 def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
-    from pipelines import devices, train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices, train
+    from pipelines.training.job import assembled
 
     splits = datasets.load(recipe.data, recipe.train_examples)
     job = assembled(recipe, splits, devices.place(recipe))
@@ -138,7 +138,7 @@ def test_a_full_disk_costs_a_checkpoint_and_no_training(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pipelines.checkpoints.os.fsync", full)
+    monkeypatch.setattr("pipelines.training.checkpoints.os.fsync", full)
     log = Recorder()
     trained(small(steps=3), log, Saving(tmp_path, 2))
     assert ("test_loss", 3) in log.points
@@ -279,7 +279,9 @@ def test_between_trainings_a_pause_is_taken_too(
 ) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     run(recipe.override(seed=0))
-    monkeypatch.setattr("pipelines.checkpoints.Saving.over", False)  # the time is over after them
+    monkeypatch.setattr(
+        "pipelines.training.checkpoints.Saving.over", False
+    )  # the time is over after them
     with pytest.raises(Paused, match="after 2 of 3 seeds"):  # the first is found and costs none
         repeat(recipe, 3, Habits(until=time.monotonic()))
     with pytest.raises(Paused, match="after 1 of 6 settings"):
@@ -310,7 +312,7 @@ def test_nothing_pauses_that_cannot_be_saved(
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("pipelines.checkpoints.os.fsync", full)
+    monkeypatch.setattr("pipelines.training.checkpoints.os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         trained(small(steps=3, model="mlp"), Recorder(), Saving(tmp_path, until=time.monotonic()))
 

@@ -16,7 +16,7 @@ from pipelines.claims import (
 )
 from pipelines.errors import UserError
 from pipelines.grid import Cell, Measured
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 
 TUNING = (tuning_without_batchnorm, tuning_without_regularization)
 SCALES = ("smoke", "cpu", "hours", "paper")

@@ -7,11 +7,11 @@ import numpy as np
 import optuna
 import pytest
 
-from pipelines import lr
 from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
-from pipelines.published import RECIPES, named
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.catalog import RECIPES, named
+from pipelines.recipes.recipe import Recipe
 from tests.test_recipes import read_back
 from tuning import ranges, spaces
 from tuning.ranges import Range

@@ -6,8 +6,8 @@ import pytest
 from pipelines import claim, table_cell
 from pipelines.errors import Diverged
 from pipelines.grid import Cell, Measured
-from pipelines.published import RECIPES, named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import RECIPES, named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 from tests.test_published import HM_TABLE_2
 

@@ -16,8 +16,8 @@ import pytest
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
@@ -42,9 +42,9 @@ def small(**changes: object) -> Recipe:
 
 
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     place = devices.place(recipe)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
@@ -52,7 +52,7 @@ def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type:
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:
-    from pipelines.training_job import plan
+    from pipelines.training.job import plan
 
     log, recipe = Log(), small(warmup=0.5)
     result = trained(recipe, log)
@@ -318,11 +318,11 @@ def test_labels_are_smoothed_in_training_alone(digits: Path) -> None:
 def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
     digits: Path,
 ) -> None:
-    from pipelines import devices, resident
-    from pipelines.training_job import Job, plan
+    from pipelines.training import _device_data, devices
+    from pipelines.training.job import Job, plan
 
     recipe = named("allconv-digits").override(pictures="device")
-    splits = resident.placed(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
+    splits = _device_data.placed(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
 
     def steps(place: devices.Place, left: int, **changes: object) -> int:
         own = recipe.override(**changes)
@@ -339,7 +339,7 @@ def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
 def test_a_recipe_says_whether_products_may_be_rounded() -> None:
     import tensorflow as tf
 
-    from pipelines import devices
+    from pipelines.training import devices
 
     for precision, rounded in (("tensorfloat32", True), ("float32", False)):
         devices.round_products(precision)
@@ -349,7 +349,7 @@ def test_a_recipe_says_whether_products_may_be_rounded() -> None:
 ON_DEVICES = """
 import sys
 import numpy as np
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from tests.test_train import trained
 done = trained(named(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
 np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import Unavailable, UserError
-from pipelines.published import named
+from pipelines.recipes.catalog import named
 from pipelines.runtime import heartbeat
 from pipelines.tracking import history, store, tracked_run
 from tuning import (

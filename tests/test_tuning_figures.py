@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from pipelines import lr
+from pipelines.recipes import lr
 from tests.searched import CHANCE, errors_of, random_trials, trials
 from tuning import figures, optuna_figures, tunability
 

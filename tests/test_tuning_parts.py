@@ -14,12 +14,13 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import lr, unfinished
+from pipelines import unfinished
 from pipelines.claims import better_schedule_exists
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.habits import Habits
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result, Watch, run
 from pipelines.run_command import Options
 from pipelines.runtime import code_digest, subcommands

@@ -12,8 +12,8 @@ import keras_models
 from keras_models.two_layer import matrix
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from theory.relu_weights import draw, singular_values
 
 SIZES = {
@@ -140,8 +140,8 @@ def student(**changes: Any) -> Recipe:
 def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     import dataclasses
 
-    from pipelines import devices, train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices, train
+    from pipelines.training.job import assembled
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
     splits = datasets.load(recipe.data, None, recipe.data_args)
@@ -177,7 +177,7 @@ def test_the_distance_is_recorded_at_every_validation_and_falls() -> None:
 
 @pytest.mark.slow
 def test_a_run_stopped_between_calls_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    from pipelines.checkpoints import Saving
+    from pipelines.training.checkpoints import Saving
 
     saving, whole, rest = Saving(tmp_path, every=5), Log(), Log()
     expected = matrix(trained(student(), 8, whole))

@@ -10,8 +10,8 @@ from typing import Any
 
 from pipelines.data import _prepared, datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from tuning import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pipelines import lr
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.recipe import Recipe
 
 
 @dataclass(frozen=True)

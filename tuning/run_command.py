@@ -8,8 +8,8 @@ import tyro
 
 from pipelines.errors import WORKERS, check_counts
 from pipelines.overriding import one_sentence, overridden, with_schedule
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.shell import use_data_dir
 from tuning.plan import Goal, Plan, changes
 

@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any
 
 from pipelines.errors import UserError, check_counts
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import tracked_run

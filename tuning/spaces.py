@@ -1,8 +1,8 @@
 """Search spaces: functions from an Optuna trial and a base recipe to the recipe to try.
 
-To add a space, write the function and name it in SPACES. A schedule of pipelines/lr.py is in
-`lr-schedule` as soon as it is there; the ranges of its arguments are those of ranges.py. Parameters
-are named like the recipe's fields, arguments of a schedule `family.argument`.
+To add a space, write the function and name it in SPACES. A schedule of pipelines/recipes/lr.py is
+in `lr-schedule` as soon as it is there; the ranges of its arguments are those of ranges.py.
+Parameters are named like the recipe's fields, arguments of a schedule `family.argument`.
 """
 
 import itertools
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import cifar, imagenet, lr
 from pipelines.errors import UserError, unknown
-from pipelines.recipes import Recipe
+from pipelines.recipes import cifar, imagenet, lr
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.provenance import digest
 from tuning.ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
 

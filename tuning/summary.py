@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import lr
 from pipelines.errors import Diverged
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning import copies, figures, optuna_figures, outcomes, spaces, tunability, tunability_report

@@ -10,7 +10,7 @@ from typing import Any
 from pipelines import unfinished
 from pipelines.errors import Pruned
 from pipelines.habits import Habits
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import Watch, run
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, recovery, store, tracked_run

@@ -27,8 +27,8 @@ from pipelines import arms
 from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 
 LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}
 LESS_PCT = 0.5  # points of test error that matter: what seeds of one network differ by

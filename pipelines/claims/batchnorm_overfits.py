@@ -33,7 +33,7 @@ from pipelines import arms
 from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"plain": "without normalization", "normalized": "batch normalization"}

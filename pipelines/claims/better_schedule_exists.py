@@ -29,7 +29,7 @@ from pipelines import arms
 from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.searches import HOURS, Transfer, best_changes
 from pipelines.verdict import Floor
 

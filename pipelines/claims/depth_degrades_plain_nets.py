@@ -32,7 +32,7 @@ from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
 from pipelines.grid import Curves
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 LABELS = {
     "plain20": "plain, 20 layers",

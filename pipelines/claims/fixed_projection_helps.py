@@ -30,7 +30,7 @@ from pipelines import arms
 from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"fixed": "fixed random projection", "trained": "trained last layer"}

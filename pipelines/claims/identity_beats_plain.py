@@ -24,7 +24,7 @@ from pipelines import arms
 from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"identity": "with identity shortcuts", "plain": "without"}

@@ -29,8 +29,8 @@ from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.errors import check_counts
 from pipelines.grid import Curves
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"narrow": "network", "wide": "wider network"}

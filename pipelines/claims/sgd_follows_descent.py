@@ -31,8 +31,8 @@ from pipelines.claim import Bench, Experiment
 from pipelines.data import generated
 from pipelines.errors import check_sizes
 from pipelines.grid import Curves, Measured
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Bound
 
 Array = NDArray[np.float64]

@@ -30,7 +30,7 @@ from pipelines import arms
 from pipelines.arms import ArmBound, Arms
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
 REPORTED = {

@@ -34,7 +34,7 @@ from pipelines.arms import Arms
 from pipelines.claim import Bench, Experiment
 from pipelines.errors import Diverged
 from pipelines.grid import Curves, Measured
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import CONFIDENCE, Bound
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
@@ -94,9 +94,9 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
     from pipelines.runtime import backend
 
     backend.keras()
-    from pipelines import devices
-    from pipelines.train import train
-    from pipelines.training_job import assembled
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+    from pipelines.training.train import train
 
     splits = datasets.load(recipe.data)
     few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))

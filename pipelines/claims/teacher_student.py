@@ -48,8 +48,8 @@ from pipelines.claim import Bench, Experiment
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.grid import Curves, Measured
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
 from pipelines.verdict import Bound
 from theory.relu_weights import singular_values

@@ -24,7 +24,7 @@ Expect: smaller scale at cpu scale: no network comes near 30 % in 200 steps. At 
 network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
 """
 
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.tuning_claim import TuningSearch, Variants, scales, tuning_claim
 
 

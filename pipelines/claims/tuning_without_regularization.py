@@ -30,7 +30,7 @@ search, two of seven rates are good, 0.055 and 0.12; the best trial errs 74 %, t
 from dataclasses import dataclass
 
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 from pipelines.tuning_claim import TuningSearch, Variants, scales, tuning_claim
 
 

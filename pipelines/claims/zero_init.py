@@ -35,8 +35,8 @@ from pipelines import arms
 from pipelines.arms import ArmBound
 from pipelines.claim import Bench, Experiment, means, numbers
 from pipelines.grid import Curves, Measured
-from pipelines.published import named
-from pipelines.recipes import Recipe
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
 from pipelines.verdict import Floor
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}

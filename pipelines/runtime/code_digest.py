@@ -38,13 +38,13 @@ JUDGING = {"pipelines.claim", "pipelines.verdict"}
 SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
     "keras_models._arguments",
     "pipelines.tracking.bulk",
-    "pipelines.checkpoints",
+    "pipelines.training.checkpoints",
     "pipelines.errors",
     "pipelines.tracking.history",
     "pipelines.runtime.signals",
     "pipelines.tracking.journals",
     "pipelines.runtime.locks",
-    "pipelines.machines",
+    "pipelines.runtime.tf_config",
     "pipelines.runtime.code_digest",
     "pipelines.runtime.progress",
     "pipelines.runtime.provenance",
@@ -56,7 +56,7 @@ SILENT = JUDGING | {  # modules that check, show, record or survive: no number d
     "pipelines.tracking.tracked_run",
     "pipelines.tracking.mlflow_ui",
     "pipelines.unfinished",
-    "pipelines.published",  # the settings of a run tell its recipe apart
+    "pipelines.recipes.catalog",  # the settings of a run tell its recipe apart
     "tuning.catalogue",
     "tuning.figures",
     "tuning.importances",

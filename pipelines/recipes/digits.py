@@ -1,7 +1,7 @@
 """Small recipes of our own: a minute on a laptop, on data that needs no download."""
 
 from pipelines.data import datasets
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 ALLCONV = Recipe(
     name="allconv-digits",

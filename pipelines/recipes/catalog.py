@@ -8,9 +8,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import cifar, imagenet, small
 from pipelines.errors import unknown
-from pipelines.recipes import Recipe
+from pipelines.recipes import cifar, digits, imagenet
+from pipelines.recipes.recipe import Recipe
 
 SCALES = ("smoke", "cpu", "hours", "paper")
 
@@ -78,12 +78,12 @@ _NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
 RECIPES: dict[str, Scales] = {
     scales["cpu"].name: scales
     for scales in (
-        _own(small.ALLCONV, _FEW),
-        _own(small.PLAIN, _FEW),
-        _own(small.MLP, {}),
-        _own(small.TEACHER, {}),
-        _own(small.STUDENT, {}),
-        _own(small.RELU_BLOCKS, {}),
+        _own(digits.ALLCONV, _FEW),
+        _own(digits.PLAIN, _FEW),
+        _own(digits.MLP, {}),
+        _own(digits.TEACHER, {}),
+        _own(digits.STUDENT, {}),
+        _own(digits.RELU_BLOCKS, {}),
         _ALLCONV,
         _on_cifar10(cifar.ALLCONV_FOOTNOTE5, 400, _SMALL, tiny=_FEW),
         _on_cifar10(cifar.RESNET, 400, _FEW, tiny={"widths": (4, 8, 16)}),

@@ -22,7 +22,7 @@ from pipelines.data import streamed
 from pipelines.data.batches import WHOLE, Part, Pictures, Split, share
 from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 Batch = tuple[NDArray[Any], ...]
 EVAL_BATCH = 500

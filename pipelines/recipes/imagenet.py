@@ -9,8 +9,8 @@ Krizhevsky et al.; 1 % of the training pictures is for validation.
 
 import dataclasses
 
-from pipelines.cifar import ALLCONV as ALLCONV_CIFAR
-from pipelines.recipes import Recipe
+from pipelines.recipes.cifar import ALLCONV as ALLCONV_CIFAR
+from pipelines.recipes.recipe import Recipe
 
 # Six machines of 8 GPUs x 32 that do not wait for each other: --asynchronous under TF_CONFIG, off
 # here. A stair is two epochs of 1,281,167 pictures. The widths and the decay are our reading.

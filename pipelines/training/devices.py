@@ -9,11 +9,11 @@ from typing import Any
 
 import keras
 
-from pipelines import machines
 from pipelines.data.batches import WHOLE, Part
 from pipelines.errors import UserError
-from pipelines.machines import Role
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.runtime import tf_config
+from pipelines.runtime.tf_config import Role
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def place(recipe: Recipe) -> Place:
     With TF_CONFIG, all GPUs of its machines. Call it before anything else starts the backend:
     several CPU devices can be made only then.
     """
-    role = machines.role()
-    machines.check_asynchronous(recipe.asynchronous, role)
+    role = tf_config.role()
+    tf_config.check_asynchronous(recipe.asynchronous, role)
     if role:
         return _machines(recipe, role)
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
@@ -93,7 +93,7 @@ def round_products(precision: str) -> None:
 
 def _machines(recipe: Recipe, role: Role) -> Place:
     """All devices of all machines, once they have met."""
-    from pipelines import asynchronous, synchronous
+    from pipelines.training.distributed import multi_worker, parameter_server
 
     if recipe.devices is not None:
         raise UserError(
@@ -106,7 +106,7 @@ def _machines(recipe: Recipe, role: Role) -> Place:
             f"Averages of the weights are kept on one machine. Received: ema={recipe.ema} with "
             "TF_CONFIG. Set --ema 0, or unset TF_CONFIG."
         )
-    strategy = (asynchronous if role.asynchronous else synchronous).strategy(role)
+    strategy = (parameter_server if role.asynchronous else multi_worker).strategy(role)
     replicas = strategy.num_replicas_in_sync
     recipe.check_even(replicas)
     return Place(replicas, _gpu_kind(), strategy, role)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2 as protobuf
 from tensorflow.python.eager import context
 
-from pipelines.machines import PATIENCE_S, Role, lost_machines, meet
+from pipelines.runtime.tf_config import PATIENCE_S, Role, lost_machines, meet
 
 HEARTBEAT_S = 10  # a machine silent for so long is taken for lost
 

@@ -15,10 +15,11 @@ from typing import Any, Literal
 import tyro
 
 import keras_models
-from pipelines import lr, machines
 from pipelines.data import datasets
 from pipelines.data.batches import PAD
 from pipelines.errors import UserError, unknown
+from pipelines.recipes import lr
+from pipelines.runtime import tf_config
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
@@ -71,7 +72,7 @@ class Recipe:
     learning_rate: float = 0.1
     """Peak learning rate."""
     schedule: str = "constant"
-    """Learning-rate schedule: a function of pipelines/lr.py."""
+    """Learning-rate schedule: a function of pipelines/recipes/lr.py."""
     schedule_args: Mapping[str, Any] = field(default_factory=dict)
     """Shape of the schedule."""
     warmup: float = 0.0
@@ -182,7 +183,7 @@ class Recipe:
         Its data must be there, a batch must not be more than they are, and TF_CONFIG must fit.
         """
         self.check()
-        machines.check_asynchronous(self.asynchronous, machines.role())
+        tf_config.check_asynchronous(self.asynchronous, tf_config.role())
         self.steps_over(self.examples())
 
     def examples(self) -> int:

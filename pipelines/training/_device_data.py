@@ -7,6 +7,7 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import dataclasses
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,9 @@ from numpy.typing import NDArray
 
 from pipelines.data.batches import PAD, Pictures
 from pipelines.data.splits import Splits
-from pipelines.devices import Place
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
+from pipelines.training.devices import Place
 
 MOST_BYTES = 4 << 30  # of a data set that is kept on a GPU unasked
 MOST_PIXELS = 2**31  # of all pictures: their numbers are int32
@@ -124,3 +125,38 @@ def bare(model: keras.Model) -> keras.Model:
     """The network alone, which `fed` put behind a device's pictures."""
     behind = any(isinstance(layer, Resident) for layer in model.layers)
     return model.layers[-1] if behind else model
+
+
+Step = Callable[[Any, Iterator[Any]], tuple[Any, Any]]  # state, batches -> logs, state
+
+
+def set_steps(model: keras.Model, count: int) -> None:
+    """Make `fit` take so many steps in one call; the logs are those of the last."""
+    if count == model.steps_per_execution:
+        return
+    model.steps_per_execution = count
+    model.train_function = model.test_function = None  # Keras makes them anew
+    if count > 1 and keras.backend.backend() == "jax":
+        model.train_function = _program(model, count)
+
+
+def _program(model: keras.Model, count: int) -> Step:
+    """Keras's training step on JAX, `count` times over, as one compiled loop."""
+    import jax
+
+    def step(state: Any, batch: Any) -> tuple[Any, Any]:
+        logs, state = model.train_step(state, batch)
+        return state, logs
+
+    def steps(state: Any, batches: Any) -> tuple[Any, Any]:
+        stacked = jax.tree.map(lambda *each: jax.numpy.stack(each), *batches)
+        state, logs = jax.lax.scan(step, state, stacked)
+        return jax.tree.map(lambda log: log[-1], logs), state
+
+    compiled = jax.jit(steps, donate_argnums=0)
+
+    def call(state: Any, batches: Iterator[Any]) -> tuple[Any, Any]:
+        logs, state = compiled(state, [next(batches) for _ in range(count)])
+        return logs, state
+
+    return call

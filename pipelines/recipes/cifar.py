@@ -11,7 +11,7 @@ trained: 64,000 steps, as He et al., are our reading.
 
 import dataclasses
 
-from pipelines.recipes import Recipe
+from pipelines.recipes.recipe import Recipe
 
 ALLCONV = Recipe(
     name="allconv-cifar10",

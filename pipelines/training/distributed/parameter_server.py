@@ -19,10 +19,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from pipelines import machines
+from pipelines.data.batches import PAD, Pictures, Split
+from pipelines.data.streamed import Photographs, shuffled_dataset
 from pipelines.data.tasks import MEAN, Task
-from pipelines.machines import PATIENCE_S, MachineLost, Role, lost_machines
-from pipelines.synchronous import Evaluation, Wishes
+from pipelines.runtime import tf_config
+from pipelines.runtime.tf_config import PATIENCE_S, MachineLost, Role, lost_machines
+from pipelines.training.distributed.multi_worker import Evaluation, Wishes
 
 AHEAD = 8  # updates a worker that are scheduled before the oldest of them is done
 STALL_S = 600.0  # without any update for so long, a machine is taken for lost
@@ -33,17 +35,17 @@ def serve(role: Role, patience_s: float = PATIENCE_S) -> None:
 
     MachineLost when it does not come within `patience_s`; Unavailable when the own port is taken.
     """
-    machines.bound(role).close()
+    tf_config.bound(role).close()
     gpus = {"GPU": 0} if role.task == "ps" else {}
     options = tf.compat.v1.ConfigProto(device_count=gpus, gpu_options={"allow_growth": True})
     cluster = tf.train.ClusterSpec(role.cluster)
     server = tf.distribute.Server(cluster, role.task, role.index, config=options)
     (coordinator,) = role.cluster["chief"]
-    machines.wait_for([coordinator], patience_s)
+    tf_config.wait_for([coordinator], patience_s)
     silent = 0
     while silent < 3:  # 1.5 s: gone before a new coordinator can come to the same address
         time.sleep(0.5)
-        silent = 0 if machines.answers(coordinator) else silent + 1
+        silent = 0 if tf_config.answers(coordinator) else silent + 1
     print("The chief has left: this machine ends.", file=sys.stderr)
     del server  # it had to live
 
@@ -53,9 +55,9 @@ def strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
 
     Call it before anything else starts TensorFlow. Errors as of `serve`.
     """
-    machines.bound(role).close()
-    tf.get_logger().addFilter(machines.repeated())
-    machines.wait_for([*role.cluster["ps"], *role.cluster["worker"]], patience_s)
+    tf_config.bound(role).close()
+    tf.get_logger().addFilter(tf_config.repeated())
+    tf_config.wait_for([*role.cluster["ps"], *role.cluster["worker"]], patience_s)
     with lost_machines("the start"):
         return tf.distribute.ParameterServerStrategy(
             tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -244,3 +246,47 @@ def _fetched(value: Any) -> NDArray[np.float32]:
     if isinstance(found, Exception):
         raise found
     return np.asarray(found, np.float32)
+
+
+def random_batches(
+    split: Split | Photographs, batch_size: int, shift: int | None
+) -> tf.data.Dataset:
+    """Endless random batches; arrays in memory travel with the graph, photographs' paths do.
+
+    Every pass over the data has a new order, and every machine orders of its own.
+    """
+    seed = tf.raw_ops.NonDeterministicInts(shape=[2], dtype=tf.int64)
+    if isinstance(split, Photographs):
+        tf.compat.v1.set_random_seed(1)  # of this graph: beside 0, tf.data takes no tensor as seed
+        return shuffled_dataset(split, batch_size, seed[0], augment=shift is not None)
+    x, y = tf.constant(split.x), tf.constant(split.y)
+
+    def batch(index: Any, number: Any) -> tuple[Any, Any]:
+        images, targets = tf.gather(x, index), tf.gather(y, index)
+        if not isinstance(split, Pictures):
+            return images, targets
+        standard = (tf.cast(images, tf.float32) / 255 - split.mean) / split.std
+        if shift is not None:
+            standard = _crop_flip(standard, shift, tf.stack([seed[1], number]))
+        return standard, tf.cast(targets, tf.int32)
+
+    def order(epoch: Any) -> tf.data.Dataset:
+        numbers = tf.range(len(split), dtype=tf.int64)
+        shuffled = tf.random.experimental.stateless_shuffle(numbers, tf.stack([seed[0], epoch]))
+        return tf.data.Dataset.from_tensor_slices(shuffled)
+
+    indices = tf.data.Dataset.counter().flat_map(order).batch(batch_size, drop_remainder=True)
+    numbered = tf.data.Dataset.zip(indices, tf.data.Dataset.counter())
+    return numbered.map(batch, num_parallel_calls=2).prefetch(2)
+
+
+def _crop_flip(x: Any, shift: int, seed: Any) -> Any:
+    """Pad, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
+    b, h, w, _ = x.shape
+    padded = tf.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+    draws = tf.random.stateless_uniform((3, b), seed, maxval=(1 << 16), dtype=tf.int32)
+    rows, columns = (PAD - shift + draws[i, :, None] % (2 * shift + 1) for i in range(2))
+    forward = tf.range(w)
+    across = tf.where(draws[2, :, None] % 2 == 0, forward, forward[::-1])
+    cropped = tf.gather(padded, rows + tf.range(h), axis=1, batch_dims=1)
+    return tf.gather(cropped, columns + across, axis=2, batch_dims=1)

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from pipelines import asynchronous, devices, feed, machines, synchronous
 from pipelines.errors import UserError
-from pipelines.shuffled import random_batches
+from pipelines.runtime import tf_config
+from pipelines.training import devices, input_pipeline
+from pipelines.training.distributed import multi_worker, parameter_server
+from pipelines.training.distributed.parameter_server import random_batches
 
 if TYPE_CHECKING:
-    from pipelines.checkpoints import Checkpoint
     from pipelines.data.batches import Split
     from pipelines.data.streamed import Photographs
-    from pipelines.recipes import Recipe
-    from pipelines.training_job import Job
+    from pipelines.recipes.recipe import Recipe
+    from pipelines.training.checkpoints import Checkpoint
+    from pipelines.training.job import Job
 
 
 UNSHARED = (keras.layers.BatchNormalization, keras.layers.Dropout)  # they keep states a device
@@ -28,11 +30,11 @@ UNSHARED = (keras.layers.BatchNormalization, keras.layers.Dropout)  # they keep 
 
 def serve(recipe: Recipe) -> bool:
     """Be a worker of asynchronous training to its end; False where this machine is none."""
-    own = machines.role()
+    own = tf_config.role()
     if not own or own.chief or not own.asynchronous:
         return False
-    machines.check_asynchronous(recipe.asynchronous, own)
-    asynchronous.serve(own)
+    tf_config.check_asynchronous(recipe.asynchronous, own)
+    parameter_server.serve(own)
     return True
 
 
@@ -42,7 +44,7 @@ def begin(place: devices.Place, work: bool) -> None:
     Ends this process with success where there is none, unless it is the chief. Asynchronous
     workers take no part: they see the chief go.
     """
-    if not place.role or place.role.asynchronous or synchronous.broadcast(work, place.strategy):
+    if not place.role or place.role.asynchronous or multi_worker.broadcast(work, place.strategy):
         return
     if not place.role.chief:
         print("The chief has found this run finished.", file=sys.stderr)
@@ -51,7 +53,7 @@ def begin(place: devices.Place, work: bool) -> None:
 
 def agreed(found: Checkpoint | None, strategy: Any) -> Checkpoint | None:
     """The chief's checkpoint, on every machine."""
-    checkpoint: Checkpoint | None = synchronous.broadcast(found, strategy)
+    checkpoint: Checkpoint | None = multi_worker.broadcast(found, strategy)
     return checkpoint
 
 
@@ -70,10 +72,10 @@ def fit(
         _fit_asynchronously(job, model, start, callbacks, wishes)
         return
     pieces, stop = job.recipe.accumulate, len(job.rates)
-    synchronous.fit(
+    multi_worker.fit(
         model,
         job.place.strategy,
-        feed.train(job.recipe, job.splits.train, start, stop, job.place.part),
+        input_pipeline.train(job.recipe, job.splits.train, start, stop, job.place.part),
         start=start * pieces,
         stop=stop * pieces,
         epoch=job.epoch * pieces,
@@ -83,13 +85,13 @@ def fit(
     )
 
 
-def evaluation(job: Job, model: keras.Model, split: Split | Photographs) -> synchronous.Evaluation:
+def evaluation(job: Job, model: keras.Model, split: Split | Photographs) -> multi_worker.Evaluation:
     """A function that evaluates the model on a split, each machine on its part of every batch."""
     if job.place.role and job.place.role.asynchronous:
-        local = feed.evaluation(job.recipe, split, 1)
+        local = input_pipeline.evaluation(job.recipe, split, 1)
         return lambda: model.evaluate(local, verbose=0, return_dict=True)
-    batches = feed.evaluation(job.recipe, split, job.place.replicas, job.place.part)
-    return synchronous.evaluation(model, job.place.strategy, batches, int(batches.cardinality()))
+    batches = input_pipeline.evaluation(job.recipe, split, job.place.replicas, job.place.part)
+    return multi_worker.evaluation(model, job.place.strategy, batches, int(batches.cardinality()))
 
 
 def _fit_asynchronously(
@@ -112,9 +114,9 @@ def _fit_asynchronously(
             f"{recipe.model} on {job.place.replicas} GPUs a worker. Show each worker one GPU "
             "with CUDA_VISIBLE_DEVICES, or train synchronously."
         )
-    asynchronous.fit(
+    parameter_server.fit(
         model,
-        asynchronous.served(job.network, strategy),
+        parameter_server.served(job.network, strategy),
         lambda replicas: random_batches(
             job.splits.train, recipe.batch_size // replicas, recipe.largest_shift
         ),

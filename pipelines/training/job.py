@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines import devices, lr, optimizer, resident
 from pipelines.data import tasks
 from pipelines.data.splits import Splits
 from pipelines.data.tasks import MEAN
 from pipelines.errors import UserError
-from pipelines.recipes import Recipe
+from pipelines.recipes import lr
+from pipelines.recipes.recipe import Recipe
+from pipelines.training import _device_data, _optimizer, devices
 
 PER_CALL = 50  # most steps in one call: signals and curves wait for its end
 
@@ -61,7 +62,7 @@ class Job:
     @property
     def held(self) -> bool:
         """Whether the device holds the pictures."""
-        return isinstance(self.splits.train, resident.Places)
+        return isinstance(self.splits.train, _device_data.Places)
 
     def per_call(self, steps: int) -> int:
         """Steps in one call of Keras, so many that they divide `steps`; one where it can no more.
@@ -92,7 +93,7 @@ class Job:
             raise UserError(str(error)) from error
         finally:
             keras.config.set_dtype_policy(policy)
-        if recipe.weight_decay and not optimizer.add_weight_decay(model, recipe.weight_decay):
+        if recipe.weight_decay and not _optimizer.add_weight_decay(model, recipe.weight_decay):
             raise UserError(
                 "weight_decay acts on the kernels of convolutions and dense layers. Received: "
                 f"weight_decay={recipe.weight_decay} for {recipe.model}, which has none. "
@@ -105,7 +106,7 @@ class Job:
         devices.round_products(self.recipe.precision)
         numbers = self.splits.task.numbers
         with self.place.scope():
-            model = resident.fed(self.network(), self.splits)
+            model = _device_data.fed(self.network(), self.splits)
             model.compile(
                 optimizer=self._optimizer(),
                 loss=self._loss(),
@@ -130,9 +131,9 @@ class Job:
             )
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
 
-    def _optimizer(self) -> optimizer.MomentumSGD:
+    def _optimizer(self) -> _optimizer.MomentumSGD:
         recipe, pieces = self.recipe, self.recipe.accumulate
-        rates = optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
+        rates = _optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
         settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
         if recipe.ema and self.splits.task.of_model:
             raise UserError(
@@ -142,8 +143,8 @@ class Job:
         if recipe.ema:
             settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
         if pieces == 1:
-            return optimizer.MomentumSGD(rates, **settings)
-        return optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
+            return _optimizer.MomentumSGD(rates, **settings)
+        return _optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
 
 
 def assembled(
@@ -154,4 +155,4 @@ def assembled(
     UserError where the splits do not suit the recipe or the device.
     """
     rates = plan(recipe, len(splits.train))
-    return Job(recipe, resident.placed(recipe, splits, place), rates, place, validate_every)
+    return Job(recipe, _device_data.placed(recipe, splits, place), rates, place, validate_every)

@@ -11,15 +11,15 @@ from typing import Any
 
 import keras
 
-from pipelines import calls, feed, optimizer, resident, resuming
-from pipelines.checkpoints import Saving
-from pipelines.curves import Curves, Log, named
 from pipelines.data.batches import Pictures, Split
 from pipelines.data.streamed import Photographs
 from pipelines.errors import Diverged, Pruned
 from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
-from pipelines.training_job import Job
+from pipelines.training import _device_data, callbacks, input_pipeline
+from pipelines.training.callbacks import Curves, Log, named
+from pipelines.training.checkpoints import Saving
+from pipelines.training.job import Job
 
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
 
@@ -75,25 +75,25 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
         final |= {f"final_{key}": value for key, value in fitted.items()}
     final["wall_s"] = curves.wall_s
     log(final, len(rates))
-    return Trained(resident.bare(model), curves.last | final, job.device)
+    return Trained(_device_data.bare(model), curves.last | final, job.device)
 
 
-@feed.sentences()
+@input_pipeline.sentences()
 def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
     several = job.place.role
     with signals.held() as held:
-        saver = resuming.Saver(curves, saving, held, job.place)
-        averages = [optimizer.Averages()] if job.recipe.ema else []
+        saver = callbacks.Saver(curves, saving, held, job.place)
+        averages = [callbacks.Averages()] if job.recipe.ema else []
         found = saving.latest() if saving else None
         if several and not several.asynchronous:
             found = cluster().agreed(found, job.place.strategy)
         if found:
             with job.place.scope():
-                resuming.restore(model, found.arrays, *resuming.LASTING)
+                callbacks.restore(model, found.arrays, *callbacks.LASTING)
             curves.resume(found.note, means=not several)
         if found and not several:
-            calls.set_steps(model, job.per_call(job.epoch))  # before anything is compiled
+            _device_data.set_steps(model, job.per_call(job.epoch))  # before anything is compiled
             _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
             saver.resume(found)
         if several:
@@ -104,9 +104,9 @@ def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) ->
 
 def cluster() -> Any:
     """The module that trains on several machines, which needs TensorFlow."""
-    from pipelines import cluster
+    from pipelines.training import multi_machine
 
-    return cluster
+    return multi_machine
 
 
 def _fit(
@@ -116,13 +116,13 @@ def _fit(
     epoch, start, stop = job.epoch, curves.step, len(job.rates)
     whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
     cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
-    validation = feed.evaluation(job.recipe, job.splits.val, job.place.replicas)
+    validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
     for begin, end in itertools.pairwise(cuts):
         steps = min(epoch, end - begin)
         curves.per_call = job.per_call(steps)
-        calls.set_steps(model, curves.per_call)
+        _device_data.set_steps(model, curves.per_call)
         model.fit(
-            feed.train(job.recipe, job.splits.train, begin, end),
+            input_pipeline.train(job.recipe, job.splits.train, begin, end),
             epochs=(end - begin) // steps,
             steps_per_epoch=steps * job.recipe.accumulate,
             validation_data=validation,
@@ -132,7 +132,7 @@ def _fit(
         )
 
 
-@feed.sentences()
+@input_pipeline.sentences()
 def _evaluate(
     job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
 ) -> dict[str, float]:
@@ -140,7 +140,7 @@ def _evaluate(
     if job.place.role:
         several: dict[str, float] = cluster().evaluation(job, model, split)()
         return several
-    stream = feed.evaluation(job.recipe, split, job.place.replicas)
+    stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
     logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
     return logs
 

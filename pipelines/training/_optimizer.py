@@ -53,22 +53,6 @@ class MomentumSGD(keras.optimizers.SGD):
             variable.assign(ops.copy(variable))
 
 
-class Averages(keras.callbacks.Callback):
-    """Has the averaged weights in place while a network is validated.
-
-    Keras's SwapEMAWeights adds and subtracts on TensorFlow, which rounds the weights.
-    """
-
-    def on_test_begin(self, logs: Any = None) -> None:
-        weights = self.model.trainable_variables
-        self.weights = [ops.convert_to_numpy(weight) for weight in weights]
-        self.model.optimizer.put_averages(weights)
-
-    def on_test_end(self, logs: Any = None) -> None:
-        for weight, value in zip(self.model.trainable_variables, self.weights, strict=True):
-            weight.assign(value)
-
-
 class AccumulatedSGD(MomentumSGD):
     """MomentumSGD that steps after every `pieces` batches, along the mean of their gradients.
 
