@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
@@ -47,8 +47,8 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
 
 def distinct_trainings(name: str, scale: str) -> list[tuple[str, Recipe]]:
     """Return every training of a claim at that scale, over its seeds, once each, with its arm."""
-    found = claim.load(name)
-    setting = claim.setting(found, name, scale)
+    found = claim_catalog.load(name)
+    setting = claim_catalog.setting(found, name, scale)
     if found.recipes is None:
         raise UserError(f"A claim must train networks. Received: {name}. Choose another.")
     every = [item for seed in range(found.seeds) for item in found.recipes(setting, seed).items()]

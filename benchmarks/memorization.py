@@ -18,7 +18,12 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from pipelines.claims.finite_sample_expressivity import BATCH, LABELS, images, random_labels
+from pipelines.claims.hardt_ma.finite_sample_expressivity import (
+    BATCH,
+    LABELS,
+    images,
+    random_labels,
+)
 from pipelines.errors import UserError
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run

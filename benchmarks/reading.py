@@ -18,7 +18,7 @@ from statistics import median
 from numpy.typing import ArrayLike
 
 from benchmarks import recording
-from pipelines import claim
+from pipelines.measurement import claim_catalog
 from pipelines.runtime import provenance
 from pipelines.tracking import tracked_run
 from pipelines.tracking.bulk import Finished, record
@@ -49,10 +49,10 @@ def main() -> None:
 
 def claims(start: int) -> list[Finished]:
     """Finished runs of all claims in turn, as `sweep.py` records them."""
-    names = claim.names()
+    names = claim_catalog.names()
     found = []
     for i, run in enumerate(recording.runs(BATCH), start):
-        own = claim.load(names[i % len(names)])
+        own = claim_catalog.load(names[i % len(names)])
         tags = {
             "kind": "claim",
             "claim": names[i % len(names)],

@@ -4,9 +4,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines import claim, report
+from pipelines import report
 from pipelines.data import datasets
 from pipelines.data._prepared import Dataset
+from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
@@ -94,7 +95,7 @@ def _reported(row: history.Row) -> Mapping[str, float]:
 
 def claim_of(row: history.Row) -> str | None:
     """The claim of the recipe's name, or that for which the run was made, or None."""
-    if row.tags["recipe"] in claim.names():
+    if row.tags["recipe"] in claim_catalog.names():
         return row.tags["recipe"]
     above: history.Row | None = row
     while above and "claim" not in above.tags:

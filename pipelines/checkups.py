@@ -219,11 +219,11 @@ def _prepare(name: str) -> str:
 
 def _claims(data_set: str) -> list[str]:
     """Claims that read a data set at cpu scale, or, as they then say, at paper scale alone."""
-    from pipelines import claim
+    from pipelines.measurement import claim_catalog
 
     found = []
-    for name in claim.names():
-        scales = claim.load(name).scales
+    for name in claim_catalog.names():
+        scales = claim_catalog.load(name).scales
         uses = {scale for scale, each in scales.items() if getattr(each, "data", "") == data_set}
         if uses & {"cpu", "paper"}:
             found.append(name if "cpu" in uses else f"{name} (paper scale)")

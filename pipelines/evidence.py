@@ -10,9 +10,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, evidence_files, sweep, tables
+from pipelines import evidence_files
 from pipelines.errors import UserError, unknown
-from pipelines.order import Order
+from pipelines.measurement import claim_catalog, documents, sweep
+from pipelines.measurement.plan import Order
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, store
@@ -59,11 +60,11 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             "What is added must be named: a file that `export` wrote, or a claim that was run "
             "here. Received: nothing. Name one."
         )
-    names = {word for word in words if word in claim.names()}
+    names = {word for word in words if word in claim_catalog.names()}
     files = [word for word in words if word not in names]
     for word in files:
         if not (Path(word).is_file() or word.endswith(".zip")):
-            raise unknown("What is added", word, claim.names())
+            raise unknown("What is added", word, claim_catalog.names())
     ids = {run_id for word in files for run_id in _import(Path(word))}
     cells = history.everyones(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
@@ -89,7 +90,11 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     shipped = {str(row.fingerprint): row.run_id for row in listed if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
     there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
-    joined = {scale: run for scale in claim.load(name).scales if (run := _join(name, scale, there))}
+    joined = {
+        scale: run
+        for scale in claim_catalog.load(name).scales
+        if (run := _join(name, scale, there))
+    }
     cells = exporting.with_relatives([row.id for row in new.values()], every)
     known = {row.run_id for row in listed}
     chosen = sorted((cells | {row.id for row in joined.values()}) - known)
@@ -120,7 +125,7 @@ def _new_cells(
     rows = history.rows(kind="setting", claim=name)
     code_of: dict[str, str] = {}
     for seed in {int(row.params["seed"]) for row in rows}:
-        for scale in claim.load(name).scales:
+        for scale in claim_catalog.load(name).scales:
             order = stated_order(name, scale, 1, first_seed=seed)
             code_of |= {order.cell_fingerprint(cell): order.code for cell in order.cells}
     wanted = code_of.keys() - set(shipped)
@@ -132,7 +137,7 @@ def _new_cells(
 
 def stated_order(name: str, scale: str, seeds: int, **more: Any) -> Order:
     """Return what a claim states at a scale, with so many seeds."""
-    settings = claim.load(name).scales[scale]
+    settings = claim_catalog.load(name).scales[scale]
     return Order(name=name, scale=scale, settings=settings, seeds=seeds, **more)
 
 
@@ -156,7 +161,7 @@ def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None
     order = stated_order(name, scale, seeds)
     own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
     for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
-        if set(tables.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
+        if set(documents.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
             return row
     done = sweep.measure(stated_order(name, scale, seeds, cells_there=own))
     return history.row(done["run_id"])
@@ -165,7 +170,7 @@ def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None
 def _is_of_today(row: history.Row, order: Order) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
     values = sweep.values_of_cells(order, row) or {}
-    return tables.has_recorded(history.histories([row.id])[row.id], values)
+    return documents.has_recorded(history.histories([row.id])[row.id], values)
 
 
 def listing() -> dict[str, Any]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, evidence, evidence_files, report, shell, sweep, tables, verdict
+from pipelines import evidence, evidence_files, report, shell
 from pipelines.errors import UserError
-from pipelines.grid import Measured
-from pipelines.order import Order
+from pipelines.measurement import claim_catalog, documents, sweep, verdict
+from pipelines.measurement.grid import Measured
+from pipelines.measurement.plan import Order
 from pipelines.recipes.catalog import SCALES
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
@@ -45,14 +46,14 @@ def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
             "Write it: python -m pipelines report --publish"
         )
     published, problems, derived = rows_of(results.read_text()), [], []
-    for name in claim.names():
-        documents = list(_documents(name))
-        problems += [f"{name}: {problem}" for problem in _duplicates(documents)]
-        found = derive(name, documents)
+    for name in claim_catalog.names():
+        bundled_runs = list(_documents(name))
+        problems += [f"{name}: {problem}" for problem in _duplicates(bundled_runs)]
+        found = derive(name, bundled_runs)
         derived += [found] if found else []
         row = published.get(name, {})
         problems += [f"{name}: {problem}" for problem in _differences(found, row)]
-        problems += [f"{name}: {problem}" for problem in _recorded_otherwise(found, documents)]
+        problems += [f"{name}: {problem}" for problem in _recorded_otherwise(found, bundled_runs)]
     claims = [
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
@@ -86,29 +87,29 @@ def _documents(name: str) -> Iterator[Document]:
                     yield archive.run(row)
 
 
-def _duplicates(documents: Sequence[Document]) -> Iterator[str]:
-    prints = [d.tags["fingerprint"] for d in documents if d.tags["kind"] == "setting"]
+def _duplicates(bundled_runs: Sequence[Document]) -> Iterator[str]:
+    prints = [d.tags["fingerprint"] for d in bundled_runs if d.tags["kind"] == "setting"]
     twice = len(prints) - len(set(prints))
     if twice:
         yield f"{twice} settings are in the evidence twice"
 
 
-def derive(name: str, documents: Sequence[Document]) -> Derived | None:
+def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
-    cells = {d.tags["fingerprint"]: d for d in documents if d.tags["kind"] == "setting"}
-    for scale in sorted(claim.load(name).scales, key=SCALES.index, reverse=True):
+    cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
+    for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
         seeds = evidence.complete_seeds(name, scale, cells.keys())
-        if seeds >= claim.load(name).seeds:
+        if seeds >= claim_catalog.load(name).seeds:
             return _derive_from(evidence.stated_order(name, scale, seeds), cells)
     return None
 
 
 def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
     found = order.claim
-    documents = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
+    bundled_runs = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
         Measured(cell, *history.table(histories(document)), document.run_id)
-        for cell, document in zip(order.cells, documents, strict=True)
+        for cell, document in zip(order.cells, bundled_runs, strict=True)
     ]
     values = sweep.by_metric(sweep.seed_metrics(order, measured))
     judgement = found.judge(values, order.scale)
@@ -120,7 +121,7 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
         "floor reached": judgement["floor"],
         "measured": report.metrics_in_words(found, spreads),
     }
-    other = sum(document.tags["code"] != order.code for document in documents)
+    other = sum(document.tags["code"] != order.code for document in bundled_runs)
     return Derived(order.name, order.seeds, other, values, columns)
 
 
@@ -150,15 +151,15 @@ def _say_the_same(published: str, derived: str) -> bool:
         [float(number) for number in NUMBER.findall(text)] for text in (published, derived)
     )
     same_words = NUMBER.split(published) == NUMBER.split(derived)
-    return same_words and tables.are_same(of_published, of_derived)
+    return same_words and documents.are_same(of_published, of_derived)
 
 
-def _recorded_otherwise(found: Derived | None, documents: Sequence[Document]) -> Iterator[str]:
+def _recorded_otherwise(found: Derived | None, bundled_runs: Sequence[Document]) -> Iterator[str]:
     """Yield whether no run of the claim has recorded the numbers that were derived."""
     if found is None:
         return
-    runs = [histories(d) for d in documents if d.tags["kind"] == "claim"]
-    if not any(tables.has_recorded(run, found.values) for run in runs):
+    runs = [histories(d) for d in bundled_runs if d.tags["kind"] == "claim"]
+    if not any(documents.has_recorded(run, found.values) for run in runs):
         yield "no run of the claim has recorded what its cells' curves say"
 
 

@@ -9,11 +9,11 @@ PROG = "python -m pipelines"
 def document() -> dict[str, list[Any]]:
     """The JSON document of `list`."""
     import keras_models
-    from pipelines import claim
     from pipelines.data import datasets
+    from pipelines.measurement import claim_catalog
     from pipelines.recipes import catalog, lr
 
-    claims = {name: claim.load(name) for name in claim.names()}
+    claims = {name: claim_catalog.load(name) for name in claim_catalog.names()}
     return {
         "claims": [
             {

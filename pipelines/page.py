@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim
-from pipelines.verdict import spread
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.verdict import spread
 
 RESULTS = {"recorded by the project": "project", "yours": "yours"}  # columns, fields of an entry
 TEMPLATE = Path(__file__).with_suffix(".html")
@@ -37,7 +37,7 @@ def html(
         own_counts=_counts([entry.yours for entry in every]),
         studies=Markup(prose.render("\n".join(studies))),  # noqa: S704 - the renderer escapes
         measured=measured,
-        cards={e.name: Markup(prose.render(claim.card(e.name))) for e in measured},  # noqa: S704
+        cards={e.name: Markup(prose.render(claim_catalog.card(e.name))) for e in measured},  # noqa: S704
         pictures=encoded,
         spread=spread,
     )

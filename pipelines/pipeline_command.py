@@ -12,8 +12,9 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, report
+from pipelines import report
 from pipelines.errors import Ended, UserError, check_counts, unknown
+from pipelines.measurement import claim_catalog
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.quickstart import CLAIMS
 from pipelines.recipes import catalog
@@ -165,12 +166,12 @@ def verify(asked: Verify) -> Pipeline:
 def _claims(names: tuple[str, ...], scale: str) -> list[str]:
     """The names of the claims that these words mean."""
     recorded = [e.name for e in report.entries() if e.yours and e.yours.scale == scale]
-    every = [name for name in claim.names() if scale in claim.load(name).scales]
+    every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
     found = []
     for name in names:
         some = {ALL: every, RECORDED: recorded}.get(name)
         if some is None:
-            claim.setting(claim.load(name), name, scale)
+            claim_catalog.setting(claim_catalog.load(name), name, scale)
         found += [name] if some is None else some
     if not found:
         raise UserError(

@@ -4,9 +4,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import claim, evidence, reference, report, sweep, terminal
-from pipelines.habits import Habits
+from pipelines import evidence, reference, report, terminal
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import named
+from pipelines.run import Habits
 from pipelines.runtime.subcommands import study
 
 CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
@@ -35,7 +36,7 @@ def quickstart(force: bool) -> None:
 
 
 def _claim(name: str, force: bool) -> str:
-    settings, habits = claim.load(name).scales["cpu"], Habits(force=force)
+    settings, habits = claim_catalog.load(name).scales["cpu"], Habits(force=force)
     found: dict[str, Any] = sweep.check(name, "cpu", settings, habits=habits)
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim
-from pipelines.order import Order
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.plan import Order
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.reported import TABLE, Reported
@@ -75,8 +75,8 @@ def reference(row: Reported) -> Reference:
 
 def stated(name: str) -> Mapping[str, float]:
     """The numbers that the claim or the recipe of that name says are reported of it."""
-    if name in claim.names():
-        return claim.load(name).reported
+    if name in claim_catalog.names():
+        return claim_catalog.load(name).reported
     return _recipe(name).reported if name in catalog.RECIPES else {}
 
 
@@ -86,8 +86,8 @@ def _recipe(name: str) -> Recipe:
 
 def _experiment(row: Reported) -> str:
     """That of the claim's own runs; of a recipe that is no claim, that of trainings."""
-    if row.name in claim.names():
-        return claim.load(row.name).family
+    if row.name in claim_catalog.names():
+        return claim_catalog.load(row.name).family
     return EXPERIMENT
 
 
@@ -95,8 +95,8 @@ def _params(row: Reported) -> dict[str, str]:
     """The settings at paper scale, as our own runs record them; no seed, which papers omit."""
     if row.name in catalog.RECIPES:
         return {key: value for key, value in _recipe(row.name).flat().items() if key != "seed"}
-    if row.name in claim.names() and SCALE in claim.load(row.name).scales:
-        settings = claim.setting(claim.load(row.name), row.name, SCALE)
+    if row.name in claim_catalog.names() and SCALE in claim_catalog.load(row.name).scales:
+        settings = claim_catalog.setting(claim_catalog.load(row.name), row.name, SCALE)
         params = Order(name=row.name, scale=SCALE, settings=settings, seeds=1).params
         return {key: str(value) for key, value in params.items() if key != "seeds"}
     return {key: str(value) for key, value in row.params.items()}
@@ -104,8 +104,12 @@ def _params(row: Reported) -> dict[str, str]:
 
 def note(row: Reported, metrics: Mapping[str, float]) -> str:
     """Markdown for the top of the run's page: claim, numbers, where they are printed, of what."""
-    found = claim.load(row.claim)
-    at = "" if row.name in claim.names() and SCALE not in found.scales else f" --scale {SCALE}"
+    found = claim_catalog.load(row.claim)
+    at = (
+        ""
+        if row.name in claim_catalog.names() and SCALE not in found.scales
+        else f" --scale {SCALE}"
+    )
     first, *others = (f"{where}: {citation}" for citation, where in row.places)
     return "\n\n".join(
         [

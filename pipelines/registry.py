@@ -15,9 +15,9 @@ from pipelines.champion import ALIAS
 from pipelines.errors import UserError
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
+from pipelines.resume import RUN_AS, TRAINING
 from pipelines.runtime import locks
 from pipelines.tracking import history, store
-from pipelines.unfinished import RUN_AS, TRAINING
 
 
 def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim, evidence_files, page, tables
+from pipelines import evidence_files, page
 from pipelines.errors import UserError, disk_error
-from pipelines.order import Order
+from pipelines.measurement import claim, claim_catalog, documents
+from pipelines.measurement.plan import Order
+from pipelines.measurement.sweep import CODES
+from pipelines.measurement.verdict import spread
 from pipelines.recipes.catalog import SCALES
-from pipelines.sweep import CODES
 from pipelines.tracking import history, mlflow_ui, store
-from pipelines.verdict import spread
 
 STATED = ("says", "source", "reported", "decided by")
 PUBLISHED = (  # columns of the project's own RESULTS.md
@@ -67,11 +68,13 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """The claim as `run --json` prints it."""
-        return tables.document(self.run) | self.judgement
+        return documents.document(self.run) | self.judgement
 
     def metrics(self) -> str:
         """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
-        return metrics_in_words(claim.load(self.run.tags["claim"]), self.document()["metrics"])
+        return metrics_in_words(
+            claim_catalog.load(self.run.tags["claim"]), self.document()["metrics"]
+        )
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
@@ -94,7 +97,7 @@ class Entry:
 
     @property
     def source(self) -> str:
-        return claim.load(self.name).source
+        return claim_catalog.load(self.name).source
 
     @property
     def document_of(self) -> str:
@@ -122,7 +125,7 @@ class Entry:
 
         Without a run, what one would cost by scale.
         """
-        stated, shown = claim.load(self.name), self.shown
+        stated, shown = claim_catalog.load(self.name), self.shown
         reported = "; ".join(f"{key} {value:g}" for key, value in stated.reported.items())
         cells = dict.fromkeys((*PUBLISHED, *LOCAL), "")
         cells |= {"claim": self.name, "verdict": self.verdict, "says": stated.says}
@@ -167,12 +170,14 @@ def entries() -> list[Entry]:
     stated = [row for row in rows if is_stated(row)]  # newest first
     project = of_project(stated)
     yours = largest([row for row in stated if not row.is_project])
-    judged = tables.judgements([*project.values(), *yours.values()])
+    judged = documents.judgements([*project.values(), *yours.values()])
     results = [
         {name: Result(row, judged[row.id]) for name, row in chosen.items()}
         for chosen in (project, yours)
     ]
-    return [Entry(name, *(chosen.get(name) for chosen in results)) for name in claim.names()]
+    return [
+        Entry(name, *(chosen.get(name) for chosen in results)) for name in claim_catalog.names()
+    ]
 
 
 def beside_project(document: Mapping[str, Any]) -> Entry:
@@ -183,7 +188,7 @@ def beside_project(document: Mapping[str, Any]) -> Entry:
         return Entry(name, project=result)
     rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
     chosen = of_project(filter(is_stated, rows)).get(name)
-    judged = tables.judgements([chosen])[chosen.id] if chosen else {}
+    judged = documents.judgements([chosen])[chosen.id] if chosen else {}
     return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
 
 
@@ -207,9 +212,9 @@ def largest(rows: Iterable[history.Row], seeds_count: bool = False) -> dict[str,
 def is_stated(row: history.Row) -> bool:
     """Return whether a run has the settings and seeds that its claim states today."""
     name, scale = row.tags["claim"], row.tags["scale"]
-    if name not in claim.names() or scale not in claim.load(name).scales:
+    if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
         return False
-    setting, seeds = claim.load(name).scales[scale], int(row.tags["seeds"])
+    setting, seeds = claim_catalog.load(name).scales[scale], int(row.tags["seeds"])
     order = Order(name=name, scale=scale, settings=setting, seeds=seeds)
     return order.as_stated and order.fingerprint == row.tags["fingerprint"]
 
@@ -311,7 +316,7 @@ def markdown(
             lines += ["", f"## {entry.name}", ""]
             if entry.name in drawn:
                 lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
-            lines += [claim.card(entry.name), "", *_metric_list(entry.shown)]
+            lines += [claim_catalog.card(entry.name), "", *_metric_list(entry.shown)]
     return "\n".join(lines) + "\n"
 
 

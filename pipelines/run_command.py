@@ -8,16 +8,17 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import claim, evidence, listing, report, sweep, terminal
+from pipelines import evidence, listing, report, terminal
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
-from pipelines.habits import Habits
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import follow, repeat
+from pipelines.resume import refuse_changed
+from pipelines.run import Habits, follow
 from pipelines.runtime import tf_config
+from pipelines.seeds import repeat
 from pipelines.shell import print_json, use_data_dir
-from pipelines.unfinished import refuse_changed
 
 PROG = "python -m pipelines"
 T = TypeVar("T")
@@ -107,12 +108,12 @@ def run_command(name: str, arguments: list[str]) -> None:
     """`run NAME`: find the name, then read the overrides against its own settings."""
     with one_sentence():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
-    if name in claim.names():
-        settings = claim.setting(claim.load(name), name, options.scale)
+    if name in claim_catalog.names():
+        settings = claim_catalog.setting(claim_catalog.load(name), name, options.scale)
     elif name in catalog.RECIPES:
         settings = catalog.named(name, options.scale)
     else:
-        raise unknown("A claim or recipe", name, [*claim.names(), *catalog.RECIPES])
+        raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
     with one_sentence():
         if isinstance(settings, Recipe):
             settings = with_schedule(settings, arguments)
@@ -132,7 +133,7 @@ def run_command(name: str, arguments: list[str]) -> None:
 def _run(name: str, options: Options, settings: Any) -> None:
     if role := tf_config.role():
         _run_on_machines(settings, options, role)
-    elif name in claim.names():
+    elif name in claim_catalog.names():
         _run_claim(name, options, settings)
     else:
         _run_recipe(settings, options)
@@ -212,9 +213,10 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
 
 def _describe(name: str) -> str | None:
     """Return the card of a claim and what each scale costs; None for a recipe, as tyro has it."""
-    if name not in claim.names():
+    if name not in claim_catalog.names():
         return None
-    return f"{claim.card(name)}\n\n{listing.state_costs(claim.load(name).costs)}".rstrip()
+    costs = listing.state_costs(claim_catalog.load(name).costs)
+    return f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:
@@ -246,7 +248,7 @@ def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
             f"A claim takes seeds 0, 1, ... Received: --seed {recipe.seed} for {name}. Set "
             "--seeds to their number."
         )
-    seeds = claim.load(name).seeds if options.seeds is None else options.seeds
+    seeds = claim_catalog.load(name).seeds if options.seeds is None else options.seeds
     for seed in range(0 if options.new_run else seeds):
         refuse_changed(recipe.override(seed=seed), f"{name} {options.scale}")
 

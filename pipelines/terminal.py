@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines import claim, tables, watch
+from pipelines import watch
+from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.verdict import Bound, spread
 from pipelines.report import Entry, Result
 from pipelines.tracking import history, mlflow_ui
-from pipelines.verdict import Bound, spread
 
 ROWS = 20  # of a sweep
 
@@ -32,7 +33,7 @@ def scoreboard(found: list[Entry]) -> None:
 
 def _first_bound(entry: Entry) -> Bound:
     """Return the first bound of a claim whose metric was measured, else its first."""
-    bounds = claim.load(entry.name).decided_by
+    bounds = claim_catalog.load(entry.name).decided_by
     metrics = entry.document()["metrics"]
     return next((bound for bound in bounds if bound.metric in metrics), bounds[0])
 
@@ -68,15 +69,15 @@ def sweep(document: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    head, *body = tables.summary(document["settings"])
-    inner = claim.load(document["claim"]).inner
+    head, *body = documents.summary(document["settings"])
+    inner = claim_catalog.load(document["claim"]).inner
     over = f"over {inner}" if inner else "of every setting"
     table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")
     for row in body[:ROWS]:
         table.add_row(*row)
     Console().print(table)
     if len(body) > ROWS:
-        print(f"{len(body) - ROWS} more settings are in {tables.CSV}.")
+        print(f"{len(body) - ROWS} more settings are in {documents.CSV}.")
     if document["reused"]:
         print("Found finished with the same settings; --force repeats it.")
     print(f"{document['claim']}: {document['verdict']}")
@@ -85,7 +86,7 @@ def sweep(document: Mapping[str, Any]) -> None:
 
 def place(document: Mapping[str, Any]) -> None:
     """Where to see the run of a claim."""
-    run_id, charts = document["run_id"], claim.load(document["claim"]).charts
+    run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
     print(f"Figure and curves: python -m pipelines ui, run {run_id}")
     print(
         "Its settings in one chart: "

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import claim, notify, shell, welch
+from pipelines import notify, shell
 from pipelines.errors import UserError, unknown
+from pipelines.measurement import claim_catalog, verdict
 from pipelines.recipes import catalog
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
@@ -89,7 +90,7 @@ def _headline(row: Row) -> list[str]:
     if row.tags["kind"] == "seeds":
         return sorted(key for key in row.metrics if key.startswith(ERRORS))
     name = row.tags["claim"]
-    bounds = claim.load(name).decided_by if name in claim.names() else ()
+    bounds = claim_catalog.load(name).decided_by if name in claim_catalog.names() else ()
     return list(dict.fromkeys(bound.metric for bound in bounds if bound.metric in row.metrics))
 
 
@@ -136,11 +137,11 @@ def _moved(pair: Pair, metric: str) -> tuple[float, ...] | None:
         return ()
     if not all(map(math.isfinite, spreads)):
         return None
-    low, high = welch.difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
+    low, high = verdict.difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
     return (low, high) if low > 0 or high < 0 else None
 
 
-def _sample(row: Row, metric: str) -> welch.Sample:
+def _sample(row: Row, metric: str) -> verdict.Sample:
     return row.metrics[metric], row.metrics[f"sd/{metric}"], _seeds(row, metric)
 
 
@@ -202,7 +203,7 @@ def _line(change: Mapping[str, Any]) -> str:
     between = ""
     if "interval" in change:
         low, high = change["interval"]
-        between = f" (by {low:.3g} to {high:.3g} with {100 * welch.LEVEL:g} % confidence)"
+        between = f" (by {low:.3g} to {high:.3g} with {100 * verdict.LEVEL:g} % confidence)"
     moved = _arrow(change["before"], change["after"])
     return f"{change['name']}{scale}: {change['what']} {moved}{between}"
 
@@ -245,7 +246,7 @@ def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> No
     None named: all results. The id of a run stands for that one alone. UserError for what is
     neither the name of a claim or recipe nor a finished result.
     """
-    words, known = list(names), {*claim.names(), *catalog.RECIPES}
+    words, known = list(names), {*claim_catalog.names(), *catalog.RECIPES}
     runs = [_result(word, known) for word in words if word not in known]
     if target:
         notify.check(target)

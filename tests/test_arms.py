@@ -9,22 +9,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import arms
-from pipelines.arms import ArmBound, Arms
-from pipelines.claims import (
+from pipelines.claims import _arms
+from pipelines.claims._arms import ArmBound, Arms
+from pipelines.claims.li_yuan import skip_length
+from pipelines.claims.networks import (
     allconv_beats_allcnn,
     batchnorm_overfits,
     depth_degrades_plain_nets,
     fixed_projection_helps,
+    imagenet_underfits,
+    small_init_helps,
+)
+from pipelines.claims.ours import (
     identity_beats_plain,
     identity_beats_plain_cifar10,
-    imagenet_underfits,
-    skip_length,
-    small_init_helps,
     standard_init_diverges,
 )
 from pipelines.errors import Diverged, UserError
-from pipelines.grid import Cell, Measured
+from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
@@ -98,10 +100,10 @@ def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
 
 def test_a_diverged_arm_has_no_error() -> None:
     base = Arms().base(0)
-    found = arms.errors(Scripted(), {"a": base}, ("train", "test"))
+    found = _arms.errors(Scripted(), {"a": base}, ("train", "test"))
     assert found.keys() == {"a_train_error_pct", "a_test_error_pct"}
     assert all(map(math.isnan, found.values()))
-    assert arms.errors(Scripted(test_error_pct=7.0), {"a": base}) == {"a_test_error_pct": 7}
+    assert _arms.errors(Scripted(test_error_pct=7.0), {"a": base}) == {"a_test_error_pct": 7}
 
 
 @pytest.mark.parametrize("rule", [{"at_least": 0.5}, {"at_most": 0.5}])
@@ -113,8 +115,8 @@ def test_a_difference_from_a_diverged_arm_decides_nothing(rule: dict[str, float]
 
 def test_width_scales_every_stage_and_bounds_the_stem() -> None:
     published = named("allconv-cifar10", "paper")
-    assert arms.at_width(published, 64) == published
-    narrow = arms.at_width(published, 8).model_args
+    assert _arms.at_width(published, 64) == published
+    narrow = _arms.at_width(published, 8).model_args
     assert (narrow["widths"], narrow["stem_width"]) == ((8, 16, 32), 8)
 
 
@@ -309,12 +311,12 @@ def test_the_rate_is_the_best_on_validation_pictures(monkeypatch: pytest.MonkeyP
         tried.append(each)
         return 100.0 if each.learning_rate > 0.03 else 1 / each.learning_rate
 
-    monkeypatch.setattr(arms, "validation_error", error)
-    best = arms.at_best_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
+    monkeypatch.setattr(_arms, "validation_error", error)
+    best = _arms.at_best_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
     assert best == recipe.override(learning_rate=0.02)
     assert [each.learning_rate for each in tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
-    assert {each.seed for each in tried} == {arms.SEARCH_SEED}
-    assert arms.at_best_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
+    assert {each.seed for each in tried} == {_arms.SEARCH_SEED}
+    assert _arms.at_best_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
     assert len(tried) == 5
 
 
@@ -440,9 +442,9 @@ def test_a_diverged_seed_does_not_hide_a_counterexample() -> None:
 
 def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
     recipe = Arms(learning_rate=0.04).base(0)
-    ends = [rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if arms.is_at_an_end(recipe, rate, 5)]
+    ends = [rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if _arms.is_at_an_end(recipe, rate, 5)]
     assert ends == [0.08, 0.005]
-    assert not arms.is_at_an_end(recipe, 0.04, 1)
+    assert not _arms.is_at_an_end(recipe, 0.04, 1)
 
 
 @pytest.mark.parametrize("module", [*MODULES, allconv_beats_allcnn])

@@ -18,7 +18,7 @@ from pipelines.data import datasets, packed
 from pipelines.data._prepared import Examples
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import named
-from pipelines.run import repeat
+from pipelines.seeds import repeat
 from tests.conftest import ROOT
 
 HUGE = "1" + 30 * "0"

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, report, sweep
+from pipelines import report
 from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.runtime import heartbeat
 from pipelines.tracking import bulk, history, mlflow_ui, recovery, store
 from pipelines.tracking.bundles import exporting, importing
@@ -425,7 +426,7 @@ def test_an_import_that_goes_on_is_not_reaped(
 @pytest.mark.slow
 def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_path: Path) -> None:
     for name in ("gradient-formula", "small-norm-factorization"):
-        sweep.check(name, "smoke", claim.load(name).scales["smoke"])
+        sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     report.write(tmp_path / "a")
     exported(tmp_path / "runs.zip")
     go("b")

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from pipelines import claim, report, sweep
+from pipelines import report
 from pipelines.errors import UserError
-from pipelines.habits import Habits
-from pipelines.order import Order
+from pipelines.measurement import claim, claim_catalog, sweep
+from pipelines.measurement.plan import Order
+from pipelines.measurement.verdict import Bound, Floor
+from pipelines.run import Habits
 from pipelines.tracking import history, store
-from pipelines.verdict import Bound, Floor
 from tests.conftest import PREPARED, needs
 
 SCALES = {"smoke", "cpu"}
@@ -23,7 +24,7 @@ QUICK = ("sgd-follows-descent",)  # of experiments
 
 def trained(name: str) -> bool:
     """Whether it takes minutes at the claim's own number of seeds; the quickstart trains five."""
-    return isinstance(claim.load(name), claim.Experiment) and name not in QUICK
+    return isinstance(claim_catalog.load(name), claim.Experiment) and name not in QUICK
 
 
 def marked(name: str) -> Any:
@@ -35,20 +36,20 @@ def marked(name: str) -> Any:
 
 def decided_at_smoke_scale(name: str) -> bool:
     """Whether it is a theorem that is not only about numbers reported of the paper's scale."""
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     decided = {bound.metric for bound in found.decided_by} - found.reported.keys()
     return isinstance(found, claim.Theorem) and bool(decided)
 
 
-@pytest.mark.parametrize("name", [marked(name) for name in claim.names()])
+@pytest.mark.parametrize("name", [marked(name) for name in claim_catalog.names()])
 def test_claim_at_smoke_scale(
     name: str, home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name.endswith("-imagenet"):
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     assert set(found.scales) >= SCALES
-    setting = claim.setting(found, name, "smoke")
+    setting = claim_catalog.setting(found, name, "smoke")
     document = sweep.check(name, "smoke", setting, seeds=1 if trained(name) else None)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
@@ -68,7 +69,7 @@ def test_claim_at_smoke_scale(
 
 def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     name = "small-norm-factorization"
-    setting = claim.load(name).scales["smoke"]
+    setting = claim_catalog.load(name).scales["smoke"]
     first = sweep.check(name, "smoke", setting, seeds=1)
     count = len(history.rows(status=None))
     again = sweep.check(name, "smoke", setting, seeds=1)
@@ -88,8 +89,8 @@ def test_a_new_file_is_a_new_claim(
         '"""Two is two."""\n'
         "from matplotlib.figure import Figure\n"
         "from dataclasses import dataclass\n"
-        "from pipelines.claim import Theorem\n"
-        "from pipelines.verdict import Bound\n"
+        "from pipelines.measurement.claim import Theorem\n"
+        "from pipelines.measurement.verdict import Bound\n"
         "@dataclass(frozen=True)\n"
         "class Setting:\n"
         "    two: float = 2.0\n"
@@ -98,8 +99,8 @@ def test_a_new_file_is_a_new_claim(
         "    measure=lambda cells: ([0], {'gap': cells.values('two')[:, None] - 2}))\n"
     )
     monkeypatch.setattr("pipelines.claims.__path__", [str(tmp_path)])
-    assert claim.names() == ["two-is-two"]
-    setting = claim.load("two-is-two").scales["cpu"]
+    assert claim_catalog.names() == ["two-is-two"]
+    setting = claim_catalog.load("two-is-two").scales["cpu"]
     assert sweep.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
     wrong = type(setting)(two=2.5)
     assert sweep.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
@@ -107,7 +108,7 @@ def test_a_new_file_is_a_new_claim(
 
 
 def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
-    found = claim.load("gradient-formula")
+    found = claim_catalog.load("gradient-formula")
     numbers = {
         "source": "LY",
         "says": "x",
@@ -198,7 +199,7 @@ def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
 @pytest.mark.parametrize("name", ["fixed-projection-helps", "small-norm-factorization"])
 def test_fewer_seeds_than_stated_or_one_apart_are_not_the_stated_ones(name: str) -> None:
     def is_stated(seeds: int, first: int = 0) -> bool:
-        setting = claim.load(name).scales["cpu"]
+        setting = claim_catalog.load(name).scales["cpu"]
         order = Order(name=name, scale="cpu", settings=setting, seeds=seeds, first_seed=first)
         return order.as_stated
 
@@ -230,7 +231,7 @@ def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one(
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:
-    found = claim.load("zero-init")
+    found = claim_catalog.load("zero-init")
     [floor] = found.floors
     values = {metric: [1.5, 1.5] for metric in floor.metrics}
     values |= {bound.metric: [90.0, 90.0] for bound in found.decided_by}
@@ -244,14 +245,14 @@ def test_other_data_than_the_sources_are_not_judged() -> None:
 
 def test_unknown_names_list_the_nearest() -> None:
     with pytest.raises(UserError, match="Did you mean gradient-formula"):
-        claim.load("gradient-formulae")
+        claim_catalog.load("gradient-formulae")
     with pytest.raises(UserError, match="smoke"):
-        claim.setting(claim.load("gradient-formula"), "gradient-formula", "paper")
+        claim_catalog.setting(claim_catalog.load("gradient-formula"), "gradient-formula", "paper")
 
 
 def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
     name = "small-norm-factorization"
-    setting = type(claim.load(name).scales["smoke"])((3, 4), (0.5,), (5, 8, 16))
+    setting = type(claim_catalog.load(name).scales["smoke"])((3, 4), (0.5,), (5, 8, 16))
     document = sweep.check(name, "smoke", setting, seeds=2)
     note = history.row(document["run_id"]).tags["mlflow.note.content"]
     assert f"run {name} --scale smoke --seeds 2 --d 3 4 --force" in note
@@ -260,7 +261,7 @@ def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
 @pytest.mark.slow
 def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
     name = "identity-beats-plain"
-    setting = dataclasses.replace(claim.load(name).scales["smoke"], plain_rate=1e9)
+    setting = dataclasses.replace(claim_catalog.load(name).scales["smoke"], plain_rate=1e9)
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert math.isnan(document["metrics"]["plain_test_error_pct"]["mean"])
     assert math.isnan(document["metrics"]["advantage_pct"]["mean"])
@@ -270,7 +271,7 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
 @pytest.mark.slow
 def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     name, scale = "allconv-cifar10", "smoke"
-    recipe = claim.setting(claim.load(name), name, scale)
+    recipe = claim_catalog.setting(claim_catalog.load(name), name, scale)
     other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
     document = sweep.check(name, scale, other, seeds=2)
     assert document["verdict"] == "smaller scale"
@@ -297,13 +298,13 @@ DECIDED_WITHOUT_A_FLOOR = {
     "standard-init-diverges": "about the first 20 steps",
     "teacher-student": "judged at paper scale only, where losses of 0 can be reached",
 }
-TRAINED = [name for name in claim.names() if claim.load(name).recipes]
+TRAINED = [name for name in claim_catalog.names() if claim_catalog.load(name).recipes]
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_what_is_said_of_trained_networks_needs_networks_that_have_learned(name: str) -> None:
     """Whoever is not judged by a published number alone states a floor, or where it is judged."""
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     own = [bound for bound in found.decided_by if bound.metric not in found.reported]
     assert not own or found.floors or name in DECIDED_WITHOUT_A_FLOOR
     for floor in found.floors:

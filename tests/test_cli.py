@@ -111,10 +111,10 @@ def test_list_and_help_import_nothing_heavy(home: Path) -> None:
 
 
 def test_every_name_that_can_be_run_has_help(home: Path) -> None:
-    from pipelines import claim
+    from pipelines.measurement import claim_catalog
     from pipelines.recipes import catalog
 
-    calls = [["run", name, "--help"] for name in [*claim.names(), *catalog.RECIPES]]
+    calls = [["run", name, "--help"] for name in [*claim_catalog.names(), *catalog.RECIPES]]
     done = answers(calls)
     assert done.stderr.count("exit 0") == len(calls), done.stderr
     assert done.stdout.count("--seeds") >= len(calls)
@@ -122,7 +122,7 @@ def test_every_name_that_can_be_run_has_help(home: Path) -> None:
 
 def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits: Path) -> None:
     from pipelines.recipes.catalog import named
-    from pipelines.run import repeat
+    from pipelines.seeds import repeat
 
     recipe = named("mlp-digits", "smoke")
     single, again = repeat(recipe), repeat(recipe)

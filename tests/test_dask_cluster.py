@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import dask_cluster, sweep, work
 from pipelines.errors import Unavailable, UserError
-from pipelines.grid import Cell, Cells
+from pipelines.measurement import _dask_cluster, _executor, sweep
+from pipelines.measurement.grid import Cell, Cells
 from tests.conftest import ROOT, Go, free_port
 from tests.test_sweep import NAME, content, settings_in
 
@@ -40,19 +40,19 @@ def test_options_that_do_not_fit_are_one_sentence(name: str, workers, expected: 
     "address", ["nonsense", "tcp://127.0.0.1:{free}", "tcp://127.0.0.1:{mute}"]
 )
 def test_without_a_scheduler_there_is_a_sentence_in_time(address: str, monkeypatch) -> None:
-    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(_dask_cluster, "CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         at = address.format(free=free_port(), mute=mute.getsockname()[1])
         with (
             pytest.raises(Unavailable, match="A Dask scheduler must answer"),
-            dask_cluster.connect(at, NAME),
+            _dask_cluster.connect(at, NAME),
         ):
             pass
 
 
 def test_a_process_of_other_code_measures_nothing() -> None:
     with pytest.raises(UserError, match="instead of another"):
-        work._compute(NAME, "another", 0, Cells((Cell({}, 0),)))
+        _executor._compute(NAME, "another", 0, Cells((Cell({}, 0),)))
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipelines.claims.digit_pairs import (
+from pipelines.claims.li_yuan.digit_pairs import (
     CLAIM,
     PAIRS,
     Pair,
@@ -20,7 +20,7 @@ from pipelines.claims.digit_pairs import (
     training_images,
 )
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Cells, cells
+from pipelines.measurement.grid import Cell, Cells, cells
 
 SETTING = {"data": "digits", "norm": 0.6, "rate": 2e-3, "batch_size": 64}
 

@@ -6,19 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import (
-    claim,
-    evidence,
-    evidence_check,
-    evidence_files,
-    report,
-    sweep,
-    tables,
-    terminal,
-)
+from pipelines import evidence, evidence_check, evidence_files, report, terminal
 from pipelines.errors import UserError
-from pipelines.habits import Habits
-from pipelines.runtime import code_digest
+from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
+from pipelines.run import Habits
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting
 from tests.conftest import Go
@@ -41,7 +32,7 @@ def measure(seeds: int | None = None, **how: Any) -> str:
 
 
 def measured_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
-    settings, habits = claim.load(NAME).scales["smoke"], Habits(force=force)
+    settings, habits = claim_catalog.load(NAME).scales["smoke"], Habits(force=force)
     return sweep.check(NAME, "smoke", settings, seeds, habits=habits, sparing=True, **how)
 
 
@@ -134,7 +125,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
         files.append(tmp_path / f"{seed}.zip")
         exporting.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
-    whole = report.metrics_in_words(claim.load(NAME), metrics_of(measure()))
+    whole = report.metrics_in_words(claim_catalog.load(NAME), metrics_of(measure()))
     go("joined")
     for file in files[:4]:
         evidence.add([str(file)])
@@ -206,9 +197,9 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
 ) -> None:
     measure()
     evidence.add([NAME])
-    found = claim.load(NAME)
+    found = claim_catalog.load(NAME)
     more = dataclasses.replace(found, also=lambda measured: found.also(measured) | {"one": 1.0})
-    monkeypatch.setattr(claim, "load", lambda name: more)
+    monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     go("b")
     evidence.take_in()
@@ -226,7 +217,7 @@ def test_cells_of_other_code_are_joined_and_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure(only_seed=0)
-    monkeypatch.setattr(code_digest, "of_claim", lambda name: "other")
+    monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
     for seed in range(1, 5):
         measure(only_seed=seed)
     evidence.add([NAME])
@@ -252,7 +243,7 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert terminal.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in terminal.reason_not_measured(document)
-    monkeypatch.setattr(code_digest, "of_claim", lambda name: "other")
+    monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
     assert ", by other code than this: " in terminal.reason_not_measured(measured_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured
@@ -297,7 +288,7 @@ def publish(tmp_path: Path) -> Path:
 
 def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: Path) -> None:
     for name in (NAME, "gradient-formula"):
-        sweep.check(name, "smoke", claim.load(name).scales["smoke"])
+        sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     evidence.add([NAME, "gradient-formula"])
     results = publish(tmp_path)
     go("empty")
@@ -347,9 +338,9 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
 
 def test_the_last_bits_of_a_fit_are_no_other_number() -> None:
     recorded = {f"{claim.SEED}slope": {0: -0.9912964992116793}}
-    assert tables.has_recorded(recorded, {"slope": [-0.9912964992116795]})
-    assert not tables.has_recorded(recorded, {"slope": [-0.9912964]})
-    assert not tables.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
+    assert documents.has_recorded(recorded, {"slope": [-0.9912964992116795]})
+    assert not documents.has_recorded(recorded, {"slope": [-0.9912964]})
+    assert not documents.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
 
 
 def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
@@ -380,7 +371,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
 
     name = "identity-beats-plain"
     monkeypatch.setattr(exporting, "POINTS", 3)
-    sweep.check(name, "smoke", claim.load(name).scales["smoke"])
+    sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
     evidence.add([name])
     go("b")
@@ -395,5 +386,5 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
 def test_the_shipped_evidence_is_small_and_about_claims() -> None:
     files = evidence_files.bundles()
     assert files
-    assert {evidence_files.subject(file) for file in files} <= set(claim.names())
+    assert {evidence_files.subject(file) for file in files} <= set(claim_catalog.names())
     assert sum(file.stat().st_size for file in files) < MOST

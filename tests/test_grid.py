@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from pipelines import grid
 from pipelines.errors import UserError, check_sizes
+from pipelines.measurement import grid
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import distributed
 import pytest
 from joblib.externals.loky import get_reusable_executor
 
-from pipelines import sweep, work
 from pipelines.errors import Unavailable
-from pipelines.grid import Cells
+from pipelines.measurement import _executor, sweep
+from pipelines.measurement.grid import Cells
 from pipelines.tracking import history
 from tests.conftest import Go
 from tests.test_sweep import NAME, children, content
@@ -21,7 +21,7 @@ from tests.test_sweep import NAME, children, content
 GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
 LETHAL = "d=3 gamma=0.5 seed=1"
 TIMES, NOTES = "LETHAL_TIMES", "LETHAL_NOTES"  # in the environment: how often, and a file of pids
-COMPUTE = work._compute
+COMPUTE = _executor._compute
 
 
 def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
@@ -38,7 +38,7 @@ def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
 @pytest.fixture
 def kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`kills(n)`: from now on the cell kills n workers; it returns the file that counts them."""
-    monkeypatch.setattr(work, "_compute", deadly)
+    monkeypatch.setattr(_executor, "_compute", deadly)
 
     def set_to(times: int) -> Path:
         get_reusable_executor().shutdown()  # joblib's workers keep their environment

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import searches
-from pipelines.claims import later_habits
+from pipelines.claims import _search
+from pipelines.claims.ours import later_habits
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Measured
+from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
@@ -84,7 +84,7 @@ def verdict(
     monkeypatch: pytest.MonkeyPatch, error_pct: Callable[[Recipe], float], scale: str = "hours"
 ) -> str:
     """Return the verdict over three seeds whose study finds FOUND."""
-    monkeypatch.setattr(searches, "study", lambda *_: {"study": "s", **FOUND})
+    monkeypatch.setattr(_search, "study", lambda *_: {"study": "s", **FOUND})
     setting, values = later_habits.CLAIM.scales["hours"], dict[str, list[float]]()
     for seed in range(3):
         _, curves = later_habits.measure(setting, seed, Bench(error_pct))  # type: ignore[arg-type]

@@ -47,7 +47,7 @@ DOORS = {  # library: the modules that may import it
     },
     "optuna_dashboard": {"tuning.serving"},
     "grpc": {"tuning.storage"},
-    "distributed": {"pipelines.dask_cluster"},
+    "distributed": {"pipelines.measurement._dask_cluster"},
     "dbos": {
         "pipelines.engine",
         "pipelines.schedule",

@@ -5,18 +5,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pipelines import claim
-from pipelines.claims import (
-    gradient_formula,
-    matrix_lemmas,
+from pipelines.claims.bartlett import (
     near_identity_layers,
     negative_eigenvalue_fails,
     no_bad_stationary_points,
+)
+from pipelines.claims.hardt_ma import (
+    gradient_formula,
+    matrix_lemmas,
     nonlinear_critical_points,
     risk_is_expectation,
 )
 from pipelines.errors import UserError
-from pipelines.grid import ASSUMPTION, Cell, Cells, Measured
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured
 from theory import linear_resnet
 from theory.descent import descent_path, loss
 from theory.factorization import balanced, rotation_layers
@@ -30,15 +32,15 @@ from theory.stationary_points import layer_gradient_norms, network, residual_lay
 
 def cells(name, seeds=2, **settings):
     """Cells of a claim at its smoke scale, all other settings at their first value."""
-    point = dataclasses.asdict(claim.load(name).scales["smoke"])
-    inner = claim.load(name).inner
+    point = dataclasses.asdict(claim_catalog.load(name).scales["smoke"])
+    inner = claim_catalog.load(name).inner
     point = {k: v[0] if isinstance(v, tuple) and k != inner else v for k, v in point.items()}
     return Cells(tuple(Cell(point | settings, seed) for seed in range(seeds)))
 
 
 def seeds_of(name, chosen):
     """What is measured in those cells, one list a seed."""
-    steps, curves = claim.load(name).measure(chosen)
+    steps, curves = claim_catalog.load(name).measure(chosen)
     return [
         [Measured(cell, np.asarray(steps), {k: v[i] for k, v in curves.items()}, "")]
         for i, cell in enumerate(chosen.cells)
@@ -46,7 +48,7 @@ def seeds_of(name, chosen):
 
 
 def values_of(name, by_seed):
-    rows = [claim.load(name).metrics(measured) for measured in by_seed]
+    rows = [claim_catalog.load(name).metrics(measured) for measured in by_seed]
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
@@ -56,8 +58,6 @@ def doctored(by_seed, **curves):
 
 
 # ---- HM section 5: blocks of one ReLU layer
-
-
 def blocks(rng, m, d, k, size):
     U, V, s = (size * rng.normal(size=shape) for shape in ((m, k, d), (m, d, k), (m, k)))
     return Blocks(U, V, s)
@@ -104,7 +104,7 @@ def test_relu_layers_as_functions_are_the_blocks_without_thresholds():
 
 def test_a_critical_point_must_have_risk_and_no_gradient():
     name = "nonlinear-critical-points"
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     by_seed = seeds_of(name, cells(name, l=3))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
@@ -185,10 +185,8 @@ def test_weights_away_from_the_identity_have_a_gradient():
 
 
 # ---- statements as they are printed
-
-
 def test_the_order_of_the_appendix_is_right_for_two_layers_and_wrong_for_three():
-    found = claim.load("gradient-formula")
+    found = claim_catalog.load("gradient-formula")
     for depth, printed in ((2, "holds"), (3, "fails: the order of factors in appendix A.2 (")):
         instance = gradient_formula.random_instance(np.random.default_rng(0), 3, depth)
         lemma, appendix = linear_resnet.gradient(*instance), gradient_appendix(*instance)
@@ -200,7 +198,7 @@ def test_the_order_of_the_appendix_is_right_for_two_layers_and_wrong_for_three()
 def test_the_integer_split_is_what_fails_of_the_printed_proof():
     name = "small-norm-factorization"
     by_seed = seeds_of(name, cells(name, d=5, gamma=0.1, l=(6, 7, 64)))
-    found, values = claim.load(name), values_of(name, by_seed)
+    found, values = claim_catalog.load(name), values_of(name, by_seed)
     assert found.printed(values).startswith("fails: the proof's split 4q + p = l (printed_split")
     ours = doctored(by_seed, printed=by_seed[0][0].curves["balanced"])
     assert found.printed(values_of(name, ours)) == "holds"
@@ -213,7 +211,7 @@ def test_the_integer_split_is_what_fails_of_the_printed_proof():
 def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     name = "gradient-descent-near-identity"
     by_seed = seeds_of(name, cells(name, d=3, l=4))
-    found, values = claim.load(name), values_of(name, by_seed)
+    found, values = claim_catalog.load(name), values_of(name, by_seed)
     text = found.printed(values)
     assert (
         "the constant 4 of the gradient lemma, a step of the proof (printed_gradient_ratio" in text
@@ -233,7 +231,7 @@ def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
 def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
     name = "symmetric-positive-converges"
     by_seed = seeds_of(name, cells(name, l=(1, 2, 4)))
-    found, values = claim.load(name), values_of(name, by_seed)
+    found, values = claim_catalog.load(name), values_of(name, by_seed)
     assert (found.verdict(values, "cpu"), found.printed(values)) == ("reproduced", "holds")
     later = values_of(name, doctored(by_seed, ratio=np.full(3, 1.5)))
     assert (found.verdict(later, "cpu"), found.printed(later)) == ("refuted", "holds")
@@ -248,7 +246,7 @@ def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
 
 def test_critical_ends_that_are_not_judged_are_counted():
     name = "no-bad-critical-points"
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     norm = np.array([0.5, 0.9999, 0.9999, 0.9999, 1.2])
     curves = {
         "max_norm": norm,
@@ -270,7 +268,7 @@ def test_critical_ends_that_are_not_judged_are_counted():
 
 
 def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothing():
-    found = claim.load("standard-parameterization-saddle")
+    found = claim_catalog.load("standard-parameterization-saddle")
     values = {
         "gradient_at_zero": [0.0] * 5,
         "excess_at_zero": [1.8] * 5,
@@ -287,7 +285,7 @@ def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothi
 def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
     name = "no-bad-stationary-points"
     by_seed = seeds_of(name, cells(name, sigma=sigma, l=3))
-    found, values = claim.load(name), values_of(name, by_seed)
+    found, values = claim_catalog.load(name), values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
     assert values[f"{sigma}_ratio"] == values["ratio"]
     premise = values | {"moved_zero_ratio": [1.0]}
@@ -301,7 +299,7 @@ def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
 
 
 def test_the_slides_bound_fails_where_a_layer_moves_zero():
-    found = claim.load("no-bad-stationary-points")
+    found = claim_catalog.load("no-bad-stationary-points")
     values = {"slide_ratio": [2.0], "moved_zero_ratio": [no_bad_stationary_points.moved_zero(-1.0)]}
     assert values["moved_zero_ratio"] == [0.0]  # norms 2 and 0, the slide's bound is 1
     assert found.printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
@@ -310,8 +308,6 @@ def test_the_slides_bound_fails_where_a_layer_moves_zero():
 
 
 # ---- BEL: functions from R^d to R, and the printed rate
-
-
 def test_a_function_to_the_reals_is_carried_by_an_invertible_map():
     rng = np.random.default_rng(8)
     c, z = rng.normal(size=(2, 3)), rng.normal(size=(2, 20, 4))
@@ -336,7 +332,7 @@ def test_layers_of_another_function_are_refuted():
         one + seeds_of(name, cells(name, map="henon", m=(4, 16, 64)))[i]
         for i, one in enumerate(seeds_of(name, cells(name, map="scalar", m=(4, 16, 64))))
     ]
-    found, values = claim.load(name), values_of(name, by_seed)
+    found, values = claim_catalog.load(name), values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
     assert found.printed(values) == "holds"
     W, x = near_identity_layers.instance(np.random.default_rng(0), "scalar", 2, 5)
@@ -357,8 +353,6 @@ def test_layers_of_another_function_are_refuted():
 
 
 # ---- BHL (b): penalties beside a negative eigenvalue
-
-
 def values_at(penalty, at, step=1e-6):
     """Central differences of a penalty, given as a function of one layer, entry by entry."""
     moves = step * np.eye(at.size).reshape(at.size, *at.shape)
@@ -441,7 +435,7 @@ def test_a_penalty_on_one_entry_lets_descent_pass_unless_it_is_on_the_mirrored_e
 
 def test_a_penalty_that_lets_descent_pass_is_refuted():
     name = "negative-eigenvalue-fails"
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     by_seed = seeds_of(name, cells(name, delta=0.0))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
@@ -463,11 +457,12 @@ def test_a_penalty_that_lets_descent_pass_is_refuted():
 
 
 # ---- HM Claim 2.3: the risk is an expectation
-
-
 def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
     name = "risk-is-expectation"
-    found, by_seed = claim.load(name), seeds_of(name, cells(name, seeds=3, d=2, samples=20_000))
+    found, by_seed = (
+        claim_catalog.load(name),
+        seeds_of(name, cells(name, seeds=3, d=2, samples=20_000)),
+    )
     values = values_of(name, by_seed)
     assert max(values["z"]) < 4
     assert min(values["no_noise_z"]) > 5
@@ -492,7 +487,7 @@ def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
 
 
 def test_standard_errors_of_the_wrong_size_are_found():
-    found = claim.load("risk-is-expectation")
+    found = claim_catalog.load("risk-is-expectation")
     values = {"z": [2.5] * 5, "rms_z": [0.98, 1.03, 1.0, 0.95, 1.1], "resolution_pct": [0.7] * 5}
     assert found.verdict(values, "cpu") == "reproduced"
     for wrong in ({"rms_z": [0.4, 0.42, 0.5, 0.45, 0.4]}, {"resolution_pct": [30.0] * 5}):
@@ -500,8 +495,6 @@ def test_standard_errors_of_the_wrong_size_are_found():
 
 
 # ---- HM Claims A.1, C.1, C.2
-
-
 @pytest.mark.parametrize("q", [1, 2, 7])
 def test_a_rotation_is_a_product_of_small_ones(q):
     rng = np.random.default_rng(q)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import champion, claim, report, sweep
+from pipelines import champion, report
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.tracking import history, parent_run, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
@@ -62,7 +63,7 @@ def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(starter: track
 def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     starter: tracked_run.Run, tmp_path: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measured = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])["run_id"]
+    measured = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])["run_id"]
     settings = {row.id for row in history.rows(kind="setting")}
     training = recorded("training", {"recipe": "of no claim"})
     assert champion.claim_of(history.row(training)) is None

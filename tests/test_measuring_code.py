@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim
+from pipelines.measurement import claim_catalog, claim_code
 from pipelines.runtime import code_digest
-from pipelines.runtime.code_digest import of_claim
 
 CLAIM = """
 '''A card.'''
-from pipelines.claim import Theorem
+from pipelines.measurement.claim import Theorem
 from pipelines import errors
 from theory import descent
 
@@ -46,7 +45,7 @@ TREE = {
     "theory/matrices.py": "def norm(x):\n    return max(x)\n",
     "pipelines/__init__.py": "",
     "pipelines/errors.py": "class UserError(Exception):\n    pass\n",
-    "pipelines/claim.py": "class Theorem:\n    pass\n",
+    "pipelines/measurement/claim.py": "class Theorem:\n    pass\n",
     "pipelines/claims/__init__.py": "",
     "pipelines/claims/mine.py": CLAIM,
 }
@@ -54,7 +53,7 @@ TREE = {
 
 def digest(root: Path) -> frozenset[str]:
     """Return the definitions that the claim's numbers come from."""
-    return frozenset(code_digest.claim_definitions("mine", root))
+    return frozenset(claim_code.definitions("pipelines.claims.mine:CLAIM", root))
 
 
 def write(root: Path, files: dict[str, str]) -> Path:
@@ -116,12 +115,15 @@ def test_a_moved_file_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None:
-    digests = {name: of_claim(name) for name in claim.names()}
+    digests = {name: claim_code.of_claim(name) for name in claim_catalog.names()}
     assert len(set(digests.values())) == len(digests)
-    assert any("'circulant_start'" in text for text in code_digest.claim_definitions("two-phases"))
+    assert any(
+        "'circulant_start'" in text
+        for text in claim_code.definitions(claim_code.root_of("two-phases"))
+    )
     trained = set(code_digest.training_definitions(code_digest.ROOT))
-    assert trained <= set(code_digest.claim_definitions("identity-beats-plain"))
-    assert not trained <= set(code_digest.claim_definitions("gradient-lower-bound"))
+    assert trained <= set(claim_code.definitions(claim_code.root_of("identity-beats-plain")))
+    assert not trained <= set(claim_code.definitions(claim_code.root_of("gradient-lower-bound")))
 
 
 def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -145,7 +147,9 @@ def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
-    assert any(text.startswith(reached) for text in code_digest.claim_definitions(name))
+    assert any(
+        text.startswith(reached) for text in claim_code.definitions(claim_code.root_of(name))
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim
-from pipelines.claims import finite_sample_expressivity as expressivity
-from pipelines.claims.finite_sample_expressivity import (
+from pipelines.claims.hardt_ma import finite_sample_expressivity as expressivity
+from pipelines.claims.hardt_ma.finite_sample_expressivity import (
     CLAIM,
     FAR,
     LABELS,
@@ -20,7 +19,8 @@ from pipelines.claims.finite_sample_expressivity import (
     unit,
     worst,
 )
-from pipelines.grid import Cell, Measured
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.grid import Cell, Measured
 from theory import memorization
 
 
@@ -120,6 +120,6 @@ def test_noise_moves_equal_images_apart_by_its_own_norm() -> None:
 
 
 def test_cifar10_is_measured_on_all_its_images() -> None:
-    other = claim.load("finite-sample-expressivity-cifar10")
+    other = claim_catalog.load("finite-sample-expressivity-cifar10")
     assert (other.scales["cpu"].data, max(other.scales["cpu"].n)) == ("cifar10", 50_000)
     assert "50,000" in other.says

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, order, reference, report, tables
+from pipelines import reference, report
 from pipelines import run as spine
+from pipelines.measurement import claim_catalog, documents, plan
 from pipelines.recipes import catalog
 from pipelines.reported import TABLE, Reported
 from pipelines.tracking import history, journals, store
 
 NAMES = [row.name for row in TABLE]
 STATING = [
-    *(name for name in claim.names() if claim.load(name).reported),
+    *(name for name in claim_catalog.names() if claim_catalog.load(name).reported),
     *(n for n, s in catalog.RECIPES.items() if "paper" in s and s["paper"].reported),
 ]
 
@@ -46,24 +47,26 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
     assert set(STATING) <= set(NAMES)
     for row in TABLE:
         assert not row.numbers.keys() & reference.stated(row.name).keys(), "typed a second time"
-        assert row.claim in claim.names()
-        assert row.name in (*claim.names(), *catalog.RECIPES)
+        assert row.claim in claim_catalog.names()
+        assert row.name in (*claim_catalog.names(), *catalog.RECIPES)
 
 
 def test_reference_runs_are_where_ours_are(home: Path) -> None:
     reference.write()
     for name, row in written().items():
-        ours = claim.load(name).family if name in claim.names() else spine.EXPERIMENT
+        ours = (
+            claim_catalog.load(name).family if name in claim_catalog.names() else spine.EXPERIMENT
+        )
         experiment = store.client().get_run(row.id).info.experiment_id
         assert store.client().get_experiment(experiment).name == ours
         if name in catalog.RECIPES:
             settings = catalog.named(name, "paper").flat()
             assert row.params == {k: v for k, v in settings.items() if k != "seed"}
             assert row.tags["recipe"] == name
-    own = order.Order(
+    own = plan.Order(
         name="skip-length",
         scale="paper",
-        settings=claim.load("skip-length").scales["paper"],
+        settings=claim_catalog.load("skip-length").scales["paper"],
         seeds=1,
     ).params
     assert written()["skip-length"].params == {k: str(v) for k, v in own.items() if k != "seeds"}
@@ -77,7 +80,7 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
         assert where
     run = reference.reference(row)
     assert run.tags["source"] == run.tags["scale"] == "paper"
-    assert len(run.tags["mlflow.note.content"]) < tables.NOTE
+    assert len(run.tags["mlflow.note.content"]) < documents.NOTE
     assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
     assert run.tags["n"] == (str(row.n) if row.n else "not stated")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines.claims import zero_init
+from pipelines.claims.li_yuan import zero_init
 
 
 def network(**arguments: Any) -> keras.Model:

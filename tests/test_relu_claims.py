@@ -5,8 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pipelines.claims import (
-    input_distributions,
+from pipelines.claims.li_yuan import (
     one_point_convexity,
     population_gradient,
     potential_rates,
@@ -14,9 +13,10 @@ from pipelines.claims import (
     teacher_student,
     two_phases,
 )
+from pipelines.claims.li_yuan._figures import beneath_a_chord, measures
+from pipelines.claims.ours import input_distributions
 from pipelines.errors import UserError
-from pipelines.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
-from pipelines.relu_figures import beneath_a_chord, measures
+from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
 from theory.circulant import circulant_descent, circulant_matrix
 from theory.relu_population import gradient, inner_product, potential
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import claim, report, sweep
+from pipelines import report
 from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement.verdict import Bound, spread
 from pipelines.tracking import mlflow_ui
-from pipelines.verdict import Bound, spread
 from tests.conftest import command
 
 NAME = "small-norm-factorization"
@@ -28,7 +29,7 @@ class Addresses(HTMLParser):
 
 
 def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
-    sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     for folder in (tmp_path / "a", tmp_path / "b"):
         document = report.write(folder)
     for file in ("RESULTS.md", "results.html", f"figures/{NAME}.png"):
@@ -36,11 +37,11 @@ def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) ->
     verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
     assert verdicts[NAME] == "reproduced"
     assert verdicts["gradient-formula"] == "not run"
-    assert set(verdicts) == set(claim.names())
+    assert set(verdicts) == set(claim_catalog.names())
 
 
 def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path) -> None:
-    setting = claim.load(NAME).scales["smoke"]
+    setting = claim_catalog.load(NAME).scales["smoke"]
     sweep.check(NAME, "smoke", type(setting)((3,), (0.5,), (8,)))
     document = sweep.check(NAME, "smoke", setting, seeds=1)
     assert {entry.verdict for entry in report.entries()} == {"not run"}
@@ -51,7 +52,7 @@ def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path)
 
 
 def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     report.write(tmp_path)
     page = Addresses()
     page.feed((tmp_path / "results.html").read_text())
@@ -63,7 +64,7 @@ def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
 
 
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"])
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     report.write(tmp_path)
     ratio = document["metrics"]["ratio"]
     measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
@@ -71,22 +72,22 @@ def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -
         text = (tmp_path / file).read_text()
         assert measured in text
         assert document["run_id"][:8] in text
-        assert all(name in text for name in claim.names())
+        assert all(name in text for name in claim_catalog.names())
     rows = re.findall(r"^\| ([\w-]+|\[[\w-]+\].*?) \|", (tmp_path / "RESULTS.md").read_text(), re.M)
-    assert len(rows) == len(claim.names()) + rows.count("claim")
+    assert len(rows) == len(claim_catalog.names()) + rows.count("claim")
 
 
 def test_numbers_that_decide_nothing_can_be_shown(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = claim.load(NAME)
+    found = claim_catalog.load(NAME)
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     decisive = {bound.metric for bound in found.decided_by}
     other = next(key for key in document["metrics"] if key not in decisive)
     entry = report.beside_project(document)
     assert other not in entry.cells()["measured"]
     shown = dataclasses.replace(found, shown=(other,))
-    monkeypatch.setattr(claim, "load", lambda name: shown)
+    monkeypatch.setattr(claim_catalog, "load", lambda name: shown)
     assert f"{other} {spread(document['metrics'][other])}" in entry.cells()["measured"]
 
 
@@ -112,7 +113,7 @@ def test_a_source_names_its_document(
 
 
 def test_every_claim_is_of_one_of_the_documents() -> None:
-    entries = [report.Entry(name) for name in claim.names()]
+    entries = [report.Entry(name) for name in claim_catalog.names()]
     assert {entry.document_of for entry in entries} <= set(report.DOCUMENTS)
 
 
@@ -124,14 +125,14 @@ def test_report_prints_one_document(home: Path, tmp_path: Path) -> None:
 
 
 def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = claim.load(NAME)
+    found = claim_catalog.load(NAME)
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     ratio = document["metrics"]["ratio"]["mean"]
     stricter = dataclasses.replace(
         found, decided_by=(Bound("ratio", at_most=ratio / 2, every=True),), as_printed=()
     )
     [before] = [entry for entry in report.entries() if entry.name == NAME]
-    monkeypatch.setattr(claim, "load", lambda name: stricter)
+    monkeypatch.setattr(claim_catalog, "load", lambda name: stricter)
     [after] = [entry for entry in report.entries() if entry.name == NAME]
     assert (before.verdict, after.verdict) == ("reproduced", "refuted")
     assert after.yours is not None
@@ -142,11 +143,11 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
 def test_a_run_with_settings_of_before_is_left_out(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = claim.load(NAME)
+    found = claim_catalog.load(NAME)
     sweep.check(NAME, "smoke", found.scales["smoke"])
     other = type(found.scales["smoke"])((3,), (0.5,), (8,))
     today = dataclasses.replace(found, scales={"smoke": other})
-    monkeypatch.setattr(claim, "load", lambda name: today)
+    monkeypatch.setattr(claim_catalog, "load", lambda name: today)
     assert {entry.verdict for entry in report.entries()} == {"not run"}
 
 

@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, sweep, unfinished
+from pipelines import resume
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
-from pipelines.habits import Habits
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import repeat, run
+from pipelines.run import Habits, run
 from pipelines.runtime import signals
+from pipelines.seeds import repeat
 from pipelines.tracking import history, store, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals
@@ -181,27 +182,27 @@ def steps_of(run_id: str, metric: str = "batch_loss") -> list[int]:
 def test_an_interrupted_run_goes_on_as_the_same_run(
     home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tags, recipe = {unfinished.RUN_AS: "here smoke"}, small(steps=240, seed=1)
+    tags, recipe = {resume.RUN_AS: "here smoke"}, small(steps=240, seed=1)
     thread = kill_at(home, 30, signal.SIGINT, os.getpid())
     with pytest.raises(KeyboardInterrupt):
         run(recipe, tags=tags)
     thread.join(10)
     (stopped,) = history.rows(None)
-    step = unfinished.stopped_at(stopped.id)
+    step = resume.stopped_at(stopped.id)
     assert stopped.status == "KILLED"
     assert 30 <= step < 240
     assert f"saved after step {step}" in capsys.readouterr().err
     for other in (recipe.override(learning_rate=0.01), recipe.override(steps=250)):
         with pytest.raises(UserError, match=rf"after step {step}, has (learn|steps).*there"):
-            unfinished.refuse_changed(other, "here smoke")
-    unfinished.refuse_changed(recipe, "here smoke")
-    unfinished.refuse_changed(recipe.override(seed=2, learning_rate=0.01), "here smoke")
+            resume.refuse_changed(other, "here smoke")
+    resume.refuse_changed(recipe, "here smoke")
+    resume.refuse_changed(recipe.override(seed=2, learning_rate=0.01), "here smoke")
     assert run(recipe.override(seed=2, steps=8)).run_id != stopped.id
     done = run(recipe, tags=tags)
     assert done.run_id == stopped.id
     assert steps_of(done.run_id) == list(range(1, 241))
     assert steps_of(done.run_id, "val_loss") == list(range(8, 241, 8))
-    assert not unfinished.folder(done.run_id).exists()
+    assert not resume.folder(done.run_id).exists()
     assert history.row(done.run_id).status == "FINISHED"
     assert run(recipe).reused
 
@@ -216,7 +217,7 @@ def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
         with (
             pytest.raises(SystemExit, match="143"),
             tracked_run.tracked("r", experiment="training", kind="training") as run,
-            unfinished.explained(run),
+            resume.explained(run),
         ):
             raise SystemExit(143)
     assert history.row(run.id).status == "KILLED"
@@ -263,7 +264,7 @@ def test_slices_of_a_run_end_as_one_does(
 def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: Path) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     done = run(recipe)
-    saving = Saving(unfinished.folder(done.run_id))  # a kill came before it was discarded
+    saving = Saving(resume.folder(done.run_id))  # a kill came before it was discarded
     saving.write(Checkpoint(2, {}, {"network": [np.zeros(3)]}))
     assert run(recipe).reused
     assert not saving.folder.exists()
@@ -288,7 +289,9 @@ def test_between_trainings_a_pause_is_taken_too(
         sweep.check(
             "gradient-formula",
             "smoke",
-            claim.setting(claim.load("gradient-formula"), "gradient-formula", "smoke"),
+            claim_catalog.setting(
+                claim_catalog.load("gradient-formula"), "gradient-formula", "smoke"
+            ),
             3,
             habits=Habits(until=time.monotonic()),
         )
@@ -326,7 +329,7 @@ def test_a_blow_up_keeps_the_last_good_checkpoint(home: Path, digits: Path) -> N
     (row,) = history.rows("FAILED", kind="training")
     last = raised.value.step - 1
     assert row.tags["diverged"] == str(last + 1)
-    kept = Saving(unfinished.folder(row.id)).latest()
+    kept = Saving(resume.folder(row.id)).latest()
     assert kept is not None
     assert kept.step == last
     assert all(np.all(np.isfinite(array)) for array in kept.arrays["network"])

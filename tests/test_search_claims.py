@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import claim, listing, searches, tuning_claim
-from pipelines.claims import (
-    better_schedule_exists,
-    later_habits,
-    tuning_without_batchnorm,
-    tuning_without_regularization,
-)
+from pipelines import listing
+from pipelines.claims import _search, _tuning
+from pipelines.claims.networks import better_schedule_exists, tuning_without_regularization
+from pipelines.claims.ours import later_habits, tuning_without_batchnorm
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Measured
+from pipelines.measurement import claim
+from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import named
 
 TUNING = (tuning_without_batchnorm, tuning_without_regularization)
@@ -30,7 +28,7 @@ def values(module: Any, **searched: dict[str, float]) -> dict[str, list[float]]:
     """Return the numbers of three seeds, of arms that were searched so; of others as `harder`."""
     harder = searched[module.VARIANTS.harder]
     arms = dict.fromkeys(module.VARIANTS.labels, harder) | searched
-    found = tuning_claim.compared(module.VARIANTS, arms)
+    found = _tuning.compared(module.VARIANTS, arms)
     return {key: [value] * 3 for key, value in found.items()}
 
 
@@ -67,7 +65,7 @@ def test_what_is_lost_is_what_the_easier_network_has_more(module: Any) -> None:
     }
     found = values(module, **arms)
     assert (found["share_lost"][0], found["decades_lost"][0]) == (0.5, 1.5)
-    assert found[tuning_claim.WORST_BEST][0] == 40
+    assert found[_tuning.WORST_BEST][0] == 40
     del arms[module.VARIANTS.easier]["best_val_error_pct"]
     with pytest.raises(KeyError):
         values(module, **arms)
@@ -114,8 +112,8 @@ def test_a_tuning_claim_asks_for_one_limit_of_all_studies(monkeypatch: pytest.Mo
         curves = {name: {"expected": [50.0, 40.0]} for name in names}
         return {"studies": studies, "best_of_k": curves}
 
-    monkeypatch.setattr(tuning_claim, "answer", answer)
-    monkeypatch.setattr(searches, "study", lambda name, *_: {"study": name})
+    monkeypatch.setattr(_tuning, "answer", answer)
+    monkeypatch.setattr(_search, "study", lambda name, *_: {"study": name})
     setting = tuning_without_regularization.CLAIM.scales["hours"]
     bench: Any = claim.Bench(run=Tags())  # type: ignore[arg-type]
     steps, curves = tuning_without_regularization.CLAIM.measure(setting, 0, bench)
@@ -145,9 +143,7 @@ def test_the_figure_names_every_network_and_the_limit(module: Any, tmp_path: Pat
         f"{arm}_best_of_k_pct": np.array([60.0, 40.0, 35.0]) for arm in module.VARIANTS.labels
     }
     constant = {
-        f"{arm}_{key}": np.full(3, 0.5)
-        for arm in module.VARIANTS.labels
-        for key in tuning_claim.GOOD
+        f"{arm}_{key}": np.full(3, 0.5) for arm in module.VARIANTS.labels for key in _tuning.GOOD
     }
     point = dataclasses.asdict(module.CLAIM.scales["hours"])
     measured = [Measured(Cell(point, s), np.arange(1, 4), curves | constant, "") for s in range(3)]
@@ -191,7 +187,7 @@ def test_the_search_has_a_seed_that_no_arm_has(module: Any) -> None:
 
 
 def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches, "study", lambda name, *_: {"study": name})
+    monkeypatch.setattr(_search, "study", lambda name, *_: {"study": name})
     claims = [module.CLAIM.scales["hours"] for module in (better_schedule_exists, later_habits)]
     first, second = (setting.find()["study"] for setting in claims)
     assert first == second

@@ -14,8 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from pipelines import claim, report, sweep, terminal
-from pipelines.habits import Habits
+from pipelines import report, terminal
+from pipelines.measurement import claim, claim_catalog, sweep
+from pipelines.run import Habits
 from pipelines.tracking import history, store
 from tests.conftest import ROOT, command
 
@@ -68,7 +69,7 @@ def test_a_sweep_is_one_parent_and_one_finished_child_a_setting_and_seed(home: P
 
 
 def test_the_curves_are_those_of_the_theory_whatever_the_batch(home: Path) -> None:
-    from pipelines.claims.small_norm_factorization import random_matrix
+    from pipelines.claims.hardt_ma.small_norm_factorization import random_matrix
     from theory.factorization import balanced, max_norm
 
     for name, (_, params, curves) in content(swept(*GRID)).items():
@@ -118,7 +119,7 @@ def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) ->
         raise RuntimeError("no table today")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.tables.note", broken)
+        patch.setattr("pipelines.measurement.documents.note", broken)
         with pytest.raises(RuntimeError):
             swept(*GRID)
     (failed,) = history.rows(None, kind="sweep")
@@ -132,7 +133,7 @@ def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) ->
 
 def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     name = "negative-eigenvalue-fails"
-    setting = dataclasses.replace(claim.load(name).scales["smoke"], delta=(0.1,))
+    setting = dataclasses.replace(claim_catalog.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
     terminal.scoreboard([report.beside_project(document)])
@@ -153,7 +154,7 @@ def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:
     tags = {row.params["gamma"]: row.tags["assumption_holds"] for row in children(document)}
     assert tags == {"2.0": "at some steps", "3.0": "at some steps"}
     assert document["verdict"] == "reproduced"
-    found = claim.load(NAME)
+    found = claim_catalog.load(NAME)
     assert found.verdict({}, "cpu") == "inconclusive"  # nothing was in force: nothing was tested
 
 
@@ -207,14 +208,14 @@ def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) 
 
 ONE_CELL = [
     name
-    for name in claim.names()
-    if isinstance(claim.load(name), claim.Theorem) and name != "gradient-formula"
+    for name in claim_catalog.names()
+    if isinstance(claim_catalog.load(name), claim.Theorem) and name != "gradient-formula"
 ]
 
 
 @pytest.mark.parametrize("name", ONE_CELL)
 def test_a_grid_of_one_cell_is_measured_and_drawn(name: str, home: Path) -> None:
-    found = claim.load(name)
+    found = claim_catalog.load(name)
     settings = found.scales["smoke"]
     fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
     axes = {key: value for key, value in fields.items() if isinstance(value, tuple)}

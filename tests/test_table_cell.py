@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pipelines import claim, table_cell
+from pipelines.claims import _table_cell
 from pipelines.errors import Diverged
-from pipelines.grid import Cell, Measured
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import RECIPES, named
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
@@ -14,14 +15,14 @@ from tests.test_published import HM_TABLE_2
 
 @pytest.mark.parametrize("name", HM_TABLE_2)
 def test_a_cell_is_a_claim_about_its_recipe(name: str) -> None:
-    cell = claim.load(name)
+    cell = claim_catalog.load(name)
     assert cell.scales == RECIPES[name]
     assert cell.reported == named(name).reported
     (bound,) = cell.decided_by
     assert bound.at_most == pytest.approx(1.05 * HM_TABLE_2[name])
-    assert f"run {name} --scale paper" in claim.card(name)
-    assert named(name).cost in " ".join(claim.card(name).split())
-    assert f"{HM_TABLE_2[name]:g} %" in claim.card(name)
+    assert f"run {name} --scale paper" in claim_catalog.card(name)
+    assert named(name).cost in " ".join(claim_catalog.card(name).split())
+    assert f"{HM_TABLE_2[name]:g} %" in claim_catalog.card(name)
     assert cell.seeds == (1 if name.endswith("imagenet") else 5)
     assert cell.verdict({"test_error_pct": [0.0, 0.0]}, "cpu") == "smaller scale"
 
@@ -36,7 +37,7 @@ class Bench:
 
 def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
     recipe = named("mlp-digits", "smoke").override(seed=2)
-    steps, curves = table_cell.measure(recipe, 1, Bench())  # type: ignore[arg-type]
+    steps, curves = _table_cell.measure(recipe, 1, Bench())  # type: ignore[arg-type]
     assert steps == [0]
     assert {key: float(value[0]) for key, value in curves.items()} == {
         "test_error_pct": 30.0,
@@ -49,7 +50,7 @@ def test_a_diverged_cell_errs_everywhere() -> None:
         def train(self, recipe: Recipe) -> Result:
             raise Diverged("The training loss must stay finite.", step=1)
 
-    _, curves = table_cell.measure(named("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
+    _, curves = _table_cell.measure(named("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
     assert {float(value[0]) for value in curves.values()} == {100.0}
 
 
@@ -63,11 +64,11 @@ def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
         )
         for seed in range(3)
     ]
-    axes = table_cell.figure(measured, 6.38).axes[0]
+    axes = _table_cell.figure(measured, 6.38).axes[0]
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert drawn["test"] == [7.0, 8.0, 9.0]
     assert drawn["train"] == [0.5, 0.5, 0.5]
     assert drawn["test, reported: 6.38 %"] == [6.38, 6.38]
     assert [8.0, 8.0] in drawn.values()  # the mean, which runs from edge to edge
     assert (7.0, 9.0) in {(band.get_y(), band.get_y() + band.get_height()) for band in axes.patches}
-    assert table_cell.also(measured) == {"final_train_error_pct": 0.5}
+    assert _table_cell.also(measured) == {"final_train_error_pct": 0.5}

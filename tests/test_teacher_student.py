@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines.claims import teacher_student
+from pipelines.claims.li_yuan import teacher_student
 from pipelines.data import datasets, generated
-from pipelines.grid import Cell, Measured
+from pipelines.measurement.grid import Cell, Measured
 
 SETTING = teacher_student.CLAIM.scales["smoke"]
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from pipelines.claims import teacher_is_unique_near_identity as unique
+from pipelines.claims.li_yuan import teacher_is_unique_near_identity as unique
 from pipelines.errors import UserError
-from pipelines.grid import Cell, Measured
+from pipelines.measurement.grid import Cell, Measured
 from theory.relu_population import loss
 
 

@@ -14,14 +14,13 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import unfinished
-from pipelines.claims import better_schedule_exists
+from pipelines import resume
+from pipelines.claims.networks import better_schedule_exists
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
-from pipelines.habits import Habits
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result, Watch, run
+from pipelines.run import Habits, Result, Watch, run
 from pipelines.run_command import Options
 from pipelines.runtime import code_digest, subcommands
 from pipelines.shell import guarded
@@ -107,7 +106,7 @@ def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> No
     for kind in ("pruned", "diverged"):
         (row,) = history.rows(None, kind=kind)
         assert kind in row.tags
-        assert not unfinished.folder(row.id).exists()
+        assert not resume.folder(row.id).exists()
 
 
 def test_a_new_schedule_is_another_space_of_schedules_only(
@@ -145,7 +144,7 @@ def test_a_pruned_trial_of_several_seeds_says_so_itself(
         trial.attempt(study, first, TWO_SEEDS, parent)
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
-    assert unfinished.find("trial", TWO_SEEDS.base, parent) is None
+    assert resume.find("trial", TWO_SEEDS.base, parent) is None
 
 
 def test_a_trial_of_which_one_seed_diverged_says_so_itself(

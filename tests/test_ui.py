@@ -9,7 +9,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from pipelines import claim, reference, sweep
+from pipelines import reference
+from pipelines.measurement import claim_catalog, sweep
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 
@@ -27,7 +28,7 @@ def view(link: str) -> dict[str, Any]:
 
 
 def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_path: Path) -> None:
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds=1)
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"], seeds=1)
     note = history.row(document["run_id"]).tags[store.NOTE]
     state = view(note.partition("](")[2].partition(")")[0])
     assert document["run_id"] in state["searchFilter"]
@@ -39,7 +40,7 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
 def test_an_imported_claim_has_its_chart(
     home: Path, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    document = sweep.check(NAME, "smoke", claim.load(NAME).scales["smoke"], seeds=1)
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"], seeds=1)
     exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
     importing.import_runs(tmp_path / "runs.zip")

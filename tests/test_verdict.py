@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from pipelines.verdict import VERDICTS, Bound, Floor, deviation, interval, spreads, summary
+from pipelines.measurement.verdict import (
+    VERDICTS,
+    Bound,
+    Floor,
+    deviation,
+    interval,
+    spreads,
+    summary,
+)
 
 NAN, INF = math.nan, math.inf
 

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from pipelines import notify, watch, welch
+from pipelines import notify, watch
 from pipelines.errors import UserError
+from pipelines.measurement import verdict
 from pipelines.tracking import store, tracked_run
 
 NAME, METRIC = "small-norm-factorization", "ratio"
@@ -111,8 +112,8 @@ def test_only_the_same_settings_are_compared_and_only_those_asked_for(home: Path
 def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for verdict in ("reproduced", "refuted"):
-        old = result(0.5, verdict=verdict, scale="smoke")
+    for old_verdict in ("reproduced", "refuted"):
+        old = result(0.5, verdict=old_verdict, scale="smoke")
     result(0.5)
     new = result(0.5)
     with pytest.raises(SystemExit):
@@ -131,8 +132,8 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
 def test_the_interval_has_the_size_of_its_numbers(size: float) -> None:
-    found = welch.difference((0.0, size, 5), (3 * size, 0.5 * size, 9))
-    usual = welch.difference((0.0, 1.0, 5), (3.0, 0.5, 9))
+    found = verdict.difference((0.0, size, 5), (3 * size, 0.5 * size, 9))
+    usual = verdict.difference((0.0, 1.0, 5), (3.0, 0.5, 9))
     assert [each / size for each in found] == pytest.approx(usual)
     assert 0 < usual[0] < 3 < usual[1]
 

@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from statistics import mean
 from typing import Any
 
-from pipelines import unfinished
+from pipelines import resume
 from pipelines.errors import Pruned
-from pipelines.habits import Habits
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Watch, run
+from pipelines.run import Habits, Watch, run
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning import outcomes, spaces
@@ -72,7 +71,7 @@ def _own(
         params=recipe.flat(),
         tags={"fingerprint": recipe.fingerprint, "code": code_digest.training(), **tags},
         parent=parent,
-        resume=unfinished.find(KIND, recipe, parent),
+        resume=resume.find(KIND, recipe, parent),
     ) as own:
         try:
             yield own

@@ -8,35 +8,29 @@ digest, or of Keras's backend, makes every result that was measured before one o
 
 import ast
 import functools
+import importlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines import claims
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import ROOT, digest
 
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
 TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.run:_recorded")
-SEARCHING = (  # of studies, which are run as commands of their own
-    "tuning.outcomes:",
-    "tuning.ranges:",
-    "tuning.samplers:",
-    "tuning.spaces:",
-    "tuning.tunability:",
-)
-CONSTRUCTORS = {("pipelines.claim", "Theorem"), ("pipelines.claim", "Experiment")}
 HEARD = {
-    ("pipelines.claim", "Bench"),
-    ("pipelines.claim", "numbers"),
+    ("pipelines.measurement.claim", "Bench"),
+    ("pipelines.measurement.claim", "numbers"),
+    ("pipelines.run", "Habits"),
+    ("pipelines.run", "USUAL"),
     ("pipelines.runtime.provenance", "digest"),
 }  # of modules that are silent
-CLAIMS = "pipelines.claims"
-JUDGING = {"pipelines.claim", "pipelines.verdict"}
-SILENT = JUDGING | {  # modules that check, show, record or survive: no number depends on them
+SILENT = {  # modules that check, show, record or survive: no number depends on them
     "keras_models._arguments",
+    "pipelines.measurement.claim",
+    "pipelines.measurement.verdict",
     "pipelines.tracking.bulk",
     "pipelines.training.checkpoints",
     "pipelines.errors",
@@ -55,7 +49,7 @@ SILENT = JUDGING | {  # modules that check, show, record or survive: no number d
     "pipelines.runtime.subcommands",
     "pipelines.tracking.tracked_run",
     "pipelines.tracking.mlflow_ui",
-    "pipelines.unfinished",
+    "pipelines.resume",
     "pipelines.recipes.catalog",  # the settings of a run tell its recipe apart
     "tuning.catalogue",
     "tuning.figures",
@@ -63,10 +57,7 @@ SILENT = JUDGING | {  # modules that check, show, record or survive: no number d
     "tuning.plan",
     "tuning.storage",
 }
-WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
-    *("also", "as_printed", "charts", "costs", "decided_by", "family", "figure", "floors"),
-    *("reported", "says", "scales", "seeds", "shown", "smaller", "source"),
-}
+FOLDERS = ("pipelines.claims",)  # whose modules may be in folders elsewhere, too
 UNWRITTEN = {"ctx", "type_comment", "kind"}  # fields of a syntax tree that mean nothing here
 SCOPES = (
     *(ast.FunctionDef, ast.Lambda),
@@ -89,24 +80,11 @@ class Module:
 @functools.cache
 def training() -> str:
     """Return the digest of the code that trains, whatever the recipe."""
-    return _digest(training_definitions())
+    return digest_of(training_definitions())
 
 
-@functools.cache
-def of_claim(name: str) -> str:
-    """Return the digest of the code that measures a cell of the claim."""
-    return _digest(claim_definitions(name))
-
-
-@functools.cache
-def of_verdict(name: str) -> str:
-    """Return the digest of the code that measures the claim, judges it and draws its figure."""
-    root = f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"
-    judging = Reach(ROOT, silent=SILENT - JUDGING)
-    return _digest([*claim_definitions(name), *judging.texts([root, "pipelines.claim:Claim"])])
-
-
-def _digest(texts: Iterable[str]) -> str:
+def digest_of(texts: Iterable[str]) -> str:
+    """Return the digest of definitions, and of Keras's backend."""
     return digest([*sorted(set(texts)), backend.backend()])
 
 
@@ -117,30 +95,23 @@ def training_definitions(root: Path = ROOT) -> list[str]:
     return Reach(root).texts([*TRAINING, *models])
 
 
-def claim_definitions(name: str, root: Path = ROOT) -> list[str]:
-    """Return the definitions that the numbers of a claim come from, as text."""
-    reach = Reach(root, without=WORDS)
-    texts = reach.texts([f"{CLAIMS}.{name.replace('-', '_')}:CLAIM"])
-    trains = ("pipelines.claim", "Experiment") in reach.silenced
-    searches = any(module == "pipelines.runtime.subcommands" for module, _ in reach.silenced)
-    return [
-        *texts,
-        *(training_definitions(root) if trains else []),
-        *(Reach(root).texts(SEARCHING) if searches else []),
-    ]
-
-
 class Reach:
     """The definitions that some roots reach, in the tree of files below a folder.
 
-    Those of modules in `silent` are not followed. Keywords in `without` are left out of what makes
-    a claim.
+    Those of modules in `silent` are not followed. Keywords in `without` are left out of the calls
+    of `makers`, and of those that a root is made by.
     """
 
     def __init__(
-        self, root: Path, silent: Iterable[str] = SILENT, without: Iterable[str] = ()
+        self,
+        root: Path,
+        silent: Iterable[str] = SILENT,
+        without: Iterable[str] = (),
+        makers: Iterable[Place] = (),
     ) -> None:
-        self.root, self.silent, self.without = root, set(silent), set(without)
+        self.root, self.silent = root, set(silent)
+        self.without, self.makers = set(without), set(makers)
+        self.roots: set[Place] = set()
         self.silenced: set[tuple[str, str]] = set()
         """Definitions that were reached and not followed: modules and names."""
         self.labels: dict[Place, str] = {}
@@ -148,6 +119,7 @@ class Reach:
     def texts(self, roots: Iterable[str]) -> list[str]:
         """Return the text of every definition reached from `module:name`; each once."""
         todo: list[Place] = [(root.partition(":")[0], root.partition(":")[2]) for root in roots]
+        self.roots = set(todo)
         texts: dict[Place, str] = {}
         while todo:
             module, name = place = todo.pop()
@@ -217,8 +189,10 @@ def _find(root: Path, name: str) -> Module | None:
     if name.partition(".")[0] not in PACKAGES:
         return None
     above, _, last = name.rpartition(".")
-    folders = [root.joinpath(*above.split(".")), *(claims.__path__ if above == CLAIMS else ())]
-    for folder in map(Path, folders):  # claims may be in folders of their own, too
+    folders = [root.joinpath(*above.split("."))]
+    if above in FOLDERS and root == ROOT:
+        folders += map(Path, importlib.import_module(above).__path__)
+    for folder in folders:
         file, package = folder / f"{last}.py", folder / last / "__init__.py"
         if package.is_file():
             return read(package.read_text(), Module(name, package=name))
@@ -311,9 +285,9 @@ class Writer:
         return f"{type(node).__name__}({' '.join(fields)})"
 
     def _fields(self, node: ast.AST) -> Iterator[tuple[str, Any]]:
-        """Yield the fields of a node; of what makes a claim, without the keywords left out."""
+        """Yield the fields of a node, without the keywords that are left out."""
         for name, value in ast.iter_fields(node):
-            if name == "keywords" and isinstance(node, ast.Call) and self._makes_claim(node):
+            if name == "keywords" and isinstance(node, ast.Call) and self._is_cut(node):
                 yield name, [each for each in value if each.arg not in self.reach.without]
             else:
                 yield name, value
@@ -331,8 +305,10 @@ class Writer:
             return None
         return self.reach.resolve(above[0], node.attr)
 
-    def _makes_claim(self, call: ast.Call) -> bool:
-        return self.name == "CLAIM" or self.place(call.func) in CONSTRUCTORS
+    def _is_cut(self, call: ast.Call) -> bool:
+        """Return whether keywords are left out of this call."""
+        is_root = (self.module.name, self.name) in self.reach.roots
+        return bool(self.reach.without) and (is_root or self.place(call.func) in self.reach.makers)
 
 
 def _is_docstring(node: ast.AST) -> bool:

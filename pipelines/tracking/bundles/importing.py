@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import claim
+from pipelines.measurement import claim_catalog
 from pipelines.runtime import heartbeat, locks
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, mlflow_ui, store
@@ -291,8 +291,8 @@ def import_runs(file: Path) -> dict[str, Any]:
 def _give_charts(rows: Iterable[Listed], ids: Mapping[str, str]) -> None:
     """Make the charts to which the pages of claims lead: they are kept in the experiment."""
     for each in rows:
-        if each.kind in ("claim", "sweep") and each.claim in claim.names():
-            mlflow_ui.children_chart(ids[each.run_id], claim.load(each.claim).charts)
+        if each.kind in ("claim", "sweep") and each.claim in claim_catalog.names():
+            mlflow_ui.children_chart(ids[each.run_id], claim_catalog.load(each.claim).charts)
 
 
 def _say_deleted(run_ids: Sequence[str]) -> None:

@@ -1,0 +1,217 @@
+"""Arms: networks trained alike, seed by seed, but for the one thing that a claim is about."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+
+from pipelines.errors import Diverged, check_counts
+from pipelines.measurement.claim import Bench
+from pipelines.measurement.grid import Measured
+from pipelines.measurement.verdict import Bound, Floor
+from pipelines.recipes.catalog import RECIPES
+from pipelines.recipes.recipe import Recipe
+from pipelines.run import Watch, run
+
+ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
+DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
+LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
+FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
+SEARCH_SEED = 10**6  # no claim's own seed
+POINTS = "offset points"
+
+
+@dataclass(frozen=True)
+class ArmBound(Bound):
+    """A bound on a number of trained networks, which is not finite where one of them diverged.
+
+    Then the verdict is `inconclusive`, unless another seed alone refutes what must hold in each.
+    """
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """Return `reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        finite = [value for value in values if math.isfinite(value)]
+        if len(finite) == len(values):
+            return super().verdict(values)
+        refuted = self.every and finite and super().verdict(finite) == "refuted"
+        return "refuted" if refuted else "inconclusive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arms:
+    """What the arms of a claim share: a published recipe, its length and its network's size."""
+
+    recipe: tyro.conf.Suppress[str] = "allconv-cifar10"
+    data: tyro.conf.Suppress[str] = "cifar10"
+    steps: int = 64_000
+    """Optimizer steps of every arm, over which the recipe's schedule is drawn in proportion."""
+    batch_size: int = 128
+    """Pictures a step."""
+    blocks_per_stage: int | None = 9
+    """Residual blocks, of two convolutions each, in each stage (None: as the recipe has)."""
+    width: int = 64
+    """Channels of the first stage; those of the others are in proportion."""
+    learning_rate: float = 0.05
+    """Peak learning rate."""
+    first_seed: int = 0
+    """The trainings' seed where the claim's is 0: seeds before it have been looked at."""
+
+    def __post_init__(self) -> None:
+        blocks = self.blocks_per_stage
+        check_counts(width=self.width, blocks_per_stage=1 if blocks is None else blocks)
+        self.base(0)  # refuses what it must
+
+    def base(self, seed: int) -> Recipe:
+        """The recipe of the largest scale at this size, before the arms part."""
+        *_, largest = RECIPES[self.recipe].values()
+        blocks = self.blocks_per_stage
+        return at_width(largest, self.width).override(
+            data=self.data,
+            steps=self.steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            seed=self.first_seed + seed,
+            model_args={} if blocks is None else {"blocks_per_stage": blocks},
+        )
+
+
+def at_width(recipe: Recipe, width: int) -> Recipe:
+    """The recipe with `width` channels in its network's first stage, the others in proportion."""
+    first, *_ = widths = recipe.model_args["widths"]
+    changed: dict[str, Any] = {"widths": tuple(each * width // first for each in widths)}
+    if "stem_width" in recipe.model_args:  # zero padding can only add channels
+        changed["stem_width"] = min(width, recipe.model_args["stem_width"])
+    return recipe.override(model_args=changed)
+
+
+def error_names(labels: Iterable[str], splits: Sequence[str] = ("test",)) -> tuple[str, ...]:
+    """Return the metrics of `errors`, arm by arm."""
+    return tuple(f"{arm}_{split}_error_pct" for arm in labels for split in splits)
+
+
+def floor_of_each(labels: Iterable[str]) -> tuple[Floor, ...]:
+    """Return the floors of networks on CIFAR-10 that must all have learned."""
+    return tuple(Floor((error,), LEARNED_PCT) for error in error_names(labels))
+
+
+def errors(
+    bench: Bench, recipes: Mapping[str, Recipe], splits: Sequence[str] = ("test",)
+) -> dict[str, float]:
+    """Return `{arm}_{split}_error_pct` of every arm once trained, as it is tested.
+
+    NaN where its loss diverged, so that no difference from it is a number. The training error, too,
+    is of the network at its end, on training pictures that are not augmented.
+    """
+    found: dict[str, float] = {}
+    for arm, recipe in recipes.items():
+        try:
+            metrics: Mapping[str, float] = bench.train(recipe).metrics
+        except Diverged:
+            metrics = dict.fromkeys(ERRORS.values(), math.nan)
+        found |= {f"{arm}_{split}_error_pct": metrics[ERRORS[split]] for split in splits}
+    return found
+
+
+def search_space(recipe: Recipe, rates: int) -> list[Recipe]:
+    """Return the recipe at so many rates about its own, with the seed of searches; none of one."""
+    tried = [recipe.learning_rate * factor for factor in FACTORS[:rates]] if rates > 1 else []
+    return [recipe.override(learning_rate=rate, seed=SEARCH_SEED) for rate in tried]
+
+
+def with_searches(recipes: Mapping[str, Recipe], rates: Mapping[str, int]) -> dict[str, Recipe]:
+    """Return all that is trained: the arms, and of some of them so many rates of a search."""
+    searches = {
+        f"{arm}, search {i}": each
+        for arm, count in rates.items()
+        for i, each in enumerate(search_space(recipes[arm], count))
+    }
+    return {**recipes, **searches}
+
+
+def check_rates(rates: int) -> None:
+    """Raise UserError for a number of rates that no search tries."""
+    check_counts(len(FACTORS), rates=rates)
+
+
+def at_best_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
+    """Return the recipe at the rate, of so many, that errs least on validation pictures.
+
+    Every claim's seed finds the same trainings, recorded once.
+    """
+    best = min(
+        search_space(recipe, rates), key=lambda each: validation_error(bench, each), default=recipe
+    )
+    return recipe.override(learning_rate=best.learning_rate)
+
+
+def is_at_an_end(recipe: Recipe, rate: float, rates: int) -> bool:
+    """Return whether a rate is the largest or the smallest of those that a search tries."""
+    tried = [each.learning_rate for each in search_space(recipe, rates)]
+    return bool(tried) and rate in (min(tried), max(tried))
+
+
+def validation_error(bench: Bench, recipe: Recipe) -> float:
+    """Return the validation error of a training, in percent; its test set stays unread."""
+    watch = Watch(report=lambda metrics, step: None, lost={"val_error_pct": DIVERGED_PCT})
+    result = run(
+        recipe,
+        bench.habits,
+        parent=bench.run,
+        kind="search",
+        watch=watch,
+        title=f"{recipe.name} rate {recipe.learning_rate:g}",
+        tags=bench.tags,
+    )
+    return result.metrics["val_error_pct"]
+
+
+def figure(
+    measured: Sequence[Measured],
+    labels: Mapping[str, str],
+    splits: Sequence[str] = ("test",),
+    reported: Mapping[str, float] | None = None,
+) -> Any:
+    """Errors of the arms in the order of their labels: a line a seed, a colour a split.
+
+    Means are over the seeds that did not diverge.
+    """
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(max(6, 2.4 * len(labels)), 4), layout="constrained")
+    axes = picture.add_subplot(ylabel=f"{' and '.join(splits)} error (%)")
+    axes.set_xticks(range(len(labels)), list(labels.values()))
+    for colour, split in zip(("C0", "C1"), splits, strict=False):
+        keys = [f"{arm}_{split}_error_pct" for arm in labels]
+        errors = np.array([[m.curves[key][0] for key in keys] for m in measured])  # [seeds, arms]
+        axes.plot(range(len(labels)), errors.T, "o-", color=colour, alpha=0.4)
+        for position, (key, column) in enumerate(zip(keys, errors.T, strict=True)):
+            _draw_mean(axes, position, split, column[np.isfinite(column)], colour)
+            if reported:
+                axes.hlines(reported[key], position - 0.3, position + 0.3, color="k", ls="--")
+    for position, arm in enumerate(labels):
+        diverged = sum(np.isnan(m.curves[f"{arm}_{splits[0]}_error_pct"][0]) for m in measured)
+        if diverged:
+            axes.annotate(f"{diverged} diverged", (position, 0), (0, 4), textcoords=POINTS)
+    dashes = "; dashes: as reported" if reported else ""
+    axes.set_title(f"{len(measured)} runs; bars are means, bands ± sd{dashes}", fontsize=10)
+    axes.margins(x=0.3)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    return picture
+
+
+def _draw_mean(
+    axes: Any, position: int, split: str, errors: NDArray[np.float64], colour: str
+) -> None:
+    """Draw the mean of an arm's errors [seeds], if there are any, and a band of ± sd."""
+    if not len(errors):
+        return
+    mean = float(errors.mean())
+    if len(errors) > 1:
+        sd = errors.std(ddof=1)
+        axes.bar(position, 2 * sd, 0.2, mean - sd, fc=colour, alpha=0.2)
+    axes.hlines(mean, position - 0.1, position + 0.1, color=colour, lw=3)
+    axes.annotate(f"{split} {mean:.1f} %", (position, mean), (12, 4), textcoords=POINTS)

@@ -1,0 +1,291 @@
+"""Gradient descent on a deep linear network, from the identity, converges linearly.
+
+Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
+Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
+linear rate, because along the path, with a = max |Theta_i - I| in the spectral norm,
+  the gradient is large:    |grad|^2 >= 2 l (1-a)^(2l-2) loss       (printed: 4 l (1-a)^(2l) loss),
+  the Hessian is small:     |H|_F <= 3 l d (1+z)^(2l-2) where z >= a and |Phi| <= (1+z)^l
+                                                (printed: 3 l d^5 (1+z)^(2l), without |Phi|),
+  the iterates stay close:  a grows by at most rate (1+a)^(l-1) sqrt(2 loss) a step
+                                                (printed: the exponent l).
+Departures from the slides may come from our damaged copy of them. The printed 4 is twice what is
+true at Theta_i = I (`printed_gradient_ratio` 0.5), and the printed Hessian lemma, without a premise
+on Phi, is false far from I: Phi = 10 at d = 1, l = 2 (`printed_far_hessian_ratio` 1.9).
+
+With h = l (1+b)^(2l-2) + (l-1) (1+b)^(l-2) sqrt(2 loss) >= |H|, b the bound on the next a, each
+step multiplies the loss by at most 1 - rate l (1-a)^(2l-2) (2 - rate h). Summed up (ours): if
+l(I) <= 1/250 and rate = 1/(l (1 + |Phi|^2)), then at every depth and width
+loss_t <= l(I) (1 - rate l q^(2/3))^t and l a <= -log(q)/3, where q = 1 - 6 sqrt(2 l(I)).
+No constant above 1/2 will do, since from there on Phi may be singular.
+
+Measured, at that rate: Phi = I + N, N Gaussian and scaled to l(I) = `start_loss`. Ratios of the two
+sides: `gradient_ratio`, `stay_close_ratio`, and from the exact Hessian, at every fourth iteration
+kept, `hessian_ratio` and `operator_ratio` (|H| against h at b = a, |E| for sqrt(2 loss));
+`loss_over_bound` against the product of the steps' factors; `loss_over_proved` (1 at the start) and
+`distance_over_proved` against the last bounds (beyond 1/250: l(I), none). `final_loss` is relative
+to the first; `gradient_error` is by differences of the loss along a random direction. Judged until
+a >= 1, rate h >= 2 or loss < 1e-12 l(I). All lemmas but |H|_F's are equalities at I or l = 1.
+
+The figure that convinces: losses under the rate that the lemmas predict; beside it the ratios.
+
+Run: python -m pipelines run gradient-descent-near-identity        (26 s on 2 cores; the next, 60 s)
+     python -m pipelines sweep gradient-descent-near-identity --grid start_loss=0.004,0.4 --seeds 9
+Expect: hessian_ratio 0.36, distance_over_proved 0.35, gradient_error 4e-9, the attained bounds 1;
+printed_gradient_ratio 0.5, printed_hessian_ratio 0.37 on the paths, printed_stay_close_ratio 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import UserError, check_sizes
+from pipelines.measurement.claim import Theorem
+from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.measurement.verdict import Bound
+
+Array = NDArray[np.float64]
+FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
+SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
+PROVED = 1 / 250  # l(I) up to which the rate is proved in advance
+LARGEST = 0.4  # l(I): towards 1/2 Phi may be nearly singular, and convergence takes very long
+FAR = 10.0  # a target at d = 1, l = 2 that is far from the identity
+HESSIAN = 512  # l d^2: the exact Hessian has that many rows
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the networks and distances of their targets."""
+
+    d: tuple[int, ...] = (1, 2, 5)
+    """Matrix dimensions."""
+    l: tuple[int, ...] = (1, 2, 4, 16)  # noqa: E741 - the paper's letter
+    """Depths."""
+    start_loss: tuple[float, ...] = (0.004, 0.05, 0.2)
+    """Losses l(I) of the identity, up to 0.4; to 0.004 the rate is proved in advance."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, l=self.l)
+        check_sizes(1e-6, start_loss=self.start_loss)
+        if max(self.start_loss) > LARGEST or max(self.l) * max(self.d) ** 2 > HESSIAN:
+            raise UserError(f"Keep start_loss <= {LARGEST}, l d^2 <= {HESSIAN}. Received: {self}.")
+
+
+def random_instance(rng: np.random.Generator, d: int, n: int, loss: float) -> tuple[Array, Array]:
+    """Phi = I + N of that loss 1/2 |N|^2 at the identity; [d, d]; a unit vector V; [l, d, d]."""
+    N = rng.normal(size=(d, d))
+    V = rng.normal(size=(n, d, d))
+    return np.eye(d) + N * np.sqrt(2 * loss) / np.linalg.norm(N), V / np.linalg.norm(V)
+
+
+def kept(depth: int, start_loss: float) -> list[int]:
+    """Some 100 iterations, the early ones all, up to 1e-10 for the worst Phi of that loss."""
+    e = np.sqrt(2 * start_loss)  # the worst has singular values 1 - e and norm 1 + e
+    last = np.ceil(np.log(1e10) * (1 + (1 + e) ** 2) / (1 - e) ** (2 - 2 / depth))
+    return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
+
+
+def measure(cells: Cells) -> Curves:
+    """Losses, bounds and ratios along the path; [n, iterations]."""
+    from theory.descent import descent_path
+
+    depth, start = cells.shared("l"), cells.shared("start_loss")
+    Phi, V = cells.draw(random_instance, "d", "l", "start_loss")
+    rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
+    steps, bound = kept(depth, start), np.full(len(cells), start)
+    columns: list[dict[str, Any]] = []
+    for t, (now, after) in enumerate(pairwise(descent_path(Phi, depth, rate, steps[-1] + 1))):
+        factor, proof_holds = step_bound(now, Phi, rate)
+        if t in steps:
+            if len(columns) % 4 == 0:  # between these its ratios are those of the last
+                curvature = hessians(now, Phi)
+            column = {"bound": bound, ASSUMPTION: proof_holds} | curvature
+            columns.append(column | lemmas(now, after, Phi, rate, V))
+        bound = bound * factor
+    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    factor, reach = proved(rate, depth, start)
+    curves["proved_bound"] = start * factor[:, None] ** np.array(steps)
+    curves["distance_over_proved"] = depth * curves["distance"] / reach
+    return steps, judged(curves)
+
+
+def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """What the three lemmas say that a step multiplies the loss by, and where they do; [n]."""
+    from theory.descent import loss
+    from theory.descent_bounds import distance, stay_close_bound
+
+    n, a, b = Theta.shape[-3], distance(Theta), stay_close_bound(Theta, Phi, rate)
+    h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * np.sqrt(2 * loss(Theta, Phi))
+    slope = n * np.maximum(1 - a, 0) ** (2 * n - 2)
+    return 1 - rate * slope * np.maximum(2 - rate * h, 0), (a < 1) & (rate * h < 2)
+
+
+def proved(rate: Array, depth: int, start_loss: float) -> tuple[Array, float]:
+    """Bounds on each step's factor [n] and on l a, proved in advance; 1 and inf beyond 1/250."""
+    if start_loss > PROVED:
+        return np.ones_like(rate), np.inf
+    q = 1 - 6 * np.sqrt(2 * start_loss)
+    return 1 - rate * depth * q ** (2 / 3), -np.log(q) / 3
+
+
+def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[str, Array]:
+    """Loss, distance, the lemmas' ratios without a Hessian, the gradient's error along V; [n]."""
+    from theory import descent
+    from theory import descent_bounds as bounds
+
+    G = descent.loss_gradient(now, Phi)
+    squared, along = (np.sum(G * X, axis=(-3, -2, -1)) for X in (G, V))
+    step = 1e-4 * np.maximum(descent.loss(now, Phi), 1e-30) ** 0.25  # as accurate at all losses
+    up, down = (descent.loss(now + s[:, None, None, None] * V, Phi) for s in (step, -step))
+    return {
+        "loss": descent.loss(now, Phi),
+        "distance": bounds.distance(now),
+        "gradient_ratio": over(squared, bounds.gradient_bound(now, Phi)),
+        "printed_gradient_ratio": over(squared, bounds.printed_gradient_bound(now, Phi)),
+        "stay_close_ratio": bounds.distance(after) / bounds.stay_close_bound(now, Phi, rate),
+        "printed_stay_close_ratio": bounds.distance(after)
+        / bounds.printed_stay_close_bound(now, Phi, rate),
+        "gradient_error": over(np.abs((up - down) / (2 * step) - along), np.sqrt(squared)),
+    }
+
+
+def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
+    """Norms of the exact Hessian over their bounds; [n]."""
+    from theory import descent_bounds as bounds
+
+    H = bounds.hessian(Theta, Phi)
+    size, largest = np.linalg.norm(H, axis=(-2, -1)), np.abs(np.linalg.eigvalsh(H)).max(axis=-1)
+    return {
+        "hessian_ratio": size / bounds.hessian_bound(Theta, Phi),
+        "printed_hessian_ratio": size / bounds.printed_hessian_bound(Theta),
+        "operator_ratio": largest / bounds.hessian_operator_bound(Theta, Phi),
+    }
+
+
+def over(values: Array, bound: Array) -> Array:
+    """Their ratio; 1 where rounding has left a loss, and so a bound, of 0."""
+    return np.divide(values, bound, out=np.ones_like(values), where=bound > 0)
+
+
+def judged(curves: dict[str, Any]) -> dict[str, Any]:
+    """The curves with those that are made of others; [n, iterations]."""
+    low = FLOOR * curves["loss"][:, :1]  # judged above it only
+    curves["loss_over_bound"] = curves["loss"] / np.maximum(curves["bound"], low)
+    curves["loss_over_proved"] = curves["loss"] / np.maximum(curves["proved_bound"], low)
+    curves["final_loss"] = curves["loss"][:, -1:] / curves["loss"][:, :1] + 0 * curves["loss"]
+    curves[ASSUMPTION] = np.logical_and.accumulate(curves[ASSUMPTION], 1) & (curves["loss"] > low)
+    return curves
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The printed lemmas at their worst; the first is printed as at least 1."""
+    worst = {
+        "printed_gradient_ratio": min,
+        "printed_hessian_ratio": max,
+        "printed_stay_close_ratio": max,
+    }
+    numbers = {key: of(float(of(m.curves[key])) for m in measured) for key, of in worst.items()}
+    far = hessians(np.ones((2, 1, 1)), np.array([[FAR]]))
+    return numbers | {"printed_far_hessian_ratio": float(far["printed_hessian_ratio"])}
+
+
+RATIOS = {
+    "gradient_ratio": "|∇|² over its bound: at least 1",
+    "printed_gradient_ratio": "|∇|² over its printed bound",
+    "stay_close_ratio": "distance over its bound: at most 1",
+    "operator_ratio": "|H| over its bound: at most 1",
+    "hessian_ratio": "|H|_F over its bound: at most 1",
+}
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """Losses under their bounds in the largest networks; beside it the ratios of the lemmas."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    left, right = picture.subplots(1, 2)
+    d, depth = (max(m.point[name] for m in measured) for name in ("d", "l"))
+    starts = sorted({m.point["start_loss"] for m in measured})
+    for colour, start in enumerate(starts):
+        draw_losses(left, select(measured, d=d, l=depth, start_loss=start), f"C{colour}")
+    for style, label in {"k--": "bound by the lemmas", "k:": "bound proved in advance"}.items():
+        left.plot([], [], style, label=label)
+    left.set(yscale="log", xlabel="iteration", ylabel="loss", ylim=(1e-15, 1e5), xlim=(0, 80))
+    left.legend(fontsize=7, ncols=2, loc="upper right")
+    chosen = select(measured, d=d, l=depth, start_loss=starts[-1])
+    live = np.all([m.holds for m in chosen], axis=0)  # until the first seed's end
+    steps = chosen[0].steps[live]
+    for colour, (name, label) in enumerate(RATIOS.items()):
+        shown = stack(chosen, name)[:, live]
+        right.plot(steps, shown.mean(axis=0), f"C{colour}", label=label)
+        right.fill_between(steps, shown.min(0), shown.max(0), color=f"C{colour}", alpha=0.2)
+    right.axhline(1, color="k", lw=0.8)
+    right.set(yscale="log", ylim=(0.01, None), xlabel="iteration", ylabel="value / its bound")
+    right.set_title(f"d = {d}, l = {depth}; here l(I) = {starts[-1]:g}", fontsize=10)
+    right.legend(fontsize=7, loc="lower right")
+    return picture
+
+
+def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
+    """Losses of networks that differ in the seed, their bounds, and those proved in advance."""
+    axes.plot([], [], colour, label=f"l(I) = {chosen[0].point['start_loss']:g}")
+    for m in chosen:
+        axes.plot(m.steps[m.holds], m.curves["loss"][m.holds], colour, lw=1)
+        axes.plot(m.steps[m.holds], m.curves["bound"][m.holds], f"{colour}--", lw=1)
+        if m.point["start_loss"] <= PROVED:
+            axes.plot(m.steps, m.curves["proved_bound"], f"{colour}:")
+
+
+CLAIM = Theorem(
+    source="BHL",
+    says="Gradient descent from the identity converges linearly if its initial loss is small",
+    family="linear theory",
+    scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},
+    decided_by=(
+        Bound("gradient_ratio", at_least=1 - SLACK, every=True),
+        Bound("hessian_ratio", at_most=1, every=True),
+        Bound("operator_ratio", at_most=1 + 1e-12, every=True),
+        Bound("stay_close_ratio", at_most=1 + 1e-12, every=True),
+        Bound("loss_over_bound", at_most=1 + SLACK, every=True),
+        Bound("loss_over_proved", at_most=1 + SLACK, every=True),
+        Bound("distance_over_proved", at_most=1, every=True),
+        Bound("gradient_error", at_most=1e-6, every=True),
+        Bound("final_loss", at_most=1e-10, every=True),
+    ),
+    as_printed=(
+        Bound("final_loss", at_most=1e-10, every=True, wording="convergence"),
+        Bound(
+            "printed_gradient_ratio",
+            at_least=1 - SLACK,
+            every=True,
+            wording="the constant 4 of the gradient lemma, a step of the proof",
+        ),
+        Bound(
+            "printed_hessian_ratio",
+            at_most=1,
+            every=True,
+            wording="the Hessian lemma on the paths, a step of the proof",
+        ),
+        Bound(
+            "printed_far_hessian_ratio",
+            at_most=1,
+            every=True,
+            wording="the Hessian lemma without a premise on Phi, a step of the proof",
+        ),
+        Bound(
+            "printed_stay_close_ratio",
+            at_most=1 + 1e-12,
+            every=True,
+            wording="the lemma that iterates stay close, a step of the proof",
+        ),
+    ),
+    costs={"cpu": "26 s"},
+    measure=measure,
+    also=also,
+    figure=figure,
+    apart=("d", "l", "start_loss"),
+    charts=(("loss", "bound", "proved_bound"), ("distance",)),
+)

@@ -1,0 +1,209 @@
+"""Near-identity networks of any kind have no stationary point above the least risk.
+
+Source: B, after BEL. For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps < 1, and the risk
+Q(h) = E |h(X) - Y|^2 / 2, least at h*, the functional gradient with respect to every layer
+satisfies, as the slide prints it,
+    |D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|.
+It is true where every h_i(0) = 0, a premise that our damaged copy of the slides does not have: the
+layers u - 1 and u at x = 1, y = 2 have the norms 2 and 0, and the bound 1 (`moved_zero_ratio`).
+With the premise it holds also with 2 times the right-hand side (ours), which is attained: h_i(u) =
+(1 - eps) u with labels y = c x. (The 2 may have been lost in the copy.)
+
+Measured: networks of the slides' layers u + A_i sigma(B_i u), sigma tanh or ReLU, 2 d units wide,
+with |A_i| |B_i| = eps, random and mixed with layers that shrink, on random samples in which every
+input occurs twice, with two labels. The functional gradient norm is computed exactly, by one pass
+backward. `ratio` is the norm at layer i (the chart's step) over twice the slide's bound, the least
+of tanh and of ReLU in `tanh_ratio` and `relu_ratio`, `slide_ratio` the least over the slide's;
+`attained_gap` is the relative distance from equality in the case that attains it, which is what
+keeps the test sharp: random networks are far from it when they are deep and eps is large.
+
+The figure that convinces: the norms of all layers over the bound, while eps grows, and the case
+that attains it.
+
+Run: python -m pipelines run no-bad-stationary-points        (8 s on 2 cores)
+     python -m pipelines sweep no-bad-stationary-points --grid eps=0.05:0.95:0.05 --grid l=8
+Expect: ratio 1.37 +- 0.06 (mean and deviation of 5 seeds; tanh 1.37, ReLU 1.38), slide_ratio 2.74,
+attained_gap 6e-16; moved_zero_ratio 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import UserError, check_sizes, unknown
+from pipelines.measurement.claim import Theorem
+from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
+from pipelines.measurement.verdict import Bound
+
+Array = NDArray[np.float64]
+SIGMAS = ("tanh", "relu")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the networks and of the sample."""
+
+    d: tuple[int, ...] = (1, 4, 16)
+    """Widths."""
+    l: tuple[int, ...] = (1, 4, 16)  # noqa: E741 - the project's letter; the slides call it m
+    """Depths m of the slides; the layer number is the chart's axis."""
+    eps: tuple[float, ...] = (0.1, 0.3, 0.5, 0.7, 0.9)
+    """Distances of the layers to the identity, below 1."""
+    sigma: tuple[str, ...] = SIGMAS
+    """Activations: tanh, relu."""
+    inputs: int = 100
+    """Distinct inputs; each occurs twice in the sample."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, l=self.l, inputs=(self.inputs,))
+        check_sizes(0, eps=self.eps)
+        for sigma in set(self.sigma) - set(SIGMAS):
+            raise unknown("An activation", sigma, SIGMAS)
+        if max(self.eps) >= 1:
+            raise UserError(
+                f"The theorem needs eps < 1. Received: eps={max(self.eps):g}. Set --eps below 1."
+            )
+
+
+def random_instance(
+    rng: np.random.Generator,
+    d: int,
+    l: int,  # noqa: E741
+    eps: float,
+    inputs: int,
+) -> tuple[Array, ...]:
+    """A [l, d, 2d] and B [l, 2d, d], |A| |B| = eps in every layer; inputs and labels [2 inputs, d].
+
+    Layers are random mixtures of Gaussian ones and of u - eps sigma(u), which shrink small inputs
+    as the case of equality does; inputs have random sizes, and each occurs twice.
+    """
+    A, B = rng.normal(size=(l, d, 2 * d)), rng.normal(size=(l, 2 * d, d))
+    share = rng.uniform(size=(l, 1, 1))
+    A *= (1 - share) / np.linalg.norm(A, 2, axis=(-2, -1), keepdims=True)
+    B *= (1 - share) / np.linalg.norm(B, 2, axis=(-2, -1), keepdims=True)
+    A, B = A - share * np.eye(d, 2 * d), B + share * np.eye(2 * d, d)
+    sizes = np.linalg.norm(A, 2, axis=(-2, -1)) * np.linalg.norm(B, 2, axis=(-2, -1))
+    x = np.repeat(rng.normal(size=(inputs, d)) * 10 ** rng.uniform(-1, 0.5), 2, axis=0)
+    y = x @ (np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)) + 0.3 * rng.normal(size=x.shape)
+    return eps * A / sizes[:, None, None], B, x, y
+
+
+def measure(cells: Cells) -> Curves:
+    """Functional gradient norms of all layers against the bound; [n, l]."""
+    from theory import stationary_points
+
+    d, l = cells.shared("d"), cells.shared("l")  # noqa: E741
+    A, B, x, y = cells.draw(random_instance, "d", "l", "eps", "inputs")
+    layers = stationary_points.residual_layers(A, B, cells.shared("sigma"))
+    norms = stationary_points.layer_gradient_norms(layers, x, y)  # [n, l]
+    bound = stationary_points.stationary_bound(layers, x, y)[:, None]
+    same = np.ones((1, l))
+    return range(1, l + 1), {
+        "gradient_norm": norms,
+        "bound": bound * same,
+        "slide_bound": bound / 2 * same,
+        "ratio": norms / bound,
+        "attained_gap": attained_gap(cells.values("eps"), l, x.reshape(len(cells), -1, d)),
+    }
+
+
+def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
+    """|norm / bound - 1| at every layer of h_i(u) = (1 - eps) u with labels 3 x; [n, l]."""
+    from theory import stationary_points
+
+    shrink = 1 - eps[:, None, None]
+    layer = stationary_points.Layer(lambda u: shrink * u, lambda u, v: shrink * v, eps)
+    norms = stationary_points.layer_gradient_norms([layer] * l, x, 3 * x)
+    return np.abs(norms / stationary_points.stationary_bound([layer] * l, x, 3 * x)[:, None] - 1)
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The least ratio of each activation; over the slide's bound; and where h_1(0) is not 0."""
+    names = sorted({m.point["sigma"] for m in measured})
+    least = {f"{name}_ratio": least_ratio(measured, name) for name in names}
+    return least | {"slide_ratio": 2 * min(least.values()), "moved_zero_ratio": moved_zero(-1.0)}
+
+
+def moved_zero(shift: float) -> float:
+    """The least norm over the slide's bound, of the layers u + shift and u at x = 1, y = 2."""
+    from theory import stationary_points
+
+    layers = [
+        stationary_points.Layer(lambda u: u + shift, lambda u, v: v, 0.0),
+        stationary_points.Layer(lambda u: u, lambda u, v: v, 0.0),
+    ]
+    x, y = np.array([[1.0]]), np.array([[2.0]])
+    norms = stationary_points.layer_gradient_norms(layers, x, y)
+    return float(norms.min() / stationary_points.slide_bound(layers, x, y))
+
+
+def least_ratio(measured: Sequence[Measured], sigma: str) -> float:
+    """The least ratio over all networks with that activation."""
+    return min(float(m.curves["ratio"].min()) for m in select(measured, sigma=sigma))
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """Norms by layer, over the bound, for growing eps; and smallest ratio against eps."""
+    from matplotlib.figure import Figure
+
+    d, depths = max(m.point["d"] for m in measured), sorted({m.point["l"] for m in measured})
+    depth = depths[len(depths) // 2]
+    grid = sorted({m.point["eps"] for m in measured})
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    left, right = picture.subplots(1, 2)
+    for i, eps in enumerate(grid):
+        chosen = select(measured, d=d, l=depth, eps=eps)
+        ratio = stack(chosen, "ratio").min(axis=0)
+        left.plot(chosen[0].steps, ratio, "o-", color=f"C{i % 10}", ms=3, label=f"ε = {eps:g}")
+    attained = 1 + stack(select(measured, d=d, l=depth), "attained_gap").max(axis=0)
+    left.plot(chosen[0].steps, attained, "kx", label="layers (1-ε) u, every ε")
+    left.axhline(1, color="k", ls="--", lw=1)
+    left.set(yscale="log", xlabel="layer i", ylabel="|D_{h_i} Q| / bound, smallest of all seeds")
+    left.xaxis.get_major_locator().set_params(integer=True)
+    left.set_title(f"d = {d}, m = {depth}", fontsize=10)
+    left.set_ylim(top=20 * left.get_ylim()[1])  # room for the legend
+    left.legend(fontsize=7, ncols=2, loc="upper left")
+    for size in depths:
+        worst = [stack(select(measured, l=size, eps=eps, d=d), "ratio").min() for eps in grid]
+        right.plot(grid, worst, "o-", ms=3, label=f"m = {size}")
+    right.axhline(1, color="k", ls="--", lw=1, label="the bound, attained by (1-ε) u")
+    right.axhline(0.5, color="grey", ls=":", lw=1, label="the slide's")
+    right.set(yscale="log", xlabel="ε", ylabel="smallest |D_{h_i} Q| / bound")
+    right.legend(fontsize=7)
+    return picture
+
+
+CLAIM = Theorem(
+    source="B, BEL",
+    says="Layers within eps < 1 of the identity, all h_i(0) = 0: the functional gradient at every "
+    "layer is at least (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|, and even twice that",
+    family="linear theory",
+    scales={"smoke": Setting((2,), (1, 3), (0.2, 0.8), inputs=20), "cpu": Setting()},
+    decided_by=(
+        Bound("ratio", at_least=1 - 1e-12, every=True),
+        Bound("attained_gap", at_most=1e-12, every=True),
+    ),
+    as_printed=(
+        Bound(
+            "slide_ratio",
+            at_least=1 - 1e-12,
+            every=True,
+            wording="the bound where every h_i(0) = 0",
+        ),
+        Bound(
+            "moved_zero_ratio",
+            at_least=1,
+            every=True,
+            wording="the bound without the premise h_i(0) = 0, at the layers u - 1 and u",
+        ),
+    ),
+    costs={"cpu": "8 s"},
+    measure=measure,
+    also=also,
+    figure=figure,
+    apart=("d", "l", "sigma", "inputs"),
+    charts=(("gradient_norm", "bound", "slide_bound"), ("ratio",)),
+)

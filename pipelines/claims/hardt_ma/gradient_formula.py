@@ -1,0 +1,164 @@
+"""The gradient of the population risk of a deep linear residual network, in closed form.
+
+Source: HM Lemma 2.4. For f(A) = E |(I + A_l) ... (I + A_1) x - R x - xi|^2, x of covariance Sigma,
+df/dA_i = 2 (I + A_{i+1})^T ... (I + A_l)^T E Sigma (I + A_1)^T ... (I + A_{i-1})^T, with E the
+product minus R.
+
+Measured: the formula against central finite differences of the risk, and against automatic
+differentiation by TensorFlow in double precision, at random points. The order of factors in
+appendix A.2, as we read it in a damaged copy, is measured beside it (`appendix_order_error`): from
+three layers on it is not the gradient.
+
+Run: python -m pipelines run gradient-formula        (13 s on 2 cores, mostly TensorFlow's start)
+Expect: finite_difference_error 7e-10, autodiff_error 6e-16, appendix_order_error 0.87.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import check_sizes
+from pipelines.measurement.claim import Theorem
+from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, stack
+from pipelines.measurement.verdict import Bound
+from pipelines.runtime import backend
+
+Array = NDArray[np.float64]
+STEP = 1e-6  # of the central differences
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes of the networks."""
+
+    d: tuple[int, ...] = (1, 2, 4, 8)
+    """Matrix dimensions."""
+    l: tuple[int, ...] = (1, 2, 4, 8, 16)  # noqa: E741 - the paper's letter
+    """Depths."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, l=self.l)
+
+
+def random_instance(rng: np.random.Generator, d: int, depth: int) -> tuple[Array, Array, Array]:
+    """A [l, d, d] of norms near 0.3, target R [d, d], covariance Sigma [d, d]."""
+    A = 0.3 * rng.normal(size=(depth, d, d)) / np.sqrt(d)
+    R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
+    root = rng.normal(size=(d, d)) / np.sqrt(d)
+    return A, R, root @ root.T + 0.1 * np.eye(d)
+
+
+def measure(cells: Cells) -> Curves:
+    """Relative errors at every depth; [n, depths].
+
+    One network after the other, in one process: most of the time is TensorFlow's start.
+    """
+    depths = cells.shared("l")
+    rows = [[errors_of(cell, depth) for depth in depths] for cell in cells.cells]
+    return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
+
+
+def errors_of(cell: Cell, depth: int) -> dict[str, float]:
+    """The errors at a random instance of that width and depth."""
+    return errors(*random_instance(np.random.default_rng(cell.seed), cell.point["d"], depth))
+
+
+def errors(A: Array, R: Array, sigma: Array) -> dict[str, float]:
+    """Relative Frobenius distance of the formula, and of the appendix, to the gradient."""
+    from theory.linear_resnet import gradient, gradient_appendix
+
+    formula, automatic = gradient(A, R, sigma), automatic_gradient(A, R, sigma)
+
+    def distance(other: Array) -> float:
+        return float(np.linalg.norm(formula - other) / np.linalg.norm(formula))
+
+    return {
+        "finite_difference_error": distance(finite_differences(A, R, sigma)),
+        "autodiff_error": distance(automatic),
+        "appendix_order_error": distance(gradient_appendix(A, R, sigma)),
+    }
+
+
+def finite_differences(A: Array, R: Array, sigma: Array) -> Array:
+    """Central differences of the risk in every entry of every layer; [l, d, d]."""
+    from theory.linear_resnet import excess_risk
+
+    moves = STEP * np.eye(A.size).reshape(A.size, *A.shape)  # one entry at a time
+    slopes = (excess_risk(A + moves, R, sigma) - excess_risk(A - moves, R, sigma)) / (2 * STEP)
+    return np.asarray(slopes).reshape(A.shape)
+
+
+def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
+    """TensorFlow's gradient of trace(E Sigma E^T), written independently of theory/; [l, d, d]."""
+    tf = backend.tensorflow()
+    layers = tf.constant(A)
+    with tf.GradientTape() as tape:
+        tape.watch(layers)
+        product = tf.eye(len(R), dtype=tf.float64)
+        for layer in tf.unstack(layers):
+            product += layer @ product
+        residual = product - R
+        risk = tf.linalg.trace(residual @ sigma @ tf.transpose(residual))
+    return np.asarray(tape.gradient(risk, layers))
+
+
+def also(measured: Sequence[Measured]) -> dict[str, float]:
+    """The largest error of the appendix's order of factors."""
+    return {
+        "appendix_order_error": max(float(m.curves["appendix_order_error"].max()) for m in measured)
+    }
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """Relative errors against depth in the largest dimension, one line a seed."""
+    from matplotlib.figure import Figure
+
+    d = max(m.point["d"] for m in measured)
+    chosen = select(measured, d=d)
+    picture = Figure(figsize=(6, 4), layout="constrained")
+    axes = picture.add_subplot(
+        xscale="log", yscale="log", xlabel="depth l", ylabel="relative distance to Lemma 2.4"
+    )
+    labels = {
+        "appendix_order_error": "order of factors of appendix A.2",
+        "finite_difference_error": "central finite differences",
+        "autodiff_error": "automatic differentiation",
+    }
+    for colour, (name, label) in enumerate(labels.items()):
+        values = np.maximum(stack(chosen, name), 1e-17).T
+        lines = axes.plot(chosen[0].steps, values, f"C{colour}o-", markersize=3)
+        lines[0].set_label(label)
+    axes.set_title(f"d = {d}, {len(chosen)} random instances", fontsize=10)
+    axes.legend(fontsize=8)
+    return picture
+
+
+CLAIM = Theorem(
+    source="HM Lemma 2.4",
+    says="The gradient of the population risk of a linear residual network has a closed form",
+    family="linear theory",
+    scales={"smoke": Setting((1, 3), (1, 2, 4)), "cpu": Setting()},
+    decided_by=(
+        Bound("finite_difference_error", at_most=1e-7, every=True),
+        Bound("autodiff_error", at_most=1e-12, every=True),
+    ),
+    as_printed=(
+        Bound("finite_difference_error", at_most=1e-7, every=True, wording="Lemma 2.4"),
+        Bound(
+            "appendix_order_error",
+            at_most=1e-7,
+            every=True,
+            wording="the order of factors in appendix A.2",
+        ),
+    ),
+    costs={"cpu": "13 s"},
+    measure=measure,
+    also=also,
+    figure=figure,
+    inner="l",
+    charts=(("finite_difference_error", "autodiff_error"),),
+    batch=10_000,
+)

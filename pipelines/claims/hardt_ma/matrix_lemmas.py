@@ -1,0 +1,182 @@
+"""Three statements on matrices that the proofs of HM use.
+
+Source: HM Claims A.1, C.1 and C.2, in the form that the proofs of Theorems 2.1 and 2.2 use.
+A.1: a rotation is a product of 2q orthogonal matrices within pi/q of the identity, q that turn the
+angles below pi and q that turn the pairs of -1. C.1: a real normal matrix is S D S^T, with S
+orthonormal and D of blocks no larger than 2 x 2. C.2: |AB|_F >= s_min(A) |B|_F.
+
+Measured: random rotations, and rotations with one pair of -1 and all else 1. `rotation_ratio` is
+the largest |W_j - I| over pi/q, `rotation_error` the largest error of the product. `normal_error`
+is |S D S^T - N| / |N| for random normal matrices of real and complex eigenvalues, two equal.
+`product_ratio` is |AB|_F over s_min(A) |B|_F, the least of `pairs` Gaussian ones; `product_gap` its
+distance from 1 where it is an equality, B of one column along the last right singular vector of A.
+
+The figure that convinces: q |W_j - I| against q, below pi; and |AB|_F against its bound.
+
+Run: python -m pipelines run matrix-lemmas        (8 s on 2 cores)
+     python -m pipelines sweep matrix-lemmas --grid d=2:20:2 --grid q=1:64:2x
+Expect: rotation_ratio 0.9999, rotation_error 2e-14, normal_error 4e-15, product_ratio 1 (at d = 1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.errors import check_sizes
+from pipelines.measurement.claim import Theorem
+from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
+from pipelines.measurement.verdict import Bound
+
+Array = NDArray[np.float64]
+MATRIX = (-2, -1)  # axes of one
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Sizes."""
+
+    d: tuple[int, ...] = (1, 2, 3, 8, 32)
+    """Matrix dimensions."""
+    q: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    """Factors for each of the two kinds of angles."""
+    pairs: int = 100
+    """Products of two Gaussian matrices."""
+
+    def __post_init__(self) -> None:
+        check_sizes(1, d=self.d, q=self.q, pairs=(self.pairs,))
+
+
+def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array, Array]:
+    """Two rotations [2, d, d], a normal matrix [d, d], and factors A and B [2, pairs, d, d]."""
+    O = np.linalg.qr(rng.normal(size=(d, d)))[0]  # noqa: E741 - an orthogonal matrix
+    O[:, 0] *= np.linalg.det(O)
+    flips = np.where(np.arange(d) < 2 * (d > 1), -1.0, 1.0)  # one pair of -1
+    values = rng.normal(size=d)
+    values[-2:] = values[-1]
+    N = np.diag(values)
+    for i in range(0, d - 1, 4):  # every other pair of axes turns and grows
+        a, b = rng.normal(size=2)
+        N[i : i + 2, i : i + 2] = [[a, -b], [b, a]]
+    return np.stack([O, O * flips @ O.T]), O @ N @ O.T, rng.normal(size=(2, pairs, d, d))
+
+
+def measure(cells: Cells) -> Curves:
+    """The three statements; those without q are the same at every step; [n, q]."""
+    Q, N, factors = cells.draw(instance, "d", "pairs")
+    columns = [rotation_curves(Q, q) for q in cells.shared("q")]
+    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    same = {"normal_error": normal_error(N), **products(factors[:, 0], factors[:, 1])}
+    shape = curves["rotation_ratio"].shape
+    return cells.shared("q"), curves | {
+        name: np.broadcast_to(values[:, None], shape) for name, values in same.items()
+    }
+
+
+def rotation_curves(Q: Array, q: int) -> dict[str, Array]:
+    """Distances of the factors from I, and of their product from the rotation; [n]."""
+    from theory.factorization import rotation_layers
+
+    return rotation_numbers(rotation_layers(Q, q), Q)
+
+
+def rotation_numbers(W: Array, Q: Array) -> dict[str, Array]:
+    """The same of given factors W - I [n, 2, 2q, d, d] of two rotations each."""
+    from theory.factorization import compose, max_norm
+
+    largest = max_norm(W).max(axis=-1)
+    error = np.linalg.norm(compose(W) - Q, axis=MATRIX).max(axis=-1)
+    return {"rotation_ratio": largest * W.shape[-3] / (2 * np.pi), "rotation_error": error}
+
+
+def normal_error(N: Array) -> Array:
+    """|S D S^T - N| / |N|; [n]."""
+    from theory.normal_matrices import normal_form
+
+    S, D = normal_form(N)
+    size = partial(np.linalg.norm, axis=MATRIX)
+    return np.asarray(size(S @ D @ S.mT - N) / size(N))
+
+
+def products(A: Array, B: Array) -> dict[str, Array]:
+    """|AB|_F over s_min(A) |B|_F for pairs [n, pairs, d, d], and where it is an equality; [n]."""
+    s, last = np.linalg.svdvals(A)[..., -1], np.linalg.svd(A)[2][..., -1:, :].mT
+    size = partial(np.linalg.norm, axis=MATRIX)
+    return {
+        "product_ratio": np.min(size(A @ B) / (s * size(B)), axis=-1),
+        "product_gap": np.max(np.abs(size(A @ last) / s - 1), axis=-1),
+    }
+
+
+def figure(measured: Sequence[Measured]) -> Any:
+    """q |W_j - I| against q in every dimension; the least |AB|_F over its bound."""
+    from matplotlib.figure import Figure
+
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    left, right = picture.subplots(1, 2)
+    for d in sorted({m.point["d"] for m in measured}):
+        chosen = select(measured, d=d)
+        mean = np.pi * stack(chosen, "rotation_ratio").mean(axis=0)
+        left.plot(chosen[0].steps, mean, "o-", markersize=3, label=f"d = {d}")
+        ratios = stack(chosen, "product_ratio")[:, 0]
+        right.plot(np.full(len(ratios), d), ratios, "o", markersize=4)
+    left.axhline(np.pi, color="k", linestyle="--", linewidth=1, label="π")
+    left.set(xscale="log", xlabel="q", ylabel="q · max |W_j - I|", ylim=(-0.1, 3.4))
+    left.legend(fontsize=8)
+    right.axhline(1, color="k", linestyle="--", linewidth=1)
+    right.set(xscale="log", xlabel="d", ylabel="least |AB|_F / (s_min(A) |B|_F)", ylim=(0, None))
+    right.set_title(
+        f"the least of {measured[0].point['pairs']} pairs, one point a seed", fontsize=10
+    )
+    return picture
+
+
+CLAIM = Theorem(
+    source="HM Claims A.1, C.1, C.2",
+    says="A rotation is a product of 2q matrices within pi/q of the identity; a real normal matrix "
+    "is orthonormally similar to blocks of at most 2 x 2; |AB|_F >= s_min(A) |B|_F",
+    family="linear theory",
+    scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
+    decided_by=(
+        Bound("rotation_ratio", at_most=1, every=True),
+        Bound("rotation_error", at_most=1e-12, every=True),
+        Bound("normal_error", at_most=1e-12, every=True),
+        Bound("product_ratio", at_least=1 - 1e-12, every=True),
+        Bound("product_gap", at_most=1e-9, every=True),
+    ),
+    as_printed=(
+        Bound(
+            "rotation_ratio",
+            at_most=1,
+            every=True,
+            wording="Claim A.1: factors of a rotation within pi/q of the identity",
+        ),
+        Bound(
+            "rotation_error",
+            at_most=1e-12,
+            every=True,
+            wording="Claim A.1: a rotation is their product",
+        ),
+        Bound(
+            "normal_error",
+            at_most=1e-12,
+            every=True,
+            wording="Claim C.1: a normal matrix has blocks of at most 2 x 2",
+        ),
+        Bound(
+            "product_ratio",
+            at_least=1 - 1e-12,
+            every=True,
+            wording="Claim C.2: |AB|_F >= s_min(A) |B|_F",
+        ),
+    ),
+    costs={"cpu": "8 s"},
+    measure=measure,
+    figure=figure,
+    inner="q",
+    charts=(("rotation_ratio",), ("product_ratio",)),
+    apart=("d", "pairs"),
+)

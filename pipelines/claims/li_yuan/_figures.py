@@ -1,0 +1,129 @@
+"""Pictures of the two-layer ReLU network's descent that claims share; LY Figures 3, 4 and 8."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.measurement.grid import Measured
+
+Array = NDArray[np.float64]
+POINTS = 49  # of each axis of the plane
+WIDEST = 1500  # of the plane: wider networks look the same
+CURVES = {
+    "distance": "distance |W - W*|_F",
+    "inner_product": "inner product <-grad, W* - W>",
+    "potential": "potential g",
+    "loss": "loss",
+}
+STYLES = {"true": "-", "printed": ":", "sgd": "."}
+WAYS = {"true": "by the gradient", "printed": "by π times it, as printed", "sgd": "by batches"}
+
+
+def first_step(m: Measured, there: NDArray[np.bool_]) -> float:
+    """The first step at which a condition, given at every step, is met; inf where it never is."""
+    return float(m.steps[there.argmax()]) if there.any() else np.inf
+
+
+def measures(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
+    """`circulant_measures` of W = a S + (tr/d) I, S skew and |S|_F = 1; [traces, sizes] each."""
+    from theory.circulant import circulant_measures, circulant_start
+
+    columns, rows = sizes[:, None] * circulant_start(d, 1.0, 0.0), []
+    for trace in traces:
+        columns[:, 0] = trace / d  # where that of a skew S is 0
+        rows.append(circulant_measures(columns))
+    return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+
+
+def beneath_a_chord(loss: Array, sizes: Array, traces: Array) -> Array:
+    """How far a line from W* = 0 to a point is beneath the loss, > 0 where it is not convex."""
+    from scipy.interpolate import RectBivariateSpline
+
+    smooth = RectBivariateSpline(traces, sizes, loss)
+    share = np.linspace(0.05, 0.95, 19)[:, None, None]
+    x, y = np.broadcast_arrays(share * sizes, share * traces[:, None])
+    return np.asarray(np.max(smooth.ev(y, x) - share * loss, axis=0))
+
+
+def landscape(axes: Any, d: int, widest: float, lowest: float, *, chords: bool = False) -> None:
+    """The loss by skew part, up to `widest`, and trace, from `lowest`; W* = 0, d at most WIDEST.
+
+    Red where the gradient points away from W*; with `chords`, orange where the loss is above a line
+    from W*.
+    """
+    from theory.two_phases import SECOND_PHASE
+
+    sizes, traces = np.linspace(-widest, widest, POINTS), np.linspace(lowest, -lowest / 5, POINTS)
+    found = measures(min(d, WIDEST), sizes, traces)
+    levels = np.geomspace(0.02, 40, 15)
+    colours = {"norm": "log", "cmap": "Blues", "alpha": 0.8, "extend": "both"}
+    axes.contourf(sizes, traces, found["loss"], levels, **colours)
+    if chords:
+        above = beneath_a_chord(found["loss"], sizes, traces)
+        axes.contourf(sizes, traces, above, [0, np.inf], colors="C1", alpha=0.5)
+        axes.fill_between([], [], color="C1", alpha=0.5, label="not convex: above a line to W*")
+    axes.contourf(sizes, traces, found["inner_product"], [-np.inf, 0], colors="C3", alpha=0.5)
+    axes.fill_between([], [], color="C3", alpha=0.5, label="-grad points away from W*")
+    axes.contour(sizes, traces, found["potential"], [SECOND_PHASE], colors="k", linestyles="--")
+    axes.plot([], [], "k--", label=f"g = {SECOND_PHASE:g}, less above")
+    axes.plot(0, 0, "k*", markersize=10, linestyle="none", label="teacher W* = 0")
+    axes.set(xlabel="skew part of W: ± its Frobenius norm", ylabel="tr W")
+    axes.set_title(f"loss at d = {min(d, WIDEST)}, darker is more", fontsize=10)
+
+
+def phases(measured: Sequence[Measured]) -> Any:
+    """LY Figure 8a with all descents; one to convergence; its path over the loss, LY Figure 3."""
+    from matplotlib.figure import Figure
+
+    d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
+    chosen = [m for m in measured if (m.point["d"], m.cell.seed) == (d, seed)]
+    chosen.sort(key=lambda m: int(m.steps[-1]))
+    picture = Figure(figsize=(16, 5.6), layout="constrained")
+    first, whole, plane = picture.subplots(1, 3)
+    for m in chosen:
+        _first(first, m)
+    first.axhline(0, color="k", linewidth=0.8)
+    first.set(xlabel="iteration", xlim=(0, 100), title=f"d = {d}; colours as beside")
+    for colour, (key, label) in enumerate(CURVES.items()):
+        values = chosen[-1].curves[key]
+        line = np.where(values > 0, values, np.nan)
+        whole.plot(chosen[-1].steps + 1, line, f"C{colour}", label=label)
+    whole.set(xscale="log", yscale="log", xlabel="iteration + 1")
+    whole.set_title(f"to convergence, {WAYS[chosen[-1].point['descent']]}")
+    _path(plane, chosen[-1], d)
+    for axes in (first, whole, plane):
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    return picture
+
+
+def _first(axes: Any, m: Measured) -> None:
+    """Four curves, inner products on the true scale; a ring where these turn positive."""
+    from theory.circulant import SCALES
+
+    way, there = m.point["descent"], m.steps <= 100
+    true = {"inner_product": SCALES["true"] / SCALES["printed" if way == "printed" else "true"]}
+    for colour, key in enumerate(CURVES):
+        values = true.get(key, 1) * m.curves[key][there]
+        axes.plot(m.steps[there], values, f"C{colour}{STYLES[way]}", markersize=4)
+    change = first_step(m, m.curves["inner_product"] > 0)
+    label = f"{WAYS[way]}: inner product > 0 at {change:.0f}"
+    axes.plot([], [], f"k{STYLES[way]}", label=label if change < np.inf else WAYS[way])
+    if change < np.inf:
+        axes.plot(change, 0, "ko", fillstyle="none", markersize=9)
+
+
+def _path(axes: Any, m: Measured, d: int) -> None:
+    """The path of a descent over the loss, its phases told apart."""
+    from theory.two_phases import SECOND_PHASE
+
+    trace, g = m.curves["trace"], m.curves["potential"]
+    size = np.sqrt(np.maximum(m.curves["distance"] ** 2 - trace**2 / d, 0))
+    landscape(axes, d, 1.15 * float(size.max()), 1.15 * float(trace.min()))
+    away, last = m.curves["inner_product"] < 0, g <= SECOND_PHASE
+    axes.plot(size[away], trace[away], "C3", linewidth=3, label="first phase: g falls")
+    axes.plot(size[~away], trace[~away], "C8", linewidth=3)
+    axes.plot(size[last], trace[last], "C2", linewidth=3, label="second phase: W converges")
+    axes.plot(size[0], trace[0], "ko", label="start")
+    axes.set_title(f"the path over the {axes.get_title()}", fontsize=10)

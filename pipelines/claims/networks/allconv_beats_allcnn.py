@@ -1,0 +1,108 @@
+"""HM's all-convolutional residual network errs less than All-CNN, trained side by side.
+
+Source: HM, abstract and Table 2: a network of residual convolutions and ReLU alone, without batch
+normalization, dropout or max pooling, "improves significantly on previous all-convolutional
+networks": 6.38 against 7.25 % on CIFAR-10. The two numbers are of two papers, two trainings and one
+run each; here both networks are trained alike.
+
+Measured: test error of either, trained as published: All-CNN-C with its dropout, rate and decay.
+`advantage_pct` is All-CNN minus HM's, paired by seed. It must be half a point or more. At paper
+scale these are the trainings of `allconv-cifar10` and `allcnn-cifar10`.
+
+At cpu scale 13 convolutions of 8 to 32 channels against All-CNN at a quarter of its width, for 400
+steps of 64 pictures: too few to judge. At hours scale 13 convolutions of 32 to 128 channels against
+half of All-CNN's width, and both see all pictures 20 times; both schedules are drawn in proportion.
+It is judged where both err 27 % or less in the mean: 20 passes are far from the 350 of All-CNN, so
+one that has hardly begun is no rival.
+
+Run: python -m pipelines run allconv-beats-allcnn
+     python -m pipelines run allconv-beats-allcnn --scale hours
+Expect: not run yet at either scale.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+from pipelines.claims import _arms
+from pipelines.claims._arms import ArmBound, Arms
+from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.grid import Curves
+from pipelines.recipes.catalog import named
+from pipelines.recipes.recipe import Recipe
+
+LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}
+LESS_PCT = 0.5  # points of test error that matter: what seeds of one network differ by
+ERRS_LESS = (ArmBound("advantage_pct", at_least=LESS_PCT),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Arms):
+    """HM's network, and All-CNN beside it."""
+
+    allcnn_width: float = 1.0
+    """Channels of All-CNN, as a share of the published."""
+    allcnn_steps: int | None = None
+    """Optimizer steps of All-CNN (None: 350 passes over the pictures, as published)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        recipes(self, 0)  # refuses what it must
+
+
+def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
+    """Return both networks, each with the training of its own paper."""
+    allconv = setting.base(seed)
+    allcnn = named("allcnn-cifar10", "paper").override(
+        data=setting.data,
+        steps=setting.allcnn_steps,
+        batch_size=setting.batch_size,
+        seed=allconv.seed,
+        model_args={"width": setting.allcnn_width},
+    )
+    return {"allconv": allconv, "allcnn": allcnn}
+
+
+def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+    """Return the test errors of both and their difference, in percent of the test set."""
+    errors = _arms.errors(bench, recipes(setting, seed))
+    advantage = errors["allcnn_test_error_pct"] - errors["allconv_test_error_pct"]
+    return numbers(errors | {"advantage_pct": advantage})
+
+
+CLAIM = Experiment(
+    source="HM abstract, Table 2",
+    says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
+    "the best all-convolutional network before it",
+    family="trained networks",
+    scales={
+        "smoke": Setting(
+            data="synthetic",
+            steps=8,
+            batch_size=32,
+            blocks_per_stage=1,
+            width=4,
+            allcnn_width=0.05,
+            allcnn_steps=8,
+        ),
+        "cpu": Setting(
+            steps=400,
+            batch_size=64,
+            blocks_per_stage=2,
+            width=8,
+            allcnn_width=0.25,
+            allcnn_steps=400,
+        ),
+        "hours": Setting(
+            steps=7_020, blocks_per_stage=2, width=32, allcnn_width=0.5, allcnn_steps=7_020
+        ),
+        "paper": Setting(),
+    },
+    decided_by=ERRS_LESS,
+    as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves on All-CNN"),),
+    costs={"hours": "18 hours at 112 to 202 images/s, 77 to 139 minutes a training"},
+    floors=_arms.floor_of_each(LABELS),
+    measure=measure,
+    recipes=recipes,
+    also=means(*_arms.error_names(LABELS)),
+    figure=partial(_arms.figure, labels=LABELS),
+)

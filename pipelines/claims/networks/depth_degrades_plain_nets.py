@@ -1,0 +1,124 @@
+"""Deeper plain networks err more on their training pictures than shallower ones; residual ones not.
+
+Source: B, the slide that sets plain networks against residual ones, after He et al. 2015 section
+4.2: with batch normalization, on CIFAR-10, a plain network of 56 layers has higher training and
+test error than one of 20, and a residual one has not. We judge the order, no numbers.
+
+Measured: training and test error at the end of He et al.'s networks of 20 and 56 layers, plain and
+residual, trained alike as He et al. train them, with the same seeds, pictures and order, and within
+a depth with the same parameters. The training error is the trained network's on training pictures
+that are not augmented. `plain_degradation_pct` and `residual_degradation_pct` are the training
+errors of 56 minus those of 20 layers: half a point or more without shortcuts, and with them no more
+than that. The same of test errors, `..._test_degradation_pct`, decides nothing: the slide is about
+optimization.
+
+At cpu scale 4 to 16 channels for 16 to 64, and 200 steps of 64 pictures: too few to judge. At hours
+scale the published networks see all pictures 8 times, where He et al. show them 182 times. It is
+judged where both residual networks and the shallow plain one err 27 % or less on the test set, in
+the mean: of what has not learned at 20 layers nothing is lost at 56.
+
+Run: python -m pipelines run depth-degrades-plain-nets
+     python -m pipelines run depth-degrades-plain-nets --scale hours
+Expect: not run yet at either scale.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import tyro
+
+from pipelines.claims import _arms
+from pipelines.claims._arms import ArmBound, Arms
+from pipelines.errors import check_counts
+from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.grid import Curves
+from pipelines.recipes.recipe import Recipe
+
+LABELS = {
+    "plain20": "plain, 20 layers",
+    "plain56": "plain, 56",
+    "residual20": "residual, 20",
+    "residual56": "residual, 56",
+}
+SPLITS = ("train", "test")
+MATTERS_PCT = 0.5  # points of error: what seeds of one network differ by
+DEGRADES = (
+    ArmBound("plain_degradation_pct", at_least=MATTERS_PCT),
+    ArmBound("residual_degradation_pct", at_most=MATTERS_PCT),
+)
+BESIDE = tuple(f"{kind}_test_degradation_pct" for kind in ("plain", "residual"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Arms):
+    """The networks of He et al., trained as they train those of these depths."""
+
+    recipe: tyro.conf.Suppress[str] = "resnet-cifar10"
+    width: int = 16
+    learning_rate: float = 0.1
+    blocks_per_stage: int = 9
+    """Residual blocks in each stage of the deep networks: 6 times as many layers, and 2."""
+    shallow_blocks: int = 3
+    """The same of the shallow networks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(shallow_blocks=self.shallow_blocks)
+
+
+def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
+    """Return plain and residual networks of either depth; a warm-up is for 110 layers only."""
+    base = setting.base(seed).override(warmup=0.0)
+    depths = {"20": setting.shallow_blocks, "56": setting.blocks_per_stage}
+    return {
+        f"{kind}{layers}": base.override(
+            model_args={"shortcut": shortcut, "blocks_per_stage": blocks}
+        )
+        for kind, shortcut in (("plain", "none"), ("residual", "pad"))
+        for layers, blocks in depths.items()
+    }
+
+
+def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
+    """Return training and test errors, and what depth adds to them."""
+    errors = _arms.errors(bench, recipes(setting, seed), SPLITS)
+    added = {
+        f"{kind}_{name}": errors[f"{kind}56_{split}_error_pct"]
+        - errors[f"{kind}20_{split}_error_pct"]
+        for kind in ("plain", "residual")
+        for split, name in (("train", "degradation_pct"), ("test", "test_degradation_pct"))
+    }
+    return numbers(errors | added)
+
+
+CLAIM = Experiment(
+    source="B, plain and residual networks, after He et al. 2015 section 4.2",
+    says="Deeper plain networks have higher training error than shallower ones, and deeper "
+    "residual networks have not",
+    family="trained networks",
+    scales={
+        "smoke": Setting(
+            data="digits",
+            steps=8,
+            batch_size=32,
+            blocks_per_stage=2,
+            shallow_blocks=1,
+            width=4,
+        ),
+        "cpu": Setting(steps=200, batch_size=64, width=4),
+        "hours": Setting(steps=2_808),
+        "paper": Setting(),
+    },
+    decided_by=DEGRADES,
+    as_printed=(
+        ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
+        ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
+    ),
+    costs={"hours": "13 to 22 hours at 215 to 36 images/s, 36 to 177 minutes a training"},
+    floors=_arms.floor_of_each(("residual20", "residual56", "plain20")),
+    measure=measure,
+    recipes=recipes,
+    also=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),
+    figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
+    seeds=3,
+)

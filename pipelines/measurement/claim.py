@@ -1,0 +1,219 @@
+"""Claims: a sentence of a source, how it is measured at each scale, the bounds that decide it.
+
+Each module of pipelines/claims holds one, named after its file, as `CLAIM`; nothing else has to be
+edited to add one. How a claim is measured over its grid and recorded is in sweep.py.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.measurement.grid import Cells, Curves, Measured
+from pipelines.measurement.verdict import VERDICTS, Bound, Floor
+from pipelines.recipes.recipe import Recipe
+from pipelines.run import USUAL, Habits, Result, run
+from pipelines.tracking import bulk, history, tracked_run
+
+SEED = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where an experiment trains: a run in MLflow, whose children its trainings become."""
+
+    run: tracked_run.Run
+    habits: Habits = USUAL
+    tags: Mapping[str, str] = field(default_factory=dict)
+    """Of its trainings."""
+
+    def train(self, recipe: Recipe) -> Result:
+        """A training run, which becomes a child of this one unless an earlier run is the same."""
+        result = run(recipe, self.habits, parent=self.run, tags=self.tags)
+        if result.reused:  # a child of another run: say which
+            self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
+        return result
+
+    def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """A curve of a training run: integer steps [k] and values [k]."""
+        steps, curves = history.curves([result.run_id])[result.run_id]
+        there = ~np.isnan(curves[metric])
+        return steps[there], curves[metric][there]
+
+    def add(
+        self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
+    ) -> None:
+        """A child run with curves [k] over integer steps [k]."""
+        now = int(time.time() * 1000)
+        added = bulk.Finished(name, params, {}, steps, curves, now, now)
+        bulk.record(self.run.experiment, [added], self.run.id)
+
+
+def nothing(measured: Sequence[Measured]) -> dict[str, float]:
+    """No numbers beside those that decide."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A sentence of a source and how it is decided; a `Theorem` or an `Experiment`.
+
+    `scales` holds a frozen dataclass of settings for each scale; its fields that are tuples are the
+    axes of a grid. A bound is on a curve, of which the worst point of every seed counts, or on one
+    of the numbers that `also` makes from all that was measured with a seed.
+    """
+
+    source: str
+    says: str
+    family: str
+    scales: Mapping[str, Any]
+    decided_by: tuple[Bound, ...]
+    figure: Callable[[Sequence[Measured]], Any]
+    also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
+    reported: Mapping[str, float] = field(default_factory=dict)
+    as_printed: tuple[Bound, ...] = ()
+    """What is printed, in the damaged copies that were read, without margins of ours; or none."""
+    shown: tuple[str, ...] = ()
+    """Metrics that decide nothing and stand on the scoreboard beside those that do."""
+    floors: tuple[Floor, ...] = ()
+    """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
+    smaller: tuple[str, ...] = ()
+    """Scales with other data than the source's, whose numbers are shown and not judged."""
+    costs: Mapping[str, str] = field(default_factory=dict)
+    """By scale, what all its seeds take, on 2 cores unless it says otherwise."""
+    card: str = ""
+    """The claim in words, where those at the beginning of its module are of several claims."""
+    seeds: int = 5
+    charts: tuple[tuple[str, ...], ...] = ()
+    """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
+    recipes: Callable[[Any, int], Mapping[str, Recipe]] | None = None
+    """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
+    reads: str | None = None
+    """The setting that names a data set which is read without a recipe."""
+    inner: str | None = None
+    """The axis that is not cut into cells: it becomes the step of every cell's curves."""
+
+    def metrics(self, measured: Sequence[Measured]) -> dict[str, float]:
+        """Numbers of one seed: the worst, of every bounded curve, where the premise is in force."""
+        worst = {}
+        for bound in self.curve_bounds(measured):
+            values = np.concatenate([m.curves[bound.metric][m.holds] for m in measured])
+            if len(values):
+                worst[bound.metric] = bound.worst(values)
+        return worst | self.also(measured)
+
+    def curve_bounds(self, measured: Sequence[Measured]) -> list[Bound]:
+        """The bounds that are on curves."""
+        return [bound for bound in self.decided_by if bound.metric in measured[0].curves]
+
+    def judge(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> dict[str, str]:
+        """Return the `verdict`, what becomes of the statement `as_printed`, and the `floor`.
+
+        `values` holds one number a seed of each metric. `altered`: other settings than those of the
+        scale. What is printed of trained networks is tested in the published setting alone, and
+        what is not judged says nothing of the printed statement either. Of trained networks, more
+        seeds than a claim states can make a verdict inconclusive and never give one: otherwise one
+        could add seeds until it pleases. Where one is stated, which decides nothing, they can.
+        """
+        verdict = self.verdict(values, scale, altered)
+        printed = self.printed(values)
+        if self.recipes and self.seeds > 1:
+            stated = {key: column[: self.seeds] for key, column in values.items()}
+            if verdict != self.verdict(stated, scale, altered):
+                verdict = "inconclusive"
+            if printed.partition(":")[0] != self.printed(stated).partition(":")[0]:
+                printed = "undecided"
+        judged = verdict != "smaller scale" and self.reaches_floors(values)
+        tested = judged and (scale == "paper" or self.recipes is None)
+        return {
+            "verdict": verdict,
+            "as_printed": printed if tested else "not tested",
+            "floor": "; ".join(floor.state(values) for floor in self.floors),
+        }
+
+    def verdict(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> str:
+        """Return the weakest verdict of its bounds; `smaller scale` where it is not judged.
+
+        A reported number is judged at paper scale only, and trained networks only in the settings
+        of a scale. Networks that have not reached the floors decide nothing.
+        """
+        published = scale == "paper" and not altered
+        bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
+        if not bounds or scale in self.smaller or (altered and self.recipes):
+            return "smaller scale"
+        if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
+            return "inconclusive" if published else "smaller scale"
+        return weakest(bounds, values)
+
+    def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Return whether the networks have reached all floors."""
+        return all(floor.reached(values) for floor in self.floors)
+
+    def printed(self, values: Mapping[str, Sequence[float]]) -> str:
+        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
+        tested = [b for b in self.as_printed if b.metric in values]
+        verdicts = [b.verdict(values[b.metric]) for b in tested]
+        broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
+        if broken:
+            return "fails: " + "; ".join(broken_statement(b, values[b.metric]) for b in broken)
+        if not tested or len(tested) < len(self.as_printed):
+            return "not tested"
+        return "undecided" if "inconclusive" in verdicts else "holds"
+
+
+def broken_statement(bound: Bound, values: Sequence[float]) -> str:
+    """Return what is printed beside the mean over seeds that contradicts it."""
+    value = f"{bound.metric} {mean(values):.4g}"
+    if bound.wording:
+        return f"{bound.wording} ({value}, not {bound.rule})"
+    return f"{value}, where {bound.rule} is printed"
+
+
+def weakest(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
+    """Return the weakest verdict of these bounds; one that was not measured is inconclusive."""
+    verdicts = [
+        b.verdict(values[b.metric]) if b.metric in values else "inconclusive" for b in bounds
+    ]
+    return min(verdicts, key=VERDICTS.index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theorem(Claim):
+    """A claim about arrays: measured for many cells in one call, in processes of their own."""
+
+    measure: Callable[[Cells], Curves]
+    apart: tuple[str, ...] = ()
+    """Settings that fix shapes of arrays: cells that differ in them are measured apart."""
+    batch: int = 8
+    """Most cells in one call: as many as fit in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Claim):
+    """A claim about trained networks: one cell a call, which trains on a bench.
+
+    `measure(setting, seed, bench)` returns steps [k] and by name curves [k]; `numbers` makes them
+    of single numbers.
+    """
+
+    measure: Callable[[Any, int, Bench], Curves]
+
+
+def numbers(metrics: Mapping[str, float]) -> Curves:
+    """Single numbers as curves of one step."""
+    return [0], {key: np.array([value]) for key, value in metrics.items()}
+
+
+def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
+    """For `also`: the mean of these curves over all cells and steps."""
+    return lambda measured: {
+        key: float(np.mean(np.concatenate([m.curves[key] for m in measured]))) for key in metrics
+    }

@@ -1,0 +1,66 @@
+"""The claims by name: the modules in the folders of pipelines/claims.
+
+A module without a leading underscore holds one claim, `CLAIM`, named after the file; nothing else
+has to be edited to add one. A module of a table holds several, `ALLCNN_CIFAR10` and so on.
+"""
+
+import importlib
+import pkgutil
+from typing import Any
+
+from pipelines.errors import unknown
+from pipelines.measurement.claim import Claim, Experiment, Theorem
+
+PACKAGE = "pipelines.claims"  # by name: what is measured does not depend on which claims there are
+TABLES = ("table2",)
+
+
+def names() -> list[str]:
+    """Return the names of all claims; of the modules, only those of tables are imported."""
+    return sorted(_places())
+
+
+def load(name: str) -> Theorem | Experiment:
+    """Return the claim of that name. UserError lists the choices."""
+    if name not in _places():
+        raise unknown("A claim", name, names())
+    module, attribute = place(name)
+    claim: Theorem | Experiment = getattr(importlib.import_module(module), attribute)
+    return claim
+
+
+def place(name: str) -> tuple[str, str]:
+    """Return the module of a claim and its name there."""
+    return _places()[name]
+
+
+def card(name: str) -> str:
+    """Return the claim in words: its own, else those at the beginning of its module."""
+    return (load(name).card or importlib.import_module(place(name)[0]).__doc__ or "").strip()
+
+
+def setting(claim: Claim, name: str, scale: str) -> Any:
+    """Return the claim's settings at that scale. UserError lists the scales it has."""
+    if scale not in claim.scales:
+        raise unknown(f"The scale of {name}", scale, claim.scales)
+    return claim.scales[scale]
+
+
+def _places() -> dict[str, tuple[str, str]]:
+    """Return by name of a claim its module and its name there."""
+    folders = importlib.import_module(PACKAGE).__path__
+    modules = [m for m in pkgutil.walk_packages(folders, f"{PACKAGE}.") if not m.ispkg]
+    places: dict[str, tuple[str, str]] = {}
+    for module in (each.name for each in modules):
+        last = module.rpartition(".")[2]
+        if last in TABLES:
+            table = vars(importlib.import_module(module))
+            each = {key: value for key, value in table.items() if isinstance(value, Claim)}
+            places |= {_spell(key.lower()): (module, key) for key in each}
+        elif not last.startswith("_"):
+            places[_spell(last)] = (module, "CLAIM")
+    return places
+
+
+def _spell(name: str) -> str:
+    return name.replace("_", "-")

@@ -1,0 +1,64 @@
+"""Digests of the code that a claim's numbers and its verdict depend on."""
+
+import functools
+from pathlib import Path
+
+from pipelines.measurement.claim_catalog import place
+from pipelines.runtime.code_digest import SILENT, Reach, digest_of, training_definitions
+from pipelines.runtime.provenance import ROOT
+
+CLAIM, VERDICT = "pipelines.measurement.claim", "pipelines.measurement.verdict"
+EXPERIMENT = (CLAIM, "Experiment")
+SEARCHING = (  # of studies, which are run as commands of their own
+    "tuning.outcomes:",
+    "tuning.ranges:",
+    "tuning.samplers:",
+    "tuning.spaces:",
+    "tuning.tunability:",
+)
+WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
+    *("about", "also", "as_printed", "card", "charts", "costs", "decided_by", "expect", "family"),
+    *(
+        "figure",
+        "floors",
+        "network",
+        "reported",
+        "says",
+        "scales",
+        "seeds",
+        "shown",
+        "smaller",
+        "source",
+    ),
+}
+
+
+@functools.cache
+def of_claim(name: str) -> str:
+    """Return the digest of the code that measures a cell of the claim."""
+    return digest_of(definitions(root_of(name)))
+
+
+@functools.cache
+def of_verdict(name: str) -> str:
+    """Return the digest of the code that measures the claim, judges it and draws its figure."""
+    judging = Reach(ROOT, silent=SILENT - {CLAIM, VERDICT})
+    texts = judging.texts([root_of(name), f"{CLAIM}:Claim"])
+    return digest_of([*definitions(root_of(name)), *texts])
+
+
+def root_of(name: str) -> str:
+    """Return where a claim is defined, as `module:name`."""
+    return ":".join(place(name))
+
+
+def definitions(claim: str, root: Path = ROOT) -> list[str]:
+    """Return the definitions that the numbers of the claim `module:name` come from, as text."""
+    reach = Reach(root, without=WORDS, makers=[(CLAIM, "Theorem"), EXPERIMENT])
+    texts = reach.texts([claim])
+    searches = any(module == "pipelines.runtime.subcommands" for module, _ in reach.silenced)
+    return [
+        *texts,
+        *(training_definitions(root) if EXPERIMENT in reach.silenced else []),
+        *(Reach(root).texts(SEARCHING) if searches else []),
+    ]

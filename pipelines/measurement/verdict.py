@@ -1,0 +1,170 @@
+"""Verdicts: from one number a seed and a bound to reproduced, refuted or inconclusive."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95  # of each one-sided interval
+VERDICTS = ("refuted", "inconclusive", "reproduced")  # weakest first
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one metric must satisfy for the claim to hold.
+
+    `every` is for theorems: one counterexample refutes. Otherwise the mean over seeds decides, by
+    a one-sided Student confidence interval. A bound with two sides is a test of equivalence, two
+    one-sided tests: it holds where the mean is shown to lie between them.
+    """
+
+    metric: str
+    at_most: float = math.inf
+    at_least: float = -math.inf
+    every: bool = False
+    wording: str = ""
+    """Of a printed statement: what is printed, where the rule alone does not say it."""
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        if not all(math.isfinite(value) for value in values):
+            return "refuted"
+        if self.every:
+            holds = all(self.at_least <= value <= self.at_most for value in values)
+            return "reproduced" if holds else "refuted"
+        low, high = self.mean_interval(values)
+        if self.at_least <= low and high <= self.at_most:
+            return "reproduced"
+        return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+
+    def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the ends of two one-sided intervals about the mean of one value a seed."""
+        return interval(values)
+
+    def worst(self, values: NDArray[np.float64]) -> float:
+        """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""
+        excess = np.where(np.isnan(values), np.inf, -np.inf)
+        if self.at_most < math.inf:
+            excess = np.maximum(excess, values - self.at_most)
+        if self.at_least > -math.inf:
+            excess = np.maximum(excess, self.at_least - values)
+        return float(values[np.argmax(excess)])
+
+    @property
+    def rule(self) -> str:
+        """`<= 1 for every seed`."""
+        sides = [f"<= {self.at_most:g}"] * (self.at_most < math.inf)
+        sides += [f">= {self.at_least:g}"] * (self.at_least > -math.inf)
+        return " and ".join(sides) + (" for every seed" if self.every else "")
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.rule}"
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The error that networks must reach before a comparison of them is judged.
+
+    The mean over seeds of the best of these metrics counts: how networks compare that have hardly
+    learned says little of networks that have. A claim whose arms must all have learned has a floor
+    for each.
+    """
+
+    metrics: tuple[str, ...]
+    at_most: float
+
+    def best(self, values: Mapping[str, Sequence[float]]) -> float:
+        """Return the least mean over seeds of its metrics; inf where none is a number.
+
+        An arm that diverged has no error: NaN.
+        """
+        means = [mean(values[metric]) for metric in self.metrics if metric in values]
+        return min((each for each in means if not math.isnan(each)), default=math.inf)
+
+    def reached(self, values: Mapping[str, Sequence[float]]) -> bool:
+        """Return whether the best arm errs no more than the floor."""
+        return self.best(values) <= self.at_most
+
+    def state(self, values: Mapping[str, Sequence[float]]) -> str:
+        """Return `no: 57.3 (floor 27)`, as the scoreboard shows it; with the name of one metric."""
+        answer = "yes" if self.reached(values) else "no"
+        name = f"{self.metrics[0]} " if len(self.metrics) == 1 else ""
+        return f"{answer}: {name}{self.best(values):.4g} (floor {self.at_most:g})"
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Mean -+ t sd / sqrt(n): the ends of two one-sided intervals; infinite for one value."""
+    from scipy.stats import t
+
+    n, centre = len(values), mean(values)
+    if n < 2:
+        return -math.inf, math.inf
+    half = t.ppf(CONFIDENCE, n - 1) * deviation(values) / math.sqrt(n)
+    return centre - half, centre + half
+
+
+def deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation; NaN for one value."""
+    n, centre = len(values), mean(values)
+    return math.sqrt(sum((v - centre) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+
+
+def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Mean of each column under its own name, the number of its values under n/.
+
+    Of two values or more the deviation under sd/, the ends of `interval` under ci_low/, ci_high/.
+    """
+    found: dict[str, float] = {}
+    for key, column in values.items():
+        found |= {key: mean(column), f"n/{key}": len(column)}
+        if len(column) > 1:
+            low, high = interval(column)
+            found |= {f"sd/{key}": deviation(column)}
+            found |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
+    return found
+
+
+def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
+    """{metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from the numbers that `summary` made.
+
+    `n` seeds, where the numbers are those of a single run and hold none.
+    """
+    return {
+        key: {
+            "mean": value,
+            "sd": stored.get(f"sd/{key}"),
+            "n": int(stored.get(f"n/{key}", n)),
+            "ci_low": stored.get(f"ci_low/{key}"),
+            "ci_high": stored.get(f"ci_high/{key}"),
+        }
+        for key, value in sorted(stored.items())
+        if "/" not in key
+    }
+
+
+def spread(metric: Mapping[str, Any]) -> str:
+    """`mean ± sd (n)`, rounded to what a reader can use."""
+    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
+    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
+
+
+LEVEL = 0.95
+
+Sample = tuple[float, float, float]
+"""Mean, standard deviation, and number of values, 2 or more."""
+
+
+def difference(old: Sample, new: Sample) -> tuple[float, float]:
+    """The interval of the mean of `new` less that of `old`; one of the two has a spread."""
+    from scipy.stats import t
+
+    scale = max(old[1], new[1])  # of which the square need not be a finite number, nor above 0
+    squares = [((sd / scale) ** 2 / n, n) for _, sd, n in (old, new)]
+    total = sum(square for square, _ in squares)
+    freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)
+    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total) * scale
+    return new[0] - old[0] - half, new[0] - old[0] + half

@@ -1,0 +1,89 @@
+"""A recipe repeated over seeds: one run above the trainings of all seeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines import resume
+from pipelines.errors import check_counts
+from pipelines.measurement.verdict import spread, spreads, summary
+from pipelines.recipes.recipe import Recipe
+from pipelines.run import EXPERIMENT, USUAL, Habits, Result, check_trainable, run
+from pipelines.runtime import code_digest, provenance
+from pipelines.runtime.provenance import digest
+from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
+
+
+def repeat(
+    recipe: Recipe, seeds: int | None = None, habits: Habits = USUAL, run_as: str | None = None
+) -> dict[str, Any]:
+    """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run.
+
+    `run_as` is how a person named it: what was interrupted under that name is not lost unnoticed.
+    """
+    tags = {resume.RUN_AS: run_as} if run_as else {}
+    all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
+    for each in all_of_them if run_as and not habits.new_run else []:
+        resume.refuse_changed(each, str(run_as))
+    if seeds is None:
+        return _document(recipe, run(recipe, habits, tags=tags), 1)
+    check_counts(seeds=seeds)
+    fingerprint = digest([each.fingerprint for each in all_of_them])
+    waiting = f"Another process trains {recipe.name} with the same {seeds} seeds; waiting for it."
+    with recovery.one_at_a_time(f"seeds-{fingerprint}", waiting):
+        return _document(recipe, _over_seeds(all_of_them, fingerprint, habits, tags), seeds)
+
+
+def _over_seeds(
+    recipes: Sequence[Recipe], fingerprint: str, habits: Habits, tags: Mapping[str, str]
+) -> Result:
+    """The run above the trainings of one recipe with several seeds, finished before or now."""
+    recipe, seeds = recipes[0], len(recipes)
+    same = {"fingerprint": fingerprint, "code": code_digest.training()}
+    rows = history.rows(None, kind="seeds", **same)
+    done = [row for row in rows if row.status == "FINISHED"]
+    if done and not habits.force:
+        return Result(done[0].id, done[0].metrics, reused=True)
+    for each in recipes:
+        check_trainable(each, habits)
+    broken = rows and rows[0].status in ("KILLED", "FAILED") and not habits.new_run
+    with tracked_run.tracked(
+        f"{recipe.name} {seeds} seeds",
+        experiment=EXPERIMENT,
+        kind="seeds",
+        params=recipe.flat() | {"seeds": seeds},
+        tags={**same, "recipe": recipe.name, "source": recipe.source},
+        resume=rows[0].id if broken else None,
+    ) as parent:
+        results: list[Result] = []
+        for each in recipes:
+            results.append(run(each, habits, parent=parent, tags=tags))
+            if not results[-1].reused:
+                habits.pause(len(results), seeds, "seeds")
+        stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
+        parent.log(stats)
+        parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))
+    return Result(parent.id, stats)
+
+
+def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str) -> str:
+    """Markdown for the page of the run over seeds: reported and measured, and how to repeat it."""
+    reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
+    lines = [
+        f"**{recipe.name}** ({recipe.source})",
+        *([f"Reported: {'; '.join(reported)}"] if reported else []),
+        f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",
+        f"[The curves of its seeds in one chart]({mlflow_ui.children_chart(run_id)})",
+        "\n".join(f"- `{key}` {spread(metric)}" for key, metric in metrics.items()),
+    ]
+    return "\n\n".join(lines)
+
+
+def _document(recipe: Recipe, result: Result, seeds: int) -> dict[str, Any]:
+    return {
+        "recipe": recipe.name,
+        "fingerprint": recipe.fingerprint,
+        "seeds": seeds,
+        "metrics": spreads(result.metrics, seeds),
+        "run_id": result.run_id,
+        "reused": result.reused,
+    }
