@@ -92,8 +92,8 @@ def at_rest() -> dict[str, list[float]]:
 @contextmanager
 def job_in_schedule(name: str, words: tuple[str, ...], every_s: float) -> Iterator[Any]:
     """Add a job for as long as the block lasts; yield what gives its history."""
-    from pipelines import engine, schedule, schedule_report
-    from pipelines.jobs import Job
+    from pipelines.scheduling import engine, schedule, schedule_report
+    from pipelines.scheduling.jobs import Job
 
     cron = f"*/{every_s:.0f} * * * * *"
     with engine.client(engine.place()) as client:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines.shell import guarded, print_json, use_data_dir
+from pipelines.cli.shell import guarded, print_json, use_data_dir
 
 PROG = "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -20,7 +20,7 @@ app = tyro.extras.SubcommandApp()
 @app.command
 def run(name: tyro.conf.Positional[str]) -> None:
     """Run a claim or a recipe by name: `run NAME --help` lists what can be overridden."""
-    from pipelines.run_command import run_command
+    from pipelines.cli.run_command import run_command
 
     run_command(name, [])
 
@@ -28,7 +28,7 @@ def run(name: tyro.conf.Positional[str]) -> None:
 @app.command
 def sweep(name: tyro.conf.Positional[str]) -> None:
     """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
-    from pipelines.run_command import sweep_command
+    from pipelines.cli.run_command import sweep_command
 
     sweep_command(name, [])
 
@@ -48,7 +48,7 @@ def schedule(command: tyro.conf.Positional[str]) -> None:
 @app.command(name="list")
 def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets."""
-    from pipelines import listing
+    from pipelines.cli import listing
 
     _answer(listing.document(), json, listing.show)
 
@@ -56,7 +56,7 @@ def list_command(json: bool = False) -> None:
 @app.command
 def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
     """Three claims, a learning-rate study and a table of results, in four minutes."""
-    from pipelines.quickstart import quickstart as start
+    from pipelines.cli.quickstart import quickstart as start
 
     use_data_dir(data_dir)
     start(force)
@@ -67,8 +67,8 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     """Write RESULTS.md, figures/ and results.html, one page with all of it: the project's results
     beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
     writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
-    from pipelines import evidence, terminal
-    from pipelines import report as scoreboard
+    from pipelines.cli import tables
+    from pipelines.results import evidence, scoreboard
     from pipelines.runtime import provenance
     from pipelines.tracking import recovery
 
@@ -81,7 +81,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     if json:
         print_json(document)
         return
-    terminal.scoreboard(scoreboard.entries())
+    tables.scoreboard(scoreboard.entries())
     print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
 
 
@@ -94,10 +94,11 @@ def evidence_command(
     """The runs behind RESULTS.md, in mlruns/evidence: list the bundles; add FILE (of `export`) or
     CLAIM (run here), joined with what is there; check: derive every verdict anew from its curves
     and compare it with RESULTS.md. Exit code 1 where one differs."""
-    from pipelines import evidence, evidence_check
+    from pipelines.cli import results_command
+    from pipelines.results import evidence
 
     if action == "check":
-        evidence_check.command(json)
+        results_command.evidence_check_command(json)
     elif action == "add":
         _answer(evidence.add(what), json, evidence.show_added)
     else:
@@ -107,7 +108,7 @@ def evidence_command(
 @app.command
 def reference(json: bool = False) -> None:
     """Write every number that the sources report as a finished run beside ours; none twice."""
-    from pipelines import reference as references
+    from pipelines.results import reference_runs as references
 
     _answer(references.write(), json, references.show)
 
@@ -116,7 +117,7 @@ def reference(json: bool = False) -> None:
 def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> None:
     """Show in which parameters and metrics runs differ. A run is named by its id, the beginning of
     it, or its name, of which the newest is taken."""
-    from pipelines import comparison
+    from pipelines.results import comparison
 
     _answer(comparison.compare(runs), json, comparison.show)
 
@@ -125,9 +126,9 @@ def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> 
 def evaluate(run: tyro.conf.Positional[str], json: bool = False) -> None:
     """Measure the model that a training stored anew, beside what it recorded. Exit code 1 where
     they differ."""
-    from pipelines import evaluation
+    from pipelines.cli import results_command
 
-    evaluation.command(run, json)
+    results_command.evaluate_command(run, json)
 
 
 @app.command
@@ -137,9 +138,9 @@ def watch(
     """Compare the latest results of claims and recipes (default: all), or the runs with these ids,
     with those before: exit code 3 where a verdict or a number has changed; --notify tells a URL or
     a command."""
-    from pipelines import watch as regressions
+    from pipelines.cli import results_command
 
-    regressions.watch(names, json, notify)
+    results_command.watch(names, json, notify)
 
 
 @app.command
@@ -151,16 +152,16 @@ def register(
 ) -> None:
     """Make the best run of a recipe, by validation, the champion of the model registry; --dry-run
     only says what would become of it."""
-    from pipelines import registry
+    from pipelines.results import model_registry
 
-    _answer(registry.register(recipe, scale, dry_run), json, registry.show)
+    _answer(model_registry.register(recipe, scale, dry_run), json, model_registry.show)
 
 
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines import evidence
-    from pipelines import reference as references
+    from pipelines.results import evidence
+    from pipelines.results import reference_runs as references
     from pipelines.tracking import mlflow_ui as pages
     from pipelines.tracking import recovery, store
 
@@ -182,7 +183,7 @@ def data(
 ) -> None:
     """List data sets; prepare NAME (downloads); pack NAME (into one file that is read without
     TensorFlow); check NAME, or all that are there (never touches the network)."""
-    from pipelines.data_command import data_command
+    from pipelines.cli.data_command import data_command
 
     use_data_dir(data_dir)
     data_command(action, name, json)
@@ -192,7 +193,7 @@ def data(
 def doctor(json: bool = False, data_dir: Path | None = None) -> None:
     """Examine this machine: what works, what does not, what that costs and how to mend it. Exit
     code 1 where something must be mended."""
-    from pipelines import doctor as physician
+    from pipelines.cli import doctor as physician
 
     use_data_dir(data_dir)
     document = physician.examine()
@@ -257,22 +258,27 @@ def dispatch(arguments: list[str]) -> None:
     """These read their options themselves, some against what they name; tyro knows the others."""
     command, *rest = arguments or [""]
     if command in ("run", "sweep") and rest and not rest[0].startswith("-"):
-        from pipelines import run_command
+        from pipelines.cli import run_command
 
         named = run_command.run_command if command == "run" else run_command.sweep_command
         named(rest[0], rest[1:])
     elif command == "pipeline":
-        from pipelines.pipeline_command import pipeline_command
+        from pipelines.cli.pipeline_command import pipeline_command
 
         pipeline_command(rest)
     elif command == "schedule":
-        from pipelines.schedule_command import schedule_command
+        from pipelines.cli.schedule_command import schedule_command
 
         schedule_command(rest)
+    elif command == "attempt":  # started by a schedule
+        from pipelines.scheduling import attempt
+
+        attempt.main(rest)
     else:
         app.cli(args=arguments, prog=PROG, description=__doc__)
 
 
 if __name__ == "__main__":
     # a server of the schedule holds no MLflow in memory: it has another process settle runs
-    sys.exit(guarded(dispatch, sys.argv[1:], settles=sys.argv[1:2] != ["schedule"]))
+    settles = sys.argv[1:2] not in (["schedule"], ["attempt"])
+    sys.exit(guarded(dispatch, sys.argv[1:], settles))

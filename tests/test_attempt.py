@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines import attempt, command
-from pipelines.attempt import LOG, ORDER, OUTCOME, Order, Outcome
+from pipelines.scheduling import _command, attempt
+from pipelines.scheduling.attempt import LOG, ORDER, OUTCOME, Order, Outcome
 from pipelines.tracking import history, store, tracked_run
 from tests.test_watch import METRIC, NAME, result, webhook
 
@@ -92,7 +92,7 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     attempt.end_all()
     for each in started:
         each.thread.join(60)
-        command.end_members(str(each.folder))
+        _command.end_members(str(each.folder))
 
 
 def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
@@ -163,7 +163,7 @@ def _members(folder: Path) -> list[int]:
     return [
         each.pid
         for each in found
-        if (each.info["environ"] or {}).get(command.ATTEMPT) == str(folder)
+        if (each.info["environ"] or {}).get(_command.ATTEMPT) == str(folder)
         and each.info["status"] != psutil.STATUS_ZOMBIE
     ]
 

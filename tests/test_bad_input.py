@@ -195,7 +195,7 @@ GROUPS = {
 }
 SOURCE = """
 import contextlib, importlib, io, json, sys
-from pipelines.shell import guarded
+from pipelines.cli.shell import guarded
 dispatch = importlib.import_module(f"{sys.argv[1]}.__main__").dispatch
 for words in json.load(sys.stdin):
     said, printed = io.StringIO(), io.StringIO()

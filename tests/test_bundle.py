@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import report
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
+from pipelines.results import scoreboard
 from pipelines.runtime import heartbeat
 from pipelines.tracking import bulk, history, mlflow_ui, recovery, store
 from pipelines.tracking.bundles import exporting, importing
@@ -427,11 +427,11 @@ def test_an_import_that_goes_on_is_not_reaped(
 def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_path: Path) -> None:
     for name in ("gradient-formula", "small-norm-factorization"):
         sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
-    report.write(tmp_path / "a")
+    scoreboard.write(tmp_path / "a")
     exported(tmp_path / "runs.zip")
     go("b")
     importing.import_runs(tmp_path / "runs.zip")
-    report.write(tmp_path / "b")
+    scoreboard.write(tmp_path / "b")
     results = (tmp_path / "a" / "RESULTS.md").read_bytes()
     assert (tmp_path / "b" / "RESULTS.md").read_bytes() == results
     assert b"reproduced" in results

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pipelines import report
 from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, sweep
 from pipelines.measurement.plan import Order
 from pipelines.measurement.verdict import Bound, Floor
+from pipelines.results import scoreboard
 from pipelines.run import Habits
 from pipelines.tracking import history, store
 from tests.conftest import PREPARED, needs
@@ -104,7 +104,7 @@ def test_a_new_file_is_a_new_claim(
     assert sweep.check("two-is-two", "cpu", setting)["verdict"] == "reproduced"
     wrong = type(setting)(two=2.5)
     assert sweep.check("two-is-two", "cpu", wrong)["verdict"] == "refuted"
-    assert "two is two" in report.markdown(report.entries(), [], set(), report.LOCAL)
+    assert "two is two" in scoreboard.markdown(scoreboard.entries(), [], set(), scoreboard.LOCAL)
 
 
 def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:

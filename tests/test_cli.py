@@ -70,7 +70,7 @@ def answers(calls: list[list[str]]) -> subprocess.CompletedProcess[str]:
     source = (
         "import sys, json\n"
         "from pipelines.__main__ import dispatch\n"
-        "from pipelines.shell import guarded\n"
+        "from pipelines.cli.shell import guarded\n"
         "for arguments in json.loads(sys.argv[1]):\n"
         "    try:\n"
         "        code = guarded(dispatch, arguments)\n"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import comparison
 from pipelines.errors import UserError
+from pipelines.results import comparison
 from pipelines.tracking import store, tracked_run
 
 

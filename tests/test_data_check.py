@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import data_command
+from pipelines.cli import data_command
 from pipelines.data import datasets
 from tests.conftest import needs
 

@@ -4,7 +4,7 @@ import shlex
 
 import yaml
 
-from pipelines.jobs import Job, check_command, words
+from pipelines.scheduling.jobs import Job, check_command, words
 from tests.conftest import ROOT
 
 SERVICE = ROOT / "deploy" / "near-identity.service"

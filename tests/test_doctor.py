@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines import checkups, doctor
+from pipelines.cli import _checks, doctor
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import history, recovery, store, tracked_run
@@ -187,19 +187,19 @@ def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
     says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().create_run(store.experiment(store.uri(), "test"))  # of nobody
-    assert checkups.runs().state == "well"
+    assert _checks.runs().state == "well"
     dead = {says_running(heartbeat.PROCESS, f"{os.getpid()} 1.00")}
     silent = says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().set_tag(silent, heartbeat.BEAT, "0")
-    assert checkups.runs().found.startswith("of 2 runs ")
+    assert _checks.runs().found.startswith("of 2 runs ")
     assert recovery.reap().keys() == dead | {silent}
-    assert checkups.runs().state == "well"
+    assert _checks.runs().state == "well"
 
 
 def test_claims_are_named_that_cannot_run_without_a_data_set(
     home: Path, digits: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    found = checkups.data_sets()
+    found = _checks.data_sets()
     assert (found.state, "digits prepared" in found.found) == ("note", True)
     for name in ("skip-length", "resnet-cifar100", "imagenet-underfits (paper scale)"):
         assert name in found.costs
@@ -208,7 +208,7 @@ def test_claims_are_named_that_cannot_run_without_a_data_set(
     assert "data prepare mnist " in found.mend
     assert "imagenet32" not in found.mend  # no claim reads it
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
-    assert "not there yet" in checkups.data_sets().found
+    assert "not there yet" in _checks.data_sets().found
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -225,13 +225,13 @@ def test_code_that_its_commit_does_not_hold_is_a_note(
 def test_a_check_that_raises_is_ill_in_a_sentence(
     monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def mistaken() -> checkups.Finding:
+    def mistaken() -> _checks.Finding:
         raise UserError("The rule. Received: this. Do that.")
 
-    def failing() -> checkups.Finding:
+    def failing() -> _checks.Finding:
         raise KeyError
 
-    checks = {"one": mistaken, "other": failing, "fine": lambda: checkups.Finding("well", "yes")}
+    checks = {"one": mistaken, "other": failing, "fine": lambda: _checks.Finding("well", "yes")}
     monkeypatch.setattr(doctor, "CHECKS", checks)
     document = doctor.examine()
     assert [row["state"] for row in document["checks"]] == ["ill", "ill", "well"]

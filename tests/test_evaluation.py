@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import evaluation
+from pipelines.cli import results_command
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import named
+from pipelines.results import evaluation
 from pipelines.run import Watch, run
 from pipelines.tracking import history, store, tracked_run
 
@@ -19,7 +20,7 @@ def test_recorded_numbers_are_measured_again(
 ) -> None:
     recipe = named("mlp-digits", "smoke").override(steps=2, train_examples=64)
     row = history.row(run(recipe).run_id)
-    evaluation.command(row.id[:10], json=True)
+    results_command.evaluate_command(row.id[:10], json=True)
     document = json.loads(capsys.readouterr().out)
     assert (document["run_id"], document["agrees"]) == (row.id, True)
     found = document["metrics"]
@@ -32,7 +33,7 @@ def test_recorded_numbers_are_measured_again(
     moved = row.metrics["test_error_pct"] + 1
     store.client().log_metric(row.id, "test_error_pct", moved, step=99)
     with pytest.raises(SystemExit) as ended:
-        evaluation.command(row.name, json=False)
+        results_command.evaluate_command(row.name, json=False)
     said = capsys.readouterr()
     assert ended.value.code == 1
     assert f"Received: test_error_pct {moved - 1:.6g} now, {moved:.6g} recorded" in said.err

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipelines import evidence, evidence_check, evidence_files, report, terminal
+from pipelines.cli import tables
 from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
+from pipelines.results import evidence, evidence_check, scoreboard
 from pipelines.run import Habits
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting
@@ -21,9 +22,9 @@ MOST = 20_000_000  # bytes that git keeps of all evidence
 @pytest.fixture
 def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the evidence is, empty at first; every home of a test is the project's own."""
-    monkeypatch.setattr(evidence_files, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
     monkeypatch.setattr(store, "is_own", lambda: True)
-    return evidence_files.FOLDER
+    return evidence.FOLDER
 
 
 def measure(seeds: int | None = None, **how: Any) -> str:
@@ -36,8 +37,8 @@ def measured_document(seeds: int | None = None, force: bool = False, **how: Any)
     return sweep.check(NAME, "smoke", settings, seeds, habits=habits, sparing=True, **how)
 
 
-def entry() -> report.Entry:
-    [found] = [entry for entry in report.entries() if entry.name == NAME]
+def entry() -> scoreboard.Entry:
+    [found] = [entry for entry in scoreboard.entries() if entry.name == NAME]
     return found
 
 
@@ -70,7 +71,7 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
 def test_a_store_that_was_named_is_left_alone(
     home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence_files, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
     measure()
     evidence.add([NAME])
     go("b")
@@ -98,7 +99,7 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
     assert evidence.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
     assert len(history.rows(kind="setting", origin="project")) == cells
-    assert len(evidence_files.bundles()) == 2
+    assert len(evidence.bundles()) == 2
     go("c")
     assert evidence.take_in() == 2
     assert project_seeds() == 6
@@ -125,7 +126,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
         files.append(tmp_path / f"{seed}.zip")
         exporting.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
-    whole = report.metrics_in_words(claim_catalog.load(NAME), metrics_of(measure()))
+    whole = scoreboard.metrics_in_words(claim_catalog.load(NAME), metrics_of(measure()))
     go("joined")
     for file in files[:4]:
         evidence.add([str(file)])
@@ -137,19 +138,19 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
 
 
 def metrics_of(run_id: str) -> Any:
-    return report.Result(history.row(run_id), {}).document()["metrics"]
+    return scoreboard.Result(history.row(run_id), {}).document()["metrics"]
 
 
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
     measured = measure()
     evidence.add([NAME])
-    [old] = evidence_files.bundles()
+    [old] = evidence.bundles()
     assert evidence.add([NAME])["added"] == []
     again = measure(force=True)
     old.unlink()
     [added] = evidence.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
-    ids = {row.run_id for row in evidence_files.rows_of(Path(added["file"]))}
+    ids = {row.run_id for row in evidence.rows_of(Path(added["file"]))}
     assert again in ids
     assert measured not in ids
     assert project_seeds() == 5
@@ -161,7 +162,7 @@ def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> Non
     go("user")
     evidence.take_in()
     assert project_seeds() == 7
-    for file in evidence_files.bundles():
+    for file in evidence.bundles():
         file.unlink()
     assert project_seeds() == 0
     go("fresh")
@@ -206,11 +207,11 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     document = measured_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
-    problems = evidence_check.check(publish(folder.parent))["problems"]
+    problems = evidence_check.check_evidence(publish(folder.parent))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
     [added] = evidence.add([NAME])["added"]  # joined anew, by today's rules
     assert added["cells"] == 0
-    assert evidence_check.check(publish(folder.parent))["problems"] == []
+    assert evidence_check.check_evidence(publish(folder.parent))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -224,7 +225,7 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project_seeds() == 5
     project = entry().project
     assert project is not None
-    [checked] = evidence_check.check(publish(folder.parent))["claims"]
+    [checked] = evidence_check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
     codes = project.run.tags[sweep.CODES]
     assert codes.count("settings)") == 2
@@ -241,10 +242,10 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     document = measured_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
-    assert terminal.reason_not_measured(document).startswith("Measured by the project on 20")
-    assert "other code" not in terminal.reason_not_measured(document)
+    assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
+    assert "other code" not in tables.reason_not_measured(document)
     monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
-    assert ", by other code than this: " in terminal.reason_not_measured(measured_document())
+    assert ", by other code than this: " in tables.reason_not_measured(measured_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured
     assert history.rows(kind="setting")
@@ -282,7 +283,7 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
 
 def publish(tmp_path: Path) -> Path:
     """Write RESULTS.md of the evidence."""
-    report.publish(tmp_path / "published")
+    scoreboard.publish(tmp_path / "published")
     return tmp_path / "published" / "RESULTS.md"
 
 
@@ -292,7 +293,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
     evidence.add([NAME, "gradient-formula"])
     results = publish(tmp_path)
     go("empty")
-    document = evidence_check.check(results)
+    document = evidence_check.check_evidence(results)
     assert document["problems"] == []
     assert [each["claim"] for each in document["claims"]] == ["gradient-formula", NAME]
     assert history.everyones(None) == []
@@ -315,7 +316,7 @@ def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
     for old, (new, problem) in DOCTORED.items():
         assert old in text
         results.write_text(text.replace(old, new))
-        [first, *_] = evidence_check.check(results)["problems"]
+        [first, *_] = evidence_check.check_evidence(results)["problems"]
         assert first.startswith(f"{NAME}: {problem}")
 
 
@@ -325,14 +326,14 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
     measure()
     evidence.add([NAME])
     results = publish(tmp_path)
-    [file] = evidence_files.bundles()
+    [file] = evidence.bundles()
     again = file.with_name(f"{NAME}-00000000.zip")
     again.write_bytes(file.read_bytes())
-    [problem] = evidence_check.check(results)["problems"]
+    [problem] = evidence_check.check_evidence(results)["problems"]
     assert problem.endswith("settings are in the evidence twice")
-    for each in evidence_files.bundles():
+    for each in evidence.bundles():
         each.unlink()
-    [problem] = evidence_check.check(results)["problems"]
+    [problem] = evidence_check.check_evidence(results)["problems"]
     assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
 
 
@@ -351,7 +352,7 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
     store.client().log_metric(row.id, f"{claim.SEED}ratio", worst / 2, step=0)
     monkeypatch.setattr(evidence, "_is_of_today", lambda *_: True)
     evidence.add([NAME])
-    problems = evidence_check.check(publish(tmp_path))["problems"]
+    problems = evidence_check.check_evidence(publish(tmp_path))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
 
 
@@ -384,7 +385,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
 
 
 def test_the_shipped_evidence_is_small_and_about_claims() -> None:
-    files = evidence_files.bundles()
+    files = evidence.bundles()
     assert files
-    assert {evidence_files.subject(file) for file in files} <= set(claim_catalog.names())
+    assert {evidence.subject(file) for file in files} <= set(claim_catalog.names())
     assert sum(file.stat().st_size for file in files) < MOST

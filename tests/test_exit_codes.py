@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import shell
 from pipelines.__main__ import dispatch
+from pipelines.cli import shell
 from pipelines.errors import Unavailable, UserError, disk_error
 from tests.conftest import free_port
 from tuning.__main__ import dispatch as tune

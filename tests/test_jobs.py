@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from croniter import croniter
 
-from pipelines import engine, jobs, schedule, times
+from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
-from pipelines.jobs import Job
-from pipelines.schedule_command import schedule_command
+from pipelines.scheduling import engine, jobs, schedule, times
+from pipelines.scheduling.jobs import Job
 
 
 def a_job(**fields: Any) -> Job:

@@ -49,11 +49,11 @@ DOORS = {  # library: the modules that may import it
     "grpc": {"tuning.storage"},
     "distributed": {"pipelines.measurement._dask_cluster"},
     "dbos": {
-        "pipelines.engine",
-        "pipelines.schedule",
-        "pipelines.schedule_report",
-        "pipelines.server",
-        "pipelines.steps",
+        "pipelines.scheduling.engine",
+        "pipelines.scheduling.schedule",
+        "pipelines.scheduling.schedule_report",
+        "pipelines.scheduling.server",
+        "pipelines.scheduling.steps",
     },
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import champion, report
 from pipelines.measurement import claim_catalog, sweep
+from pipelines.results import model_registry, scoreboard
 from pipelines.tracking import history, parent_run, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
@@ -66,8 +66,8 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     measured = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])["run_id"]
     settings = {row.id for row in history.rows(kind="setting")}
     training = recorded("training", {"recipe": "of no claim"})
-    assert champion.claim_of(history.row(training)) is None
-    (entry,) = [entry for entry in report.entries() if entry.name == NAME]
+    assert model_registry.claim_of(history.row(training)) is None
+    (entry,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert (entry.verdict, entry.yours and entry.yours.run.id) == ("reproduced", measured)
     exported = exporting.export_runs(tmp_path / "runs.zip", [measured], None)
     assert {run["run_id"] for run in exported["runs"]} == {measured, *settings}
@@ -77,10 +77,10 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     monkeypatch.delenv(parent_run.PARENT_RUN)
     go("elsewhere")
     assert set(importing.import_runs(tmp_path / "runs.zip")["imported"]) == {measured, *settings}
-    (there,) = [entry for entry in report.entries() if entry.name == NAME]
+    (there,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert there.verdict == "reproduced"
     assert importing.import_runs(tmp_path / "training.zip")["imported"] == [training]
-    assert champion.claim_of(history.row(training)) is None  # its parent is not here
+    assert model_registry.claim_of(history.row(training)) is None  # its parent is not here
 
 
 def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from pipelines.cli.run_command import run_command
 from pipelines.errors import Unavailable, UserError
-from pipelines.run_command import run_command
 from pipelines.runtime import tf_config
 from pipelines.runtime.tf_config import MachineLost, Role
 from tests.loopback import cluster_config, free_addresses

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import keras_models
-from pipelines import evaluation, registry
 from pipelines.errors import UserError
+from pipelines.results import evaluation, model_registry
 from pipelines.tracking import model_files, store
 from pipelines.tracking.bundles import importing
 from pipelines.tracking.model_files import LAYERS_BYTES, NETWORK
@@ -47,8 +47,8 @@ def test_no_program_of_a_stored_model_is_run(
     assert is_a_program(folder_of(run_id), marker)
     for read in (
         lambda: evaluation.evaluate(run_id),
-        lambda: registry.register(RECIPE, SCALE),
-        lambda: registry.register(RECIPE, SCALE, dry_run=True),
+        lambda: model_registry.register(RECIPE, SCALE),
+        lambda: model_registry.register(RECIPE, SCALE, dry_run=True),
     ):
         with pytest.raises(UserError, match=r"must be as this project stores one.*MLmodel "):
             read()

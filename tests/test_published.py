@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import keras_models
+from pipelines.cli.run_command import Options
 from pipelines.data import datasets
 from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, SCALES, named
 from pipelines.recipes.recipe import Recipe
-from pipelines.run_command import Options
 from tests.conftest import PREPARED, needs
 
 PUBLISHED = [name for name in RECIPES if "paper" in RECIPES[name]]

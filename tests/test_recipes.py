@@ -283,11 +283,11 @@ def test_any_one_setting_changes_the_fingerprint(field: str) -> None:
 
 def read_back(base: Recipe, flags: str) -> Recipe:
     """What `python -m pipelines run NAME FLAGS` trains, by the command's own reading."""
-    from pipelines import overriding, run_command
+    from pipelines.cli import overrides, run_command
 
     words = shlex.split(flags)
-    default = overriding.with_schedule(base, words)
-    return overriding.overridden(default, run_command._parse(base.name, default, words).override)
+    default = overrides.with_schedule(base, words)
+    return overrides.overridden(default, run_command._parse(base.name, default, words).override)
 
 
 FLAGS: list[tuple[str, dict[str, Any], str]] = [

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import reference, report
 from pipelines import run as spine
 from pipelines.measurement import claim_catalog, documents, plan
 from pipelines.recipes import catalog
-from pipelines.reported import TABLE, Reported
+from pipelines.results import reference_runs, scoreboard
+from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.tracking import history, journals, store
 
 NAMES = [row.name for row in TABLE]
@@ -29,11 +29,11 @@ def written() -> dict[str, history.Row]:
 
 
 def test_what_is_reported_of_a_claim_or_recipe_is_one_run_with_its_numbers(home: Path) -> None:
-    document = reference.write()
+    document = reference_runs.write()
     runs = written()
     assert runs.keys() == set(NAMES)
     for name in STATING:
-        stated = reference.stated(name)
+        stated = reference_runs.stated(name)
         assert {key: runs[name].metrics[key] for key in stated} == stated
     for line in document["runs"]:
         row = history.row(line["run_id"])
@@ -46,13 +46,15 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
     assert len(NAMES) == len(set(NAMES))
     assert set(STATING) <= set(NAMES)
     for row in TABLE:
-        assert not row.numbers.keys() & reference.stated(row.name).keys(), "typed a second time"
+        assert not row.numbers.keys() & reference_runs.stated(row.name).keys(), (
+            "typed a second time"
+        )
         assert row.claim in claim_catalog.names()
         assert row.name in (*claim_catalog.names(), *catalog.RECIPES)
 
 
 def test_reference_runs_are_where_ours_are(home: Path) -> None:
-    reference.write()
+    reference_runs.write()
     for name, row in written().items():
         ours = (
             claim_catalog.load(name).family if name in claim_catalog.names() else spine.EXPERIMENT
@@ -78,7 +80,7 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
         assert re.fullmatch(r"[A-Z]\. .+: .+\. .+, (19|20)\d\d", citation)
         assert re.search(r"arXiv \d{4}\.\d{4,5}, |Information Processing Systems", citation)
         assert where
-    run = reference.reference(row)
+    run = reference_runs.reference(row)
     assert run.tags["source"] == run.tags["scale"] == "paper"
     assert len(run.tags["mlflow.note.content"]) < documents.NOTE
     assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
@@ -86,18 +88,18 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
 
 
 def test_twice_is_once(home: Path) -> None:
-    first = reference.write()
-    again = reference.write()
+    first = reference_runs.write()
+    again = reference_runs.write()
     assert (first["written"], again["written"]) == (len(TABLE), 0)
     assert first["runs"] == again["runs"]
     assert len(history.rows(None, kind="reference")) == len(TABLE)
 
 
 def test_a_changed_number_replaces_its_run_and_no_other(home: Path) -> None:
-    before = reference.write()["runs"]
+    before = reference_runs.write()["runs"]
     place = NAMES.index("allconv-cifar10")
     row = dataclasses.replace(TABLE[place], numbers={"parameters": 13.6e6})
-    changed = reference.write((*TABLE[:place], row, *TABLE[place + 1 :]))
+    changed = reference_runs.write((*TABLE[:place], row, *TABLE[place + 1 :]))
     after = changed["runs"]
     assert changed["written"] == 1
     assert [i for i in range(len(TABLE)) if before[i] != after[i]] == [place]
@@ -106,9 +108,9 @@ def test_a_changed_number_replaces_its_run_and_no_other(home: Path) -> None:
 
 
 def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path) -> None:
-    whole = reference.write(TABLE[:2])["runs"]
+    whole = reference_runs.write(TABLE[:2])["runs"]
     store.client().set_terminated(whole[0]["run_id"], "KILLED")
-    assert reference.write(TABLE[:1])["written"] == 1
+    assert reference_runs.write(TABLE[:1])["written"] == 1
     assert [row.name for row in history.rows(None, kind="reference")] == [whole[0]["name"]]
     assert journals.leftovers(home / "live", store.uri()) == []
 
@@ -117,21 +119,21 @@ def test_a_store_that_takes_runs_one_by_one_holds_the_same(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "sql_store", lambda: None)
-    assert reference.write(TABLE[:2])["written"] == 2
+    assert reference_runs.write(TABLE[:2])["written"] == 2
     monkeypatch.undo()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
-    assert reference.write(TABLE[:2])["written"] == 0
+    assert reference_runs.write(TABLE[:2])["written"] == 0
 
 
 def test_what_is_reported_is_not_taken_for_measured(home: Path) -> None:
-    reference.write()
-    assert {entry.verdict for entry in report.entries()} == {"not run"}
-    assert report.studies() == []
+    reference_runs.write()
+    assert {entry.verdict for entry in scoreboard.entries()} == {"not run"}
+    assert scoreboard.studies() == []
     assert {row.tags["kind"] for row in history.rows(None)} == {"reference"}
 
 
 def test_best_mean_and_deviation_are_told_apart() -> None:
-    metrics = reference.reference(TABLE[NAMES.index("resnet-cifar10")]).metrics
+    metrics = reference_runs.reference(TABLE[NAMES.index("resnet-cifar10")]).metrics
     assert metrics["test_error_pct"] == 6.43
     assert metrics["mean_test_error_pct"] == 6.61
     assert metrics["sd/mean_test_error_pct"] == 0.16

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import checkups, evaluation, registry
 from pipelines.__main__ import dispatch
+from pipelines.cli import _checks
 from pipelines.errors import UserError
+from pipelines.results import evaluation, model_registry
 from pipelines.tracking import journals, recovery, store, tracked_run
 from pipelines.tracking.bundles import exporting
 from tests.stored_models import RECIPE, SCALE, network, record_training
@@ -42,7 +43,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     assert (other / "artifacts" / second / "artifacts" / "text.txt").read_text() == "of the copy"
     document = exporting.export_runs(other.parent / "all.zip", [], None)
     assert {run["run_id"] for run in document["runs"]} == {first, second}
-    assert checkups.artifacts().state == "well"
+    assert _checks.artifacts().state == "well"
     if moved:
         assert not home.exists()
     else:
@@ -87,13 +88,13 @@ def test_missing_artifacts_are_said_with_their_place(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_id = write_run("r", "text")
-    assert checkups.artifacts().state == "well"
+    assert _checks.artifacts().state == "well"
     (home / "artifacts").rename(tmp_path / "away")
     file = tmp_path / "runs.zip"
     with pytest.raises(UserError, match=rf"r \({run_id}\).* none at file:.*artifacts/models/m-"):
         exporting.export_runs(file, [], None)
     assert not file.exists()
-    finding = checkups.artifacts()
+    finding = _checks.artifacts()
     assert finding.state == "ill"
     assert "python -m pipelines export" in finding.mend
     assert "2 runs and models have no files; the first: none at file:" in finding.found
@@ -107,7 +108,7 @@ def test_a_champion_without_files_is_refused_with_their_place(home: Path, tmp_pa
     run_id = record_training()
     (home / "artifacts").rename(tmp_path / "away")
     for read in (
-        lambda: registry.register(RECIPE, SCALE),
+        lambda: model_registry.register(RECIPE, SCALE),
         lambda: evaluation.evaluate(run_id),
     ):
         with pytest.raises(UserError, match=r"must have its files.* none at file:.*/models/m-"):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import report
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.verdict import Bound, spread
+from pipelines.results import scoreboard
 from pipelines.tracking import mlflow_ui
 from tests.conftest import command
 
@@ -31,7 +31,7 @@ class Addresses(HTMLParser):
 def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) -> None:
     sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     for folder in (tmp_path / "a", tmp_path / "b"):
-        document = report.write(folder)
+        document = scoreboard.write(folder)
     for file in ("RESULTS.md", "results.html", f"figures/{NAME}.png"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
@@ -44,16 +44,16 @@ def test_a_run_with_other_settings_or_fewer_seeds_is_not_the_claim_s(home: Path)
     setting = claim_catalog.load(NAME).scales["smoke"]
     sweep.check(NAME, "smoke", type(setting)((3,), (0.5,), (8,)))
     document = sweep.check(NAME, "smoke", setting, seeds=1)
-    assert {entry.verdict for entry in report.entries()} == {"not run"}
+    assert {entry.verdict for entry in scoreboard.entries()} == {"not run"}
     stated = sweep.check(NAME, "smoke", setting)
-    yours = {entry.name: entry.yours for entry in report.entries()}[NAME]
+    yours = {entry.name: entry.yours for entry in scoreboard.entries()}[NAME]
     assert yours is not None
     assert yours.run.id == stated["run_id"] != document["run_id"]
 
 
 def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    report.write(tmp_path)
+    scoreboard.write(tmp_path)
     page = Addresses()
     page.feed((tmp_path / "results.html").read_text())
     own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
@@ -65,7 +65,7 @@ def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
 
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
-    report.write(tmp_path)
+    scoreboard.write(tmp_path)
     ratio = document["metrics"]["ratio"]
     measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
     for file in ("RESULTS.md", "results.html"):
@@ -84,7 +84,7 @@ def test_numbers_that_decide_nothing_can_be_shown(
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     decisive = {bound.metric for bound in found.decided_by}
     other = next(key for key in document["metrics"] if key not in decisive)
-    entry = report.beside_project(document)
+    entry = scoreboard.beside_project(document)
     assert other not in entry.cells()["measured"]
     shown = dataclasses.replace(found, shown=(other,))
     monkeypatch.setattr(claim_catalog, "load", lambda name: shown)
@@ -104,17 +104,17 @@ def test_numbers_that_decide_nothing_can_be_shown(
 def test_a_source_names_its_document(
     source: str, document: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report.Entry, "source", source)
-    entry = report.Entry(NAME)
+    monkeypatch.setattr(scoreboard.Entry, "source", source)
+    entry = scoreboard.Entry(NAME)
     assert entry.document_of == document
-    [(title, entries)] = report.grouped([entry])
+    [(title, entries)] = scoreboard.grouped([entry])
     assert entries == [entry]
     assert title.startswith(document)
 
 
 def test_every_claim_is_of_one_of_the_documents() -> None:
-    entries = [report.Entry(name) for name in claim_catalog.names()]
-    assert {entry.document_of for entry in entries} <= set(report.DOCUMENTS)
+    entries = [scoreboard.Entry(name) for name in claim_catalog.names()]
+    assert {entry.document_of for entry in entries} <= set(scoreboard.DOCUMENTS)
 
 
 @pytest.mark.slow
@@ -131,9 +131,9 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
     stricter = dataclasses.replace(
         found, decided_by=(Bound("ratio", at_most=ratio / 2, every=True),), as_printed=()
     )
-    [before] = [entry for entry in report.entries() if entry.name == NAME]
+    [before] = [entry for entry in scoreboard.entries() if entry.name == NAME]
     monkeypatch.setattr(claim_catalog, "load", lambda name: stricter)
-    [after] = [entry for entry in report.entries() if entry.name == NAME]
+    [after] = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert (before.verdict, after.verdict) == ("reproduced", "refuted")
     assert after.yours is not None
     assert before.document() | after.yours.judgement == after.document()
@@ -148,10 +148,10 @@ def test_a_run_with_settings_of_before_is_left_out(
     other = type(found.scales["smoke"])((3,), (0.5,), (8,))
     today = dataclasses.replace(found, scales={"smoke": other})
     monkeypatch.setattr(claim_catalog, "load", lambda name: today)
-    assert {entry.verdict for entry in report.entries()} == {"not run"}
+    assert {entry.verdict for entry in scoreboard.entries()} == {"not run"}
 
 
 def test_without_evidence_nothing_is_published(home: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a store that holds none"):
-        report.publish(tmp_path / "published")
+        scoreboard.publish(tmp_path / "published")
     assert not (tmp_path / "published").exists()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from dbos import DBOS, SetWorkflowID
 
-from pipelines import engine, schedule, schedule_report, server
+from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
-from pipelines.jobs import Job
 from pipelines.runtime import heartbeat
-from pipelines.schedule_command import schedule_command
+from pipelines.scheduling import engine, schedule, schedule_report, server
+from pipelines.scheduling.jobs import Job
 from tests.test_jobs import a_job
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import listing
 from pipelines.claims import _search, _tuning
 from pipelines.claims.networks import better_schedule_exists, tuning_without_regularization
 from pipelines.claims.ours import later_habits, tuning_without_batchnorm
+from pipelines.cli import listing
 from pipelines.errors import UserError
 from pipelines.measurement import claim
 from pipelines.measurement.grid import Cell, Measured

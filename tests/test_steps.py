@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import command, steps
 from pipelines.__main__ import dispatch
+from pipelines.cli.pipeline_command import pipeline_command
+from pipelines.cli.shell import guarded
 from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
-from pipelines.pipeline_command import pipeline_command
-from pipelines.shell import guarded
-from pipelines.steps import Pipeline, Step, carry_out
+from pipelines.scheduling import _command, steps
+from pipelines.scheduling.steps import Pipeline, Step, carry_out
 from pipelines.tracking import history, parent_run, store, tracked_run
 from pipelines.tracking.store import NOTE, PARENT
 from tests.conftest import ROOT
@@ -106,7 +106,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(THREE)  # typed by a person
-    monkeypatch.setenv(command.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
+    monkeypatch.setenv(_command.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
         tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
         parent_run.parent_of_commands(run.id, run.experiment),

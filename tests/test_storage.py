@@ -31,7 +31,7 @@ PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random
 WORKER = "import sys; from tests.test_storage import work; work(sys.argv[1], int(sys.argv[2]))"
 SERVER = """
 import sys
-from pipelines.shell import guarded
+from pipelines.cli.shell import guarded
 from tuning import serving
 def serve(words):
     getattr(serving, words[0])(words[1], words[2], int(words[3]))

@@ -14,8 +14,9 @@ import numpy as np
 import psutil
 import pytest
 
-from pipelines import report, terminal
+from pipelines.cli import tables
 from pipelines.measurement import claim, claim_catalog, sweep
+from pipelines.results import scoreboard
 from pipelines.run import Habits
 from pipelines.tracking import history, store
 from tests.conftest import ROOT, command
@@ -136,7 +137,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     setting = dataclasses.replace(claim_catalog.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
-    terminal.scoreboard([report.beside_project(document)])
+    tables.scoreboard([scoreboard.beside_project(document)])
     assert "not judged" in capsys.readouterr().out
 
 

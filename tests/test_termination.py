@@ -17,7 +17,7 @@ TRAINING = ("pipelines", "run", "mlp-digits", "--scale", "smoke")
 # makes an ImportError of whatever is raised there.
 IN_C = """
 import os, signal, sys, traceback
-from pipelines.shell import guarded
+from pipelines.cli.shell import guarded
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, which may have started the tests, ignores it
 
@@ -40,7 +40,7 @@ sys.exit(guarded(command, [], settles=False))
 
 CUT_SHORT = """
 import logging, os, signal, sys
-from pipelines.shell import guarded
+from pipelines.cli.shell import guarded
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import shell
+from pipelines.cli import shell
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.tracking import _outbox, history, journals, recovery, store, tracked_run

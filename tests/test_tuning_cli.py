@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.shell import guarded
+from pipelines.cli.shell import guarded
 from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
 from tuning import catalogue

@@ -16,14 +16,14 @@ from matplotlib.text import Text
 
 from pipelines import resume
 from pipelines.claims.networks import better_schedule_exists
+from pipelines.cli.run_command import Options
+from pipelines.cli.shell import guarded
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Habits, Result, Watch, run
-from pipelines.run_command import Options
 from pipelines.runtime import code_digest, subcommands
-from pipelines.shell import guarded
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import free_port
 from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, trial

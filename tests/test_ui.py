@@ -9,8 +9,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from pipelines import reference
 from pipelines.measurement import claim_catalog, sweep
+from pipelines.results import reference_runs
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 
@@ -56,7 +56,7 @@ def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
 
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
-    reference.write()
+    reference_runs.write()
     with tracked_run.tracked("s", experiment="tuning", kind="study"):
         pass
     links = mlflow_ui.links("http://h")

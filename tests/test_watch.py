@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_ind_from_stats
 
-from pipelines import notify, watch
+from pipelines.cli import results_command
 from pipelines.errors import UserError
 from pipelines.measurement import verdict
+from pipelines.results import notify, regressions
 from pipelines.tracking import store, tracked_run
 
 NAME, METRIC = "small-norm-factorization", "ratio"
@@ -34,23 +35,23 @@ def result(
         run.log({METRIC: mean, f"n/{METRIC}": n, "ratio_twice": 2 * mean} | spread)
         if packages is not None:
             run.flush()
-            run.text(packages, watch.PACKAGES)
+            run.text(packages, regressions.PACKAGES)
     return run.id
 
 
 def changes(**how: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = watch.examine(**how)["changes"]
+    found: list[dict[str, Any]] = regressions.examine(**how)["changes"]
     return found
 
 
 def test_a_flipped_verdict_is_found_beside_what_was_installed(home: Path) -> None:
     old = result(0.5, packages="numpy==2.4.5\nscipy==1.0\n", commit="aaa")
     new = result(0.5, verdict="refuted", packages="numpy==2.4.6\nscipy==1.0\n", commit="bbb")
-    found = watch.examine()
+    found = regressions.examine()
     (change,) = found["changes"]
     assert (change["run_id"], change["previous"], change["what"]) == (new, old, "verdict")
     assert found["versions"] == {"numpy": ["2.4.5", "2.4.6"]}
-    assert watch.said(found) == (
+    assert regressions.change_summary(found) == (
         f"{NAME} (cpu): verdict reproduced -> refuted; numpy 2.4.5 -> 2.4.6; commit aaa -> bbb"
     )
 
@@ -88,7 +89,7 @@ def test_numbers_without_a_spread_or_without_an_end(
 ) -> None:
     for mean in means:
         result(mean, sd, n)
-    document = watch.examine()
+    document = regressions.examine()
     assert len(document["changes"]) == found
     assert document["one_seed"] == [NAME] * (n == 1)
     json.dumps(document, allow_nan=False)
@@ -100,13 +101,13 @@ def test_only_the_same_settings_are_compared_and_only_those_asked_for(home: Path
     result(0.5, verdict="reproduced")
     result(0.5, verdict="refuted", scale="smoke")
     result(0.5, verdict="refuted", fingerprint="g")
-    assert watch.examine()["compared"] == 0
+    assert regressions.examine()["compared"] == 0
     result(0.5, verdict="refuted", below=attempt)
     result(0.5, verdict="refuted")  # another process's, later
     assert changes() == [] != changes(below=attempt.id)
-    assert watch.examine(["gradient-formula"])["compared"] == 0
-    assert watch.examine([NAME])["compared"] == 1
-    assert watch.examine([])["compared"] == 0
+    assert regressions.examine(["gradient-formula"])["compared"] == 0
+    assert regressions.examine([NAME])["compared"] == 1
+    assert regressions.examine([])["compared"] == 0
 
 
 def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
@@ -117,17 +118,17 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
     result(0.5)
     new = result(0.5)
     with pytest.raises(SystemExit):
-        watch.watch([NAME], json=True)
+        results_command.watch([NAME], json=True)
     capsys.readouterr()
-    watch.watch([new], json=True)
+    results_command.watch([new], json=True)
     assert json.loads(capsys.readouterr().out)["compared"] == 1
     with pytest.raises(SystemExit):
-        watch.watch([new, old], json=True)
+        results_command.watch([new, old], json=True)
     assert [each["run_id"] for each in json.loads(capsys.readouterr().out)["changes"]] == [old]
     with tracked_run.tracked("t", experiment="test", kind="training") as training:
         pass
     with pytest.raises(UserError, match="a training that is FINISHED"):
-        watch.watch([training.id])
+        results_command.watch([training.id])
 
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
@@ -181,11 +182,11 @@ def test_the_command_prints_tells_and_ends_with_code_3(
     home: Path, webhook: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result(0.5)
-    watch.watch([NAME], json=True)
+    results_command.watch([NAME], json=True)
     assert json.loads(capsys.readouterr().out)["changes"] == []
     result(0.5, verdict="refuted")
     with pytest.raises(SystemExit) as ended:
-        watch.watch(json=True, target=f"http://{webhook}/")
+        results_command.watch(json=True, target=f"http://{webhook}/")
     assert ended.value.code == 3
     said = capsys.readouterr()
     assert json.loads(said.out)["changes"][0]["after"] == "refuted"
@@ -193,7 +194,7 @@ def test_the_command_prints_tells_and_ends_with_code_3(
     ((heard, _),) = Webhook.heard
     assert heard["watch"] == json.loads(said.out)
     with pytest.raises(UserError, match="small-norm-factorization"):
-        watch.watch(["small-norm"])
+        results_command.watch(["small-norm"])
 
 
 def test_a_webhook_or_a_command_is_told_and_secrets_are_not_said(

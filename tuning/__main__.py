@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import tyro
 
+from pipelines.cli.overrides import one_sentence
+from pipelines.cli.shell import guarded, print_json, use_data_dir
 from pipelines.errors import UserError
-from pipelines.overriding import one_sentence
-from pipelines.shell import guarded, print_json, use_data_dir
 from tuning.run_command import PROG
 
 app = tyro.extras.SubcommandApp()

@@ -6,11 +6,11 @@ from typing import Any
 
 import tyro
 
+from pipelines.cli.overrides import one_sentence, overridden, with_schedule
+from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
-from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
-from pipelines.shell import use_data_dir
 from tuning.plan import Goal, Plan, changes
 
 PROG = "python -m tuning"

@@ -4,13 +4,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines import evidence, reference, report, terminal
+from pipelines.cli import tables
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import named
+from pipelines.results import evidence, reference_runs, scoreboard
 from pipelines.run import Habits
 from pipelines.runtime.subcommands import study
+from pipelines.scheduling.workflows import CLAIMS
 
-CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
 RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
 TRIALS = 6
 
@@ -19,7 +20,7 @@ def quickstart(force: bool) -> None:
     """Run every part, say what each gave, and end with the scoreboard."""
     started = time.perf_counter()
     evidence.take_in()
-    reference.write()
+    reference_runs.write()
     parts: list[tuple[str, Callable[[], str]]] = [
         (name, lambda name=name: _claim(name, force))  # type: ignore[misc]
         for name in CLAIMS
@@ -30,7 +31,7 @@ def quickstart(force: bool) -> None:
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
         begun = time.perf_counter()
         print(f"[{number}/{len(parts)}] {title}: {part()}, {time.perf_counter() - begun:.0f} s")
-    terminal.scoreboard([entry for entry in report.entries() if entry.name in CLAIMS])
+    tables.scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
 
@@ -52,4 +53,4 @@ def _study(force: bool) -> str:
 
 
 def _report() -> str:
-    return str(report.write(report.place())["results"])
+    return str(scoreboard.write(scoreboard.place())["results"])

@@ -8,17 +8,18 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import evidence, listing, report, terminal
+from pipelines.cli import listing, tables
+from pipelines.cli.overrides import one_sentence, overridden, with_schedule
+from pipelines.cli.shell import print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.overriding import one_sentence, overridden, with_schedule
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
+from pipelines.results import evidence, scoreboard
 from pipelines.resume import refuse_changed
 from pipelines.run import Habits, follow
 from pipelines.runtime import tf_config
 from pipelines.seeds import repeat
-from pipelines.shell import print_json, use_data_dir
 
 PROG = "python -m pipelines"
 T = TypeVar("T")
@@ -196,7 +197,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     if parsed.json:
         print_json(document)
     else:
-        terminal.sweep(document)
+        tables.sweep(document)
 
 
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
@@ -236,9 +237,9 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         print_json(document)
         return
     if document["reused"]:
-        print(terminal.reason_not_measured(document))
-    terminal.scoreboard([report.beside_project(document)])
-    terminal.place(document)
+        print(tables.reason_not_measured(document))
+    tables.scoreboard([scoreboard.beside_project(document)])
+    tables.place(document)
 
 
 def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:

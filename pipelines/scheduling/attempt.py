@@ -1,9 +1,10 @@
 """An attempt at a scheduled job: its command, its run in MLflow, and who is told how it ended.
 
 `carry_out` is called by who runs the job and needs neither MLflow nor TensorFlow. It starts
-`python -m pipelines.attempt FOLDER`, which opens the run that the command's runs are children of,
-runs the command, compares its results with earlier ones, and writes `outcome.json` into the folder.
-A kill of any of these leaves the folder; `carry_out` closes what it names before it goes on.
+`python -m pipelines attempt run FOLDER`, which opens the run that the command's runs are children
+of, runs the command, compares its results with earlier ones, and writes `outcome.json` into the
+folder. A kill of any of these leaves the folder; `carry_out` closes what it names before it goes
+on.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines import command
 from pipelines.runtime.provenance import ROOT
+from pipelines.scheduling import _command
 
 if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
@@ -90,14 +91,14 @@ def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / ORDER).write_text(json.dumps(dataclasses.asdict(order)))
-    process = command.start(
-        ("pipelines.attempt", str(folder)), {command.ATTEMPT: str(folder)}, folder / LOG
+    process = _command.start(
+        ("pipelines", "attempt", "run", str(folder)), {_command.ATTEMPT: str(folder)}, folder / LOG
     )
     _processes.add(process)
     try:
         _follow(process, folder / LOG, echo)
     finally:
-        command.end(process)
+        _command.end(process)
         _processes.discard(process)
     return _outcome(folder)
 
@@ -121,14 +122,14 @@ def end_all() -> int:
     for process in ended:
         process.terminate()
     for process in ended:
-        command.end(process)
+        _command.end(process)
     return len(ended)
 
 
 def _outcome(folder: Path) -> Outcome:
     """Return how an attempt ended; one that was killed is settled first, where MLflow may be."""
     if not (folder / OUTCOME).exists():
-        words = [sys.executable, "-m", "pipelines.attempt", "settle", str(folder)]
+        words = [sys.executable, "-m", "pipelines", "attempt", "settle", str(folder)]
         subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
     if not (folder / OUTCOME).exists():
         return Outcome(KILLED, "it was killed, and its runs could not be closed")
@@ -168,17 +169,17 @@ def run(order: Order, folder: Path) -> Outcome:
 
 def _run_command(order: Order, folder: Path) -> Outcome:
     """Run the command to its end, its timeout, or the signal that ends this process."""
-    process = command.start(order.words, {command.TICK: order.workflow}, folder / LOG)
+    process = _command.start(order.words, {_command.TICK: order.workflow}, folder / LOG)
     deadline = time.monotonic() + (order.timeout_s or float("inf"))
     try:
         while process.poll() is None:
             if time.monotonic() > deadline:
-                command.end(process)
+                _command.end(process)
                 why = f"it took longer than its timeout of {order.timeout_s:g} s"
                 return Outcome(FAILED, why, process.returncode)
             time.sleep(LOOK_S)
     except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
-        command.end(process)
+        _command.end(process)
         return Outcome(KILLED, "it was told to end", process.returncode)
     return outcome_of(process.returncode, folder / LOG)
 
@@ -192,24 +193,24 @@ def outcome_of(code: int, log: Path) -> Outcome:
         names = {each.value: each.name for each in signal.Signals}
         why = f"its command was ended by {names.get(number, f'signal {number}')}"
         return Outcome(KILLED, why, code)
-    return Outcome(FAILED, command.last_error(log) or f"exit code {code}", code)
+    return Outcome(FAILED, _command.last_error(log) or f"exit code {code}", code)
 
 
 def _conclude(attempt_run: "Run", order: Order, folder: Path, outcome: Outcome) -> Outcome:
     """Write into the run how its command ended; a result that has changed is a failure."""
-    from pipelines import watch
+    from pipelines.results import regressions
     from pipelines.tracking import recovery, store
 
     comparison = None
     if outcome.state == RAN:
         with _beside("The results were not compared with earlier ones"):
-            comparison = watch.examine(below=attempt_run.id)
+            comparison = regressions.examine(below=attempt_run.id)
             if comparison["changes"]:
-                why = f"A result has changed: {watch.said(comparison)}"
-                outcome = Outcome(FAILED, why, watch.REGRESSION)
+                why = f"A result has changed: {regressions.change_summary(comparison)}"
+                outcome = Outcome(FAILED, why, regressions.REGRESSION)
     else:
         with _beside("What the command left was not settled"):
-            command.end_members(str(folder))
+            _command.end_members(str(folder))
             recovery.reap()
     outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
     tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
@@ -231,7 +232,7 @@ def settle_killed(order: Order, folder: Path) -> Outcome:
     """
     from pipelines.tracking import history, recovery, store, writer
 
-    command.end_members(str(folder))
+    _command.end_members(str(folder))
     recovery.reap()
     rows = history.rows(None, kind=KIND, **order.tags)
     run_id = rows[0].id if rows else None
@@ -260,7 +261,7 @@ def _beside(what: str) -> Iterator[None]:
 
 def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
     """Return Markdown for the page of its run: how it ended, and the runs of its command."""
-    from pipelines import watch
+    from pipelines.results import regressions
     from pipelines.tracking import history, store
 
     below = history.rows(None, **{store.PARENT: str(outcome.run_id)})
@@ -277,7 +278,7 @@ def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
     more = len(below) - MOST
     lines += ["", f"and {more} earlier runs"] if more > 0 else []
     if comparison and comparison["compared"]:
-        lines += ["", f"Beside earlier results: {watch.said(comparison)}."]
+        lines += ["", f"Beside earlier results: {regressions.change_summary(comparison)}."]
     return "\n".join(lines)
 
 
@@ -295,7 +296,7 @@ def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
     """Tell who is to be told of what did not go well; a tag of the run says where that fails."""
     if not order.notify or outcome.state == RAN:
         return
-    from pipelines import notify
+    from pipelines.results import notify
     from pipelines.tracking import mlflow_ui, writer
 
     document = {
@@ -315,7 +316,7 @@ def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out the order of a folder, or settle what a kill has left of it."""
+    """Carry out the order of a folder (`run FOLDER`), or close what a kill has left of it."""
     folder = Path(arguments[-1])
     document = json.loads((folder / ORDER).read_text())
     order = Order(**document | {"words": tuple(document["words"])})
@@ -323,9 +324,3 @@ def main(arguments: list[str]) -> None:
     half = folder / f"{OUTCOME}.half"
     half.write_text(json.dumps(dataclasses.asdict(outcome)))
     half.replace(folder / OUTCOME)
-
-
-if __name__ == "__main__":
-    from pipelines.shell import guarded
-
-    sys.exit(guarded(main, sys.argv[1:], settles=False))

@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from pipelines import jobs, times
+from pipelines.cli.shell import print_json
 from pipelines.errors import UserError
-from pipelines.shell import print_json
+from pipelines.scheduling import jobs, times
 
 PROG = "python -m pipelines schedule"
 Storage = Annotated[str | None, tyro.conf.arg(metavar="URL")]
@@ -31,7 +31,7 @@ def schedule_command(arguments: list[str]) -> None:
 def serve(storage: Storage = None) -> None:
     """Run the jobs at their times, until SIGTERM or Ctrl-C ends what runs; the next server repeats
     it. Several servers share the jobs of a database."""
-    from pipelines import engine, server
+    from pipelines.scheduling import engine, server
 
     server.serve(engine.place(storage))
 
@@ -39,7 +39,7 @@ def serve(storage: Storage = None) -> None:
 @app.command(name="list")
 def list_command(json: bool = False, storage: Storage = None) -> None:
     """Show the jobs, when each is due next, and how its last tick went."""
-    from pipelines import engine, schedule_report
+    from pipelines.scheduling import engine, schedule_report
 
     with engine.client(engine.place(storage)) as client:
         rows = schedule_report.jobs(client)
@@ -78,7 +78,7 @@ class When:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a job that were given; UserError for one that cannot be."""
-        from pipelines import notify
+        from pipelines.results import notify
 
         if self.notify:
             notify.check(self.notify)
@@ -129,7 +129,7 @@ def add(
         replace: Put this in the place of a job of that name.
         storage: The schedule's database (None: SCHEDULE_STORAGE, else schedule.db beside the runs).
     """
-    from pipelines import engine, schedule
+    from pipelines.scheduling import engine, schedule
 
     job = when.job(name, command)
     if command:
@@ -143,7 +143,7 @@ def add(
 @app.command
 def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Take a job away; its history stays, and one that runs goes on."""
-    from pipelines import schedule
+    from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.remove)
 
@@ -151,7 +151,7 @@ def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a job have no ticks until it is resumed; one that runs goes on."""
-    from pipelines import schedule
+    from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.pause)
 
@@ -159,13 +159,13 @@ def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 @app.command
 def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a paused job have ticks again, from now on."""
-    from pipelines import schedule
+    from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.resume)
 
 
 def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:
-    from pipelines import engine
+    from pipelines.scheduling import engine
 
     with engine.client(engine.place(storage)) as client:
         change(client, name)
@@ -174,7 +174,7 @@ def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) 
 @app.command(name="run-now")
 def run_now(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Run a job once, here and now, whether or not a server runs; it ends with its exit code."""
-    from pipelines import engine, server
+    from pipelines.scheduling import engine, server
 
     raise SystemExit(server.run_now(engine.place(storage), name))
 
@@ -192,7 +192,7 @@ def history(
         name: A job, also one that is no longer there.
         last: How many rows, the newest.
     """
-    from pipelines import engine, schedule_report
+    from pipelines.scheduling import engine, schedule_report
 
     with engine.client(engine.place(storage)) as client:
         rows = schedule_report.history(client, name, last)

@@ -4,10 +4,10 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pipelines.cli.shell import print_json
 from pipelines.data import datasets
 from pipelines.data.integrity import UNREADABLE, check
 from pipelines.errors import unknown
-from pipelines.shell import print_json
 
 
 def data_command(action: str, name: str | None, json: bool) -> None:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import evidence_files, page
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents
 from pipelines.measurement.plan import Order
 from pipelines.measurement.sweep import CODES
 from pipelines.measurement.verdict import spread
 from pipelines.recipes.catalog import SCALES
+from pipelines.results import _scoreboard_html, evidence
 from pipelines.tracking import history, mlflow_ui, store
 
 STATED = ("says", "source", "reported", "decided by")
@@ -194,7 +194,7 @@ def beside_project(document: Mapping[str, Any]) -> Entry:
 
 def of_project(rows: Iterable[history.Row]) -> dict[str, history.Row]:
     """Return by claim the run that stands for the project: of those its evidence holds today."""
-    origins = evidence_files.origins()
+    origins = evidence.origins()
     held = [row for row in rows if row.is_project and row.origin in origins]
     return largest(held, seeds_count=True)
 
@@ -241,7 +241,9 @@ def write(folder: Path) -> dict[str, Any]:
     with _writing(folder):
         drawn = _drawn(found, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn, LOCAL))
-        html = page.html(grouped(found), LOCAL, _study_table(tuned) if tuned else [], drawn)
+        html = _scoreboard_html.html(
+            grouped(found), LOCAL, _study_table(tuned) if tuned else [], drawn
+        )
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in found],

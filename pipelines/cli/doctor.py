@@ -12,8 +12,8 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import Any
 
-from pipelines import checkups
-from pipelines.checkups import Finding, nearest, sentence
+from pipelines.cli import _checks
+from pipelines.cli._checks import Finding, nearest, sentence
 from pipelines.runtime import provenance
 
 PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
@@ -139,11 +139,11 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "Python": python,
     "project code": code,
     "backend": training_backend,
-    "tracking store": checkups.tracking_store,
-    "running runs": checkups.runs,
-    "artifacts": checkups.artifacts,
-    "studies": checkups.studies,
-    "data sets": checkups.data_sets,
+    "tracking store": _checks.tracking_store,
+    "running runs": _checks.runs,
+    "artifacts": _checks.artifacts,
+    "studies": _checks.studies,
+    "data sets": _checks.data_sets,
     "memory": memory,
     "disk": disk,
 }

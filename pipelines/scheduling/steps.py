@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines import attempt, command
 from pipelines.data import datasets
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
 from pipelines.runtime.provenance import digest
+from pipelines.scheduling import _command, attempt
 from pipelines.tracking import parent_run, recovery, store, tracked_run
 
 Say = Callable[[str], None]
@@ -60,7 +60,7 @@ class Pipeline:
 
         As the command of a scheduled job it goes on from the attempts at its own tick alone.
         """
-        place = [backend.backend(), str(datasets.data_home()), os.environ.get(command.TICK)]
+        place = [backend.backend(), str(datasets.data_home()), os.environ.get(_command.TICK)]
         return digest([self.name, dict(self.options), _sources(), provenance.packages(), place])
 
 
@@ -78,12 +78,12 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
     With `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document,
     where a step fails.
     """
-    from pipelines import engine
+    from pipelines.scheduling import engine
 
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
     with recovery.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
-        done = {} if anew and command.TICK not in os.environ else _outputs_to_go_on_from(key)
+        done = {} if anew and _command.TICK not in os.environ else _outputs_to_go_on_from(key)
         with (
             tracked_run.tracked(
                 pipeline.title,

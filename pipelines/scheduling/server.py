@@ -20,11 +20,11 @@ from typing import Any
 from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowStatus
 from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
-from pipelines import attempt, engine, jobs, schedule, times
-from pipelines.attempt import KILLED, Order
 from pipelines.errors import Unavailable, without_password
-from pipelines.jobs import Job
 from pipelines.runtime import heartbeat
+from pipelines.scheduling import attempt, engine, jobs, schedule, times
+from pipelines.scheduling.attempt import KILLED, Order
+from pipelines.scheduling.jobs import Job
 from pipelines.tracking import store
 
 MISSED, SKIPPED = "missed", "skipped"

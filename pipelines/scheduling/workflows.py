@@ -1,28 +1,18 @@
-"""`python -m pipelines pipeline NAME`: the two pipelines there are, as their options make them.
-
-verify                      check the data, measure claims, report, look for regressions
-train-and-register RECIPE   check its data, train, evaluate, compare with the champion, register the
-                            run if it is better, report
-"""
+"""The two pipelines of steps there are: one verifies claims, one trains and registers a recipe."""
 
 import dataclasses
-import sys
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines import report
-from pipelines.errors import Ended, UserError, check_counts, unknown
+from pipelines.errors import UserError, check_counts
 from pipelines.measurement import claim_catalog
-from pipelines.overriding import one_sentence, overridden, with_schedule
-from pipelines.quickstart import CLAIMS
-from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.shell import print_json, use_data_dir
-from pipelines.steps import Pipeline, Step, carry_out
+from pipelines.results import scoreboard
+from pipelines.scheduling.steps import Pipeline, Step
 
-PROG = "python -m pipelines pipeline"
+CLAIMS = ("small-norm-factorization", "gradient-formula", "identity-beats-plain")
 TRAIN = "train-and-register"
 ALL, RECORDED = "all", "recorded"
 T = TypeVar("T")
@@ -79,70 +69,6 @@ class TrainAndRegister(Generic[T]):
     override: tyro.conf.OmitArgPrefixes[T]
 
 
-def pipeline_command(arguments: list[str]) -> None:
-    """`pipeline NAME`: read the options, which are in part those of a recipe, and do the steps."""
-    name, *rest = arguments or ["--help"]
-    if name == "verify":
-        with one_sentence():
-            asked = tyro.cli(Verify, args=rest, default=Verify(Options()), prog=f"{PROG} {name}")
-        use_data_dir(asked.options.data_dir)
-        _carry_out(verify(asked), asked.options)
-    elif name == TRAIN:
-        with one_sentence():
-            training, overrides = _training(rest)
-        use_data_dir(training.options.data_dir)
-        _carry_out(train_and_register(training, overrides), training.options)
-    elif name in ("-h", "--help"):
-        print(f"usage: {PROG} NAME [options], or {PROG} NAME --help\n\n{__doc__}", end="")
-    else:
-        raise unknown("A pipeline", name, ["verify", TRAIN])
-
-
-def _training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
-    """The options of a training, and those words of the command line that override its recipe."""
-    words = [word for word in rest[:1] if not word.startswith("-")]
-    if not words and not {"-h", "--help"} & set(rest):
-        raise unknown("The recipe to train", "nothing", catalog.RECIPES)
-    name = words[0] if words else min(catalog.RECIPES)
-    own = rest[len(words) :]
-    options, overrides = tyro.cli(Options, args=own, return_unknown_args=True, add_help=False)
-    recipe = with_schedule(catalog.named(name, options.scale), own)
-    kind: Any = TrainAndRegister[Recipe]
-    parsed: TrainAndRegister[Recipe] = tyro.cli(
-        kind,
-        args=[name, *own],
-        default=TrainAndRegister(name, Options(), recipe),
-        prog=f"{PROG} {TRAIN}",
-    )
-    changed = overridden(recipe, parsed.override)
-    return dataclasses.replace(parsed, override=changed), overrides
-
-
-def _carry_out(pipeline: Pipeline, options: Options) -> None:
-    """Do the steps, saying how they end; the document of a pipeline that fails is printed too."""
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
-
-    try:
-        document = carry_out(pipeline, options.force, say)
-    except Ended as error:
-        if options.json and error.document is not None:
-            print_json(error.document)
-        elif error.document is not None:
-            _say_where(error.document)
-            print("Without --force the same command goes on with the step that failed.")
-        raise
-    if options.json:
-        print_json(document)
-    else:
-        _say_where(document)
-
-
-def _say_where(document: dict[str, Any]) -> None:
-    print(f"{document['pipeline']}: {document['status']}, run {document['run_id']}")
-
-
 def verify(asked: Verify) -> Pipeline:
     """The pipeline that measures claims again. UserError where there are no such claims."""
     scale, claims = asked.options.scale, _claims(asked.claims, asked.options.scale)
@@ -165,7 +91,7 @@ def verify(asked: Verify) -> Pipeline:
 
 def _claims(names: tuple[str, ...], scale: str) -> list[str]:
     """The names of the claims that these words mean."""
-    recorded = [e.name for e in report.entries() if e.yours and e.yours.scale == scale]
+    recorded = [e.name for e in scoreboard.entries() if e.yours and e.yours.scale == scale]
     every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
     found = []
     for name in names:

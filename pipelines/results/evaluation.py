@@ -4,20 +4,18 @@ Reads only. The test part is read where the run has read it: a search never does
 """
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pipelines import comparison
-from pipelines.champion import TEST, VAL
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.data.streamed import Photographs
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
+from pipelines.results import comparison
+from pipelines.results.model_registry import TEST, VAL
 from pipelines.runtime import backend
-from pipelines.shell import print_json
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -178,7 +176,7 @@ def _beside(
     }
 
 
-def show(document: Mapping[str, Any]) -> None:
+def show_evaluation(document: Mapping[str, Any]) -> None:
     """The evaluation in the terminal: a row a number."""
     from rich.console import Console
     from rich.table import Table
@@ -189,24 +187,3 @@ def show(document: Mapping[str, Any]) -> None:
         table.add_row(key, *cells, "agrees" if each["agrees"] else "[red]differs")
     Console().print(table)
     print(f"Run {document['run_id']}, {document['name']}. {document['rule']}")
-
-
-def command(name: str, json: bool) -> None:
-    """`evaluate RUN`: exit code 1, and a sentence, where a number is no longer what it was."""
-    document = evaluate(name)
-    if json:
-        print_json(document)
-    else:
-        show(document)
-    differing = {key: each for key, each in document["metrics"].items() if not each["agrees"]}
-    if differing:
-        said = "; ".join(
-            f"{key} {each['measured']:.6g} now, {each['recorded']:.6g} recorded"
-            for key, each in differing.items()
-        )
-        print(
-            f"error: A stored network must still give its recorded numbers. Received: {said}, of "
-            f"run {document['run_id']}. Look at what has changed since: data, packages, device.",
-            file=sys.stderr,
-        )
-        raise SystemExit(1)

@@ -17,9 +17,9 @@ from typing import Any
 import sqlalchemy as sql
 from dbos import DBOS, DBOSClient, Serializer
 
-from pipelines import jobs, times
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 from pipelines.runtime import heartbeat, locks
+from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
 
 POLL_S = 5.0  # between two looks for jobs that were added or changed

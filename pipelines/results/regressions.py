@@ -6,15 +6,11 @@ difference has a 95 % Welch confidence interval without zero in it.
 """
 
 import math
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import notify, shell
-from pipelines.errors import UserError, unknown
 from pipelines.measurement import claim_catalog, verdict
-from pipelines.recipes import catalog
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -186,7 +182,7 @@ def agreement(project: Row, yours: Row) -> str:
     return "; ".join(["differs", *map(_line, changes)]) if changes else "agrees with the project"
 
 
-def said(document: Mapping[str, Any]) -> str:
+def change_summary(document: Mapping[str, Any]) -> str:
     """The difference in one line, with the packages and commits that may have made it."""
     changes, versions = document["changes"], document["versions"]
     if not changes:
@@ -213,7 +209,7 @@ def _arrow(before: float | str | None, after: float | str | None) -> str:
     return " -> ".join(each or "none" for each in shown)
 
 
-def show(document: Mapping[str, Any]) -> None:
+def show_regressions(document: Mapping[str, Any]) -> None:
     """What was compared and what changed, in the terminal."""
     for change in document["changes"]:
         print(_line(change))
@@ -224,39 +220,3 @@ def show(document: Mapping[str, Any]) -> None:
     if document["one_seed"]:
         print(f"One seed, the verdict alone is watched: {', '.join(document['one_seed'])}.")
     print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
-
-
-def _result(run_id: str, known: Iterable[str]) -> Row:
-    """The finished result of a claim or recipe with that id."""
-    row = history.find(run_id)
-    if row is None:
-        raise unknown("A claim or recipe", run_id, known)
-    kind = row.tags.get("kind", "run")
-    if kind not in KINDS or row.status != "FINISHED":
-        raise UserError(
-            "A run that is watched must be a finished one of a claim, or of a recipe with --seeds. "
-            f"Received: {row.name} ({row.id}), a {kind} that is {row.status}. Name such a run."
-        )
-    return row
-
-
-def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> None:
-    """The command: compare, print, tell `target` of a regression and end with exit code 3.
-
-    None named: all results. The id of a run stands for that one alone. UserError for what is
-    neither the name of a claim or recipe nor a finished result.
-    """
-    words, known = list(names), {*claim_catalog.names(), *catalog.RECIPES}
-    runs = [_result(word, known) for word in words if word not in known]
-    if target:
-        notify.check(target)
-    document = examine([w for w in words if w in known] if words else None, runs=runs)
-    if json:
-        shell.print_json(document)
-    else:
-        show(document)
-    if document["changes"]:
-        if target:
-            notify.tell(target, {"watch": document, "said": said(document)})
-        print(f"error: A result has changed: {said(document)}", file=sys.stderr)
-        raise SystemExit(REGRESSION)

@@ -10,15 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines import evidence_files
 from pipelines.errors import UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import Order
 from pipelines.runtime import locks
-from pipelines.runtime.provenance import digest
+from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
-from pipelines.tracking.bundles import exporting, importing
-from pipelines.tracking.bundles.shape import Document
+from pipelines.tracking.bundles import exporting, file_format, importing
+from pipelines.tracking.bundles.shape import Document, Listed
 
 
 def take_in(names: Collection[str] | None = None) -> int:
@@ -40,7 +39,7 @@ def _import_missing(names: Collection[str] | None) -> int:
 
 def state(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
-    rows = {file: evidence_files.rows_of(file) for file in evidence_files.bundles(names)}
+    rows = {file: rows_of(file) for file in bundles(names)}
     ids = [i for some in rows.values() for row in some for i in (row.run_id, row.origin)]
     whole = {i for i, each in exporting.present(ids).items() if not each.unfinished}
     return {
@@ -86,7 +85,7 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
 
     Only cells with these ids are taken, if any are given. What is written becomes the project's.
     """
-    listed = evidence_files.rows([name])
+    listed = rows([name])
     shipped = {str(row.fingerprint): row.run_id for row in listed if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
     there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
@@ -100,7 +99,7 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     chosen = sorted((cells | {row.id for row in joined.values()}) - known)
     if not chosen:
         return None
-    file = evidence_files.FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
+    file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
     file.parent.mkdir(parents=True, exist_ok=True)
     exporting.write(file, chosen, files=True, models=False, change=_as_evidence)
     for run_id in chosen:
@@ -179,10 +178,10 @@ def listing() -> dict[str, Any]:
 
 
 def _line(file: Path, here: bool) -> dict[str, Any]:
-    kinds = [row.kind for row in evidence_files.rows_of(file)]
+    kinds = [row.kind for row in rows_of(file)]
     return {
         "file": file.name,
-        "claim": evidence_files.subject(file),
+        "claim": subject(file),
         "cells": kinds.count("setting"),
         "runs": len(kinds),
         "bytes": file.stat().st_size,
@@ -196,7 +195,7 @@ def show(document: Mapping[str, Any]) -> None:
         here = "" if row["here"] else "  not in this store"
         print(f"{row['file']:<55} {row['runs']:>5} runs {row['bytes']:>10,} bytes{here}")
     size = sum(row["bytes"] for row in document["evidence"])
-    print(f"{len(document['evidence'])} bundles, {size:,} bytes: {evidence_files.FOLDER}")
+    print(f"{len(document['evidence'])} bundles, {size:,} bytes: {FOLDER}")
 
 
 def show_added(document: Mapping[str, Any]) -> None:
@@ -209,3 +208,31 @@ def show_added(document: Mapping[str, Any]) -> None:
         print("Nothing was added: no cell has settings that its claim states and is not there yet.")
     else:
         print("Next: python -m pipelines report --publish, and commit what it wrote.")
+
+
+FOLDER = ROOT / "mlruns" / "evidence"
+
+
+def bundles(names: Collection[str] | None = None) -> list[Path]:
+    """Return the files of the evidence: all, or those about the claims named."""
+    return [f for f in sorted(FOLDER.glob("*.zip")) if names is None or subject(f) in names]
+
+
+def subject(file: Path) -> str:
+    """Return the claim that a bundle is about: `two-phases` of two-phases-3f2a9c01.zip."""
+    return file.stem.rpartition("-")[0]
+
+
+def rows(names: Collection[str] | None = None) -> list[Listed]:
+    """Return what the manifests say of every run, of all claims or of those named."""
+    return [row for file in bundles(names) for row in rows_of(file)]
+
+
+def rows_of(file: Path) -> list[Listed]:
+    """Return what the manifest of a bundle says of its runs."""
+    return file_format.read_manifest(file).runs
+
+
+def origins() -> set[str]:
+    """Return the ids that the runs of the evidence had where they were measured."""
+    return {row.origin for row in rows()}

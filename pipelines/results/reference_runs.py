@@ -13,7 +13,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.plan import Order
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.reported import TABLE, Reported
+from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import digest

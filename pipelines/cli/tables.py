@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from pipelines import watch
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.verdict import Bound, spread
-from pipelines.report import Entry, Result
+from pipelines.results import regressions
+from pipelines.results.scoreboard import Entry, Result
 from pipelines.tracking import history, mlflow_ui
 
 ROWS = 20  # of a sweep
@@ -25,7 +25,8 @@ def scoreboard(found: list[Entry]) -> None:
         bound = _first_bound(entry)
         yours = _shown(entry.yours, bound.metric)
         if entry.yours and entry.project:
-            yours = f"{yours}\n{watch.agreement(entry.project.judged_row, entry.yours.judged_row)}"
+            both = (entry.project.judged_row, entry.yours.judged_row)
+            yours = f"{yours}\n{regressions.agreement(*both)}"
         rule = f"{bound.metric}\n{bound.rule}"
         table.add_row(entry.name, rule, _shown(entry.project, bound.metric), yours)
     Console().print(table)

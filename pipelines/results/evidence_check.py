@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import evidence, evidence_files, report, shell
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, documents, sweep, verdict
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import Order
 from pipelines.recipes.catalog import SCALES
+from pipelines.results import evidence, scoreboard
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing
@@ -38,7 +38,7 @@ class Derived:
     """By column of RESULTS.md."""
 
 
-def check(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
+def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
     """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`."""
     if not results.is_file():
         raise UserError(
@@ -80,7 +80,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
 
 def _documents(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
-    for file in evidence_files.bundles([name]):
+    for file in evidence.bundles([name]):
         with file_format.open_archive(file, store.home(), importing.check) as archive:
             for row in archive.manifest.runs:
                 if row.claim == name and row.kind in ("setting", "claim"):
@@ -119,7 +119,7 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
         "as printed": judgement["as_printed"],
         "scale": order.scale,
         "floor reached": judgement["floor"],
-        "measured": report.metrics_in_words(found, spreads),
+        "measured": scoreboard.metrics_in_words(found, spreads),
     }
     other = sum(document.tags["code"] != order.code for document in bundled_runs)
     return Derived(order.name, order.seeds, other, values, columns)
@@ -161,22 +161,3 @@ def _recorded_otherwise(found: Derived | None, bundled_runs: Sequence[Document])
     runs = [histories(d) for d in bundled_runs if d.tags["kind"] == "claim"]
     if not any(documents.has_recorded(run, found.values) for run in runs):
         yield "no run of the claim has recorded what its cells' curves say"
-
-
-def command(json: bool) -> None:
-    """Print what was derived; SystemExit with code 1 where it differs from what is published."""
-    document = check()
-    if json:
-        shell.print_json(document)
-    else:
-        for each in document["claims"]:
-            other = f", {each['other_code']} settings by other code" if each["other_code"] else ""
-            print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}{other}")
-        for problem in document["problems"]:
-            print(problem)
-        print(
-            f"{len(document['claims'])} verdicts derived from their curves, "
-            f"{len(document['problems'])} differences from RESULTS.md."
-        )
-    if document["problems"]:
-        raise SystemExit(1)

@@ -10,7 +10,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.verdict import spread
 
 RESULTS = {"recorded by the project": "project", "yours": "yours"}  # columns, fields of an entry
-TEMPLATE = Path(__file__).with_suffix(".html")
+TEMPLATE = Path(__file__).with_name("scoreboard.html")
 
 
 def html(

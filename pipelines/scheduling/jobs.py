@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from pipelines import times
 from pipelines.errors import UserError
 from pipelines.runtime.provenance import ROOT
+from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
 PACKAGES = ("pipelines", "tuning")

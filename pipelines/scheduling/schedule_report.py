@@ -10,9 +10,10 @@ from typing import Any
 
 from dbos import DBOSClient, WorkflowStatus
 
-from pipelines import attempt, notify, schedule, server
 from pipelines.errors import check_counts, unknown
-from pipelines.jobs import Job
+from pipelines.results import notify
+from pipelines.scheduling import attempt, schedule, server
+from pipelines.scheduling.jobs import Job
 
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from dbos import DBOSClient
 
-from pipelines import times
 from pipelines.errors import UserError, unknown
-from pipelines.jobs import Job
+from pipelines.scheduling import times
+from pipelines.scheduling.jobs import Job
 
 
 def add(client: DBOSClient, job: Job, replace: bool = False) -> None:
