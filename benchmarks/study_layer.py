@@ -18,8 +18,11 @@ from pipelines.data import datasets
 from pipelines.errors import Diverged
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
-from tuning import catalogue, outcomes, spaces, storage, study
+from tuning import catalog, study
+from tuning.analysis import outcomes
 from tuning.plan import Goal, Plan
+from tuning.search import spaces
+from tuning.storage import storage
 
 TRIALS, ROUNDS, TRIAL_S = 8, 4, 20.0
 
@@ -45,7 +48,7 @@ def measure(number: int) -> dict[str, float]:
     start = time.perf_counter()
     study.search(f"round-{number}", plan, Goal(TRIALS))
     whole = time.perf_counter() - start
-    trials = catalogue.load(f"round-{number}", storage.place()).trials
+    trials = catalog.load(f"round-{number}", storage.place()).trials
     wall = trials[-1].datetime_complete - trials[0].datetime_start
     studied = wall.total_seconds() / TRIALS
     bare = trained(plan, trials) / TRIALS

@@ -206,7 +206,7 @@ def study_violations(home: Path, storage: str, goal: int, expected: list[Run]) -
     """
     from optuna import load_study
 
-    from tuning.storage import connect, place
+    from tuning.storage.storage import connect, place
 
     trials = load_study(study_name="s", storage=connect(place(storage))).get_trials(deepcopy=False)
     states = Counter(trial.state.name for trial in trials)

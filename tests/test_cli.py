@@ -140,7 +140,7 @@ def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits:
 def test_a_signal_in_a_finalizer_is_not_lost(home: Path, number: signal.Signals, code: int) -> None:
     source = (
         "import os, sys, time\n"
-        "from pipelines import shell\n"
+        "from pipelines.cli import shell\n"
         "class Last:\n"
         "    def __del__(self):\n"
         f"        os.kill(os.getpid(), {int(number)})\n"

@@ -9,8 +9,10 @@ import pytest
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.tracking import tracked_run
-from tuning import leader, opening, storage, study, trial_queue, workers
+from tuning import study
+from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import Goal, Plan
+from tuning.storage import leader, storage
 
 RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
@@ -18,8 +20,8 @@ GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
 def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
     """A study with that goal whose finished trials have these errors."""
-    there = opening.open_study("s", plan, goal, storage.place(), force=True)
-    opening.aim(there, goal)
+    there = open_study.open_study("s", plan, goal, storage.place(), force=True)
+    open_study.aim(there, goal)
     for error in errors:
         finish(there, error, plan)
     return there
@@ -34,8 +36,8 @@ def finish(there: Any, error: float, plan: Plan = RATES) -> None:
 @pytest.mark.parametrize(
     ("held", "asked", "found"),
     [
-        ((Goal(), []), Goal(), (Goal(trials=opening.TRIALS), True)),
-        ((Goal(patience=3), []), Goal(), (Goal(trials=opening.TRIALS, patience=3), True)),
+        ((Goal(), []), Goal(), (Goal(trials=open_study.TRIALS), True)),
+        ((Goal(patience=3), []), Goal(), (Goal(trials=open_study.TRIALS, patience=3), True)),
         ((Goal(hours=2), []), Goal(), (Goal(hours=2), True)),
         # started again, it goes on; what is not asked for stays
         ((Goal(trials=3), [9]), Goal(), (Goal(trials=3), True)),
@@ -64,7 +66,7 @@ def test_what_is_not_asked_for_stays(
 ) -> None:
     """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
     there = begun(*held)
-    left = opening.aim(there, asked)
+    left = open_study.aim(there, asked)
     assert (workers.goal(there), left) == found
 
 
@@ -72,7 +74,7 @@ def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: P
     there = begun(Goal(trials=9), [5, 5, 5])
     for count in (2, 3, 8):
         with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
-            opening.aim(there, Goal(trials=count))
+            open_study.aim(there, Goal(trials=count))
     assert workers.goal(there) == Goal(trials=9)
 
 
@@ -84,8 +86,8 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     for asked in (Goal(trials=8), Goal(trials=60)):
         with pytest.raises(UserError, match=r"a grid for 6 trials.*another study name"):
-            opening.aim(there, asked)
-    assert opening.aim(there, Goal(trials=6, hours=1))
+            open_study.aim(there, asked)
+    assert open_study.aim(there, Goal(trials=6, hours=1))
     trial_queue.fill(there, GRID, workers.goal(there))
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
 

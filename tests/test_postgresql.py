@@ -15,7 +15,7 @@ import pytest
 from pipelines.tracking import history
 from tests.conftest import command
 from tests.postgres import ROOT, execute
-from tuning import storage
+from tuning.storage import storage
 
 DOCUMENTED = r"postgresql://\w+:\w+@127\.0\.0\.1:\d+/\w+"
 HISTORY = ("pipelines", "schedule", "history", "--json")

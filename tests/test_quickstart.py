@@ -45,7 +45,7 @@ def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
 def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -> None:
     source = (
         "import sys\n"
-        "from pipelines import quickstart, shell\n"
+        "from pipelines.cli import quickstart, shell\n"
         "sys.exit(shell.guarded(lambda _: quickstart._study(False), []))\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], cwd=ROOT) as process:

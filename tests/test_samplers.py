@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pipelines.errors import UserError
-from tuning import samplers, storage
+from tuning.search import samplers
+from tuning.storage import storage
 
 optuna = pytest.importorskip("optuna")
 

@@ -13,9 +13,9 @@ from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, named
 from pipelines.recipes.recipe import Recipe
 from tests.test_recipes import read_back
-from tuning import ranges, spaces
-from tuning.ranges import Range
-from tuning.spaces import SPACES, grid, published, recipe
+from tuning.search import _ranges, spaces
+from tuning.search._ranges import Range
+from tuning.search.spaces import SPACES, grid, published, recipe
 
 SEARCHED = [
     (name, scale)
@@ -104,7 +104,7 @@ def test_a_new_schedule_is_in_the_space_without_another_edit(
 def test_every_row_of_shapes_is_an_argument_of_a_schedule() -> None:
     arguments = {f"{family}.{name}" for family in lr.SCHEDULES for name in lr.defaults(family)}
     arguments |= {name.partition(".")[2] for name in arguments} | {"drop"}
-    assert arguments >= ranges.SHAPES.keys()
+    assert arguments >= _ranges.SHAPES.keys()
 
 
 def test_the_peak_rate_is_log_uniform_about_the_base_s() -> None:
@@ -209,12 +209,12 @@ def test_ranges_widen_to_hold_any_base(space: str, changes: dict[str, Any]) -> N
 
 
 def test_boundaries_come_back_from_their_shares() -> None:
-    assert ranges.shares_of((0.5, 0.75, 0.875)) == [0.5, 0.5, 0.5]
-    assert ranges.boundaries_of([0.5, 0.5, 0.5]) == (0.5, 0.75, 0.875)
+    assert _ranges.shares_of((0.5, 0.75, 0.875)) == [0.5, 0.5, 0.5]
+    assert _ranges.boundaries_of([0.5, 0.5, 0.5]) == (0.5, 0.75, 0.875)
     rng = np.random.default_rng(0)
     for count in range(5):
         boundaries = np.sort(rng.uniform(0, 1, count))
-        assert ranges.boundaries_of(ranges.shares_of(boundaries)) == pytest.approx(
+        assert _ranges.boundaries_of(_ranges.shares_of(boundaries)) == pytest.approx(
             boundaries, abs=1e-14
         )
 

@@ -21,9 +21,10 @@ import pytest
 from pipelines.errors import Unavailable, UserError
 from pipelines.tracking import store
 from tests.conftest import ROOT, free_port
-from tuning import copies, serving, storage, trial_queue
 from tuning.__main__ import dispatch
+from tuning.execution import trial_queue
 from tuning.plan import Plan
+from tuning.storage import copies, serving, storage
 
 optuna = pytest.importorskip("optuna")
 
@@ -32,7 +33,7 @@ WORKER = "import sys; from tests.test_storage import work; work(sys.argv[1], int
 SERVER = """
 import sys
 from pipelines.cli.shell import guarded
-from tuning import serving
+from tuning.storage import serving
 def serve(words):
     getattr(serving, words[0])(words[1], words[2], int(words[3]))
 sys.exit(guarded(serve, sys.argv[1:]))
@@ -225,7 +226,7 @@ def test_a_process_that_is_killed_as_it_writes_holds_nobody_up(tmp_path: Path) -
     url = journal_in(tmp_path)
     study = optuna.create_study(study_name="s", storage=storage.connect(url))
     program = (
-        "import os, signal; from pathlib import Path; from tuning import storage\n"
+        "import os, signal; from pathlib import Path; from tuning.storage import storage\n"
         f"storage._FileLock(Path({str(tmp_path / 'studies.journal')!r})).acquire()\n"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

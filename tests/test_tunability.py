@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from tests.searched import CHANCE, at_rates, errors_of, trials, valley
-from tuning import tunability
+from tuning.analysis import tunability
 
 
 def decades(found: list[FrozenTrial]) -> float:

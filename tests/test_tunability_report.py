@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.searched import CHANCE, at_rates, errors_of, random_trials, trials, valley
-from tuning import importances, outcomes, tunability, tunability_report
+from tuning.analysis import _importances, outcomes, tunability, tunability_report
 
 
 def test_importances_are_of_what_every_trial_has() -> None:
@@ -22,12 +22,12 @@ def test_importances_are_of_what_every_trial_has() -> None:
         return 50 * strong + 5 * weak
 
     found = random_trials(objective)
-    shares = importances.fanova(found)
+    shares = _importances.fanova(found)
     assert next(iter(shares)) == "strong"
     assert shares.keys() == {"strong", "weak", "family"}
     assert shares["strong"] > 0.9
     assert sum(shares.values()) == pytest.approx(1)
-    assert shares == importances.fanova(found)
+    assert shares == _importances.fanova(found)
 
 
 def test_importances_say_why_there_are_none() -> None:
@@ -41,8 +41,8 @@ def test_importances_say_why_there_are_none() -> None:
         "no parameter that varies": random_trials(alone, 12),
     }
     for why, found in cases.items():
-        assert why in importances.obstacle(found)
-        assert importances.fanova(found) == {}
+        assert why in _importances.obstacle(found)
+        assert _importances.fanova(found) == {}
 
 
 def test_costs_count_every_trial_that_ended() -> None:

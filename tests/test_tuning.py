@@ -15,29 +15,20 @@ from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.catalog import named
 from pipelines.runtime import heartbeat
 from pipelines.tracking import history, store, tracked_run
-from tuning import (
-    catalogue,
-    copies,
-    figures,
-    leader,
-    optuna_figures,
-    outcomes,
-    spaces,
-    storage,
-    study,
-    summary,
-    trial,
-    trial_queue,
-)
-from tuning.catalogue import show
+from tuning import catalog, study
+from tuning.analysis import _optuna_figures, figures, outcomes, summary
+from tuning.catalog import show
+from tuning.execution import trial, trial_queue
 from tuning.plan import PLAN as PLAN_OF
 from tuning.plan import Goal, Plan, changes
+from tuning.search import spaces
+from tuning.storage import copies, leader, storage
 
 PLAN = Plan(recipe="mlp-digits", scale="smoke")
 RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 
 
-FIGURES = {figures: "own_figures", optuna_figures: "charts"}
+FIGURES = {figures: "own_figures", _optuna_figures: "charts"}
 DRAWN = [getattr(module, name) for module, name in FIGURES.items()]
 
 
@@ -63,7 +54,7 @@ def trials_of(parent: str) -> list[str]:
 
 def held(name: str = "s") -> Any:
     """What Optuna's storage has of the study."""
-    return catalogue.load(name, storage.place())
+    return catalog.load(name, storage.place())
 
 
 def contents(trials: list[Any]) -> list[dict[str, Any]]:
@@ -110,11 +101,11 @@ def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
         search(2)
     assert "run_id" not in held().user_attrs
     (row,) = history.rows(None, kind="study")
-    assert catalogue.own_run(held()) == row
+    assert catalog.own_run(held()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
         patch.setattr(tracked_run, "tracked", end_at_once)
         search(2, force=True)  # another study of that name has another run
-    own = catalogue.own_run(held())
+    own = catalog.own_run(held())
     assert own is not None
     assert own.id != row.id
 
@@ -372,7 +363,7 @@ def test_what_a_study_leaves_for_people(
     assert there >= written_once | {"schedules.png", "best_of_k.png"}
     table = store.artifact(document["run_id"], "trials.csv") or b""
     assert len(table.splitlines()) == 7
-    assert [row["study"] for row in catalogue.overview()] == ["s"]
+    assert [row["study"] for row in catalog.overview()] == ["s"]
 
 
 def dead() -> dict[str, str]:
@@ -628,7 +619,7 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
     ):
         with pytest.raises(UserError, match=said):
             wrong()
-    assert [row["study"] for row in catalogue.overview()] == ["s"]
+    assert [row["study"] for row in catalog.overview()] == ["s"]
     assert summary.command(PLAN, "").endswith("smoke")
 
 

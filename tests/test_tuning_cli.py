@@ -13,7 +13,7 @@ import pytest
 from pipelines.cli.shell import guarded
 from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
-from tuning import catalogue
+from tuning import catalog
 from tuning.__main__ import dispatch
 
 SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
@@ -73,7 +73,7 @@ def test_gp_without_pytorch_is_refused_before_there_is_a_study(
     said = capsys.readouterr().err
     assert said.startswith("error: The sampler gp needs PyTorch. Received: --sampler gp")
     assert said.count("\n") == 1
-    assert catalogue.overview() == []
+    assert catalog.overview() == []
 
 
 @pytest.mark.slow

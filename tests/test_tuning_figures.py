@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pipelines.recipes import lr
 from tests.searched import CHANCE, errors_of, random_trials, trials
-from tuning import figures, optuna_figures, tunability
+from tuning.analysis import _optuna_figures, figures, tunability
 
 OF_COMPLETE = {"history", "ranks", "slice", "parallel"}
 
@@ -38,7 +38,7 @@ def searched(trial: optuna.Trial) -> float:
 
 def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
     """All of Optuna's figures, each of which can be written."""
-    charts = optuna_figures.charts(found, tunability.measure(found, chance_pct=CHANCE))
+    charts = _optuna_figures.charts(found, tunability.measure(found, chance_pct=CHANCE))
     for chart in charts.values():
         chart.to_json()
     return charts
@@ -49,7 +49,7 @@ def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
     assert charts.keys() == OF_COMPLETE | {"importances", "intermediate"}
     names = charts["parallel"].layout.xaxis.ticktext
     assert list(names) == [
-        optuna_figures.ERROR,
+        _optuna_figures.ERROR,
         "learning_rate",
         "schedule",
     ]  # no family's own shape
@@ -57,12 +57,12 @@ def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
 
 def test_a_page_has_every_figure_and_plotly_once() -> None:
     charts = drawn(errors_of(40.0, 35.0))
-    page = optuna_figures.page("a < b", charts)
+    page = _optuna_figures.page("a < b", charts)
     assert "<title>a &lt; b</title>" in page
     assert page.count("plotly.js v") == 1
     assert "<script src=" not in page
     assert all(f'id="{name}"' in page for name in charts)
-    assert page == optuna_figures.page("a < b", drawn(errors_of(40.0, 35.0)))
+    assert page == _optuna_figures.page("a < b", drawn(errors_of(40.0, 35.0)))
 
 
 def pruned(count: int) -> list[FrozenTrial]:
@@ -102,7 +102,7 @@ def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     charts = drawn(found)
     assert charts.keys() == OF_COMPLETE | {"importances", "pareto"}
     assert sum(len(each.x) for each in charts["pareto"].data) == 12  # the diverged is no offer
-    assert charts["pareto"].layout.xaxis.title.text == optuna_figures.ERROR
+    assert charts["pareto"].layout.xaxis.title.text == _optuna_figures.ERROR
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: s
     charts = drawn(errors_of(*errors))
     axes = [charts["history"].layout.yaxis, charts["slice"].layout.yaxis]
     assert [axis.type for axis in [*axes, charts["ranks"].layout.xaxis]] == [scale] * 3
-    assert axes[0].title.text == optuna_figures.ERROR
+    assert axes[0].title.text == _optuna_figures.ERROR
 
 
 def test_the_published_schedule_has_its_rank_among_the_errors() -> None:

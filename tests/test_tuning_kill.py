@@ -15,7 +15,9 @@ import pytest
 
 from pipelines.tracking import history, recovery, store
 from tests.conftest import ROOT
-from tuning import catalogue, leader, outcomes, storage
+from tuning import catalog
+from tuning.analysis import outcomes
+from tuning.storage import leader, storage
 
 pytestmark = pytest.mark.slow
 TRIALS = 5
@@ -51,7 +53,7 @@ def trials(where: str) -> list[Any]:
     there = storage.connect(where)
     if "s" not in optuna.get_all_study_names(there):
         return []
-    return list(catalogue.load("s", where).get_trials(deepcopy=False))
+    return list(catalog.load("s", where).get_trials(deepcopy=False))
 
 
 def at_work(where: str) -> list[int]:
@@ -133,7 +135,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
     assert {trial.state.name for trial in trials(where)} <= {"WAITING", "COMPLETE"}
     assert any("told to end" in t.user_attrs.get("reason", "") for t in trials(where))
     assert not any(trial.user_attrs.get("failures") for trial in trials(where))
-    assert leader.current(catalogue.load("s", where)) is None
+    assert leader.current(catalog.load("s", where)) is None
 
 
 @POSTGRESQL

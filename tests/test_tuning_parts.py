@@ -26,10 +26,14 @@ from pipelines.run import Habits, Result, Watch, run
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import free_port
-from tuning import catalogue, outcomes, ranges, short, spaces, storage, summary, trial
+from tuning import budget_comparison, catalog
 from tuning.__main__ import _print, dispatch
+from tuning.analysis import outcomes, summary
+from tuning.execution import trial
+from tuning.optuna_log import quiet
 from tuning.plan import OBJECTIVE, PLAN, Plan, changes, steps_of
-from tuning.storage import quiet
+from tuning.search import _ranges, spaces
+from tuning.storage import storage
 
 SMOKE = named("mlp-digits", "smoke")
 LR_ONLY = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
@@ -126,11 +130,11 @@ def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
 ) -> None:
     costly = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
     before = [LR_ONLY.identity, costly.identity]
-    monkeypatch.setattr(spaces, "LENGTH", ranges.Range(0.1, 1))
+    monkeypatch.setattr(spaces, "LENGTH", _ranges.Range(0.1, 1))
     assert Plan.going_on(before[0]) == LR_ONLY
     with pytest.raises(UserError, match="the ranges it began with"):
         Plan.going_on(before[1])
-    monkeypatch.setattr(ranges, "RATE", (1 / 16, 8))
+    monkeypatch.setattr(_ranges, "RATE", (1 / 16, 8))
     with pytest.raises(UserError, match="the ranges it began with"):
         Plan.going_on(before[0])
 
@@ -193,8 +197,8 @@ def searched(plan: Plan) -> Any:
 def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     searched(TWO_SEEDS)
     trained: list[Recipe] = []
-    monkeypatch.setattr(short, "run", trains([float(n) for n in range(10)], trained))
-    found = short.check("s", (0.25, 0.25), 5)
+    monkeypatch.setattr(budget_comparison, "run", trains([float(n) for n in range(10)], trained))
+    found = budget_comparison.check("s", (0.25, 0.25), 5)
     assert found["short"].keys() == {"0.25"}
     assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
     assert {recipe.seed for recipe in trained} == {0, 1}
@@ -259,7 +263,7 @@ def test_what_best_prints_trains_at_the_study_s_scale(
     found = summed_up("FINISHED")
     words = "--scale smoke --learning-rate 0.2"
     assert found["repeat"] == f"python -m pipelines run mlp-digits {words}"
-    monkeypatch.setattr(catalogue, "show", lambda *_: found)
+    monkeypatch.setattr(catalog, "show", lambda *_: found)
     dispatch(["best", "s"])
     assert capsys.readouterr().out == f"{words}\n"
     assert summary.words(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
@@ -354,8 +358,8 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
     )
-    assert [each["study"] for each in catalogue.overview()] == ["s"]
-    assert len(catalogue.show("s")["trials"]) == 5
+    assert [each["study"] for each in catalog.overview()] == ["s"]
+    assert len(catalog.show("s")["trials"]) == 5
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
         Plan.going_on(study.user_attrs[PLAN])
 
@@ -365,7 +369,7 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
     study.set_user_attr(PLAN, LR_ONLY.identity)
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     study.tell(one, 20.0)
-    monkeypatch.setattr(ranges, "RATE", (1 / 2, 1))
+    monkeypatch.setattr(_ranges, "RATE", (1 / 2, 1))
     row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
     found = summary.document(study, Plan.of(study.user_attrs[PLAN]), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)

@@ -15,7 +15,7 @@ import tyro
 from pipelines.cli.overrides import one_sentence
 from pipelines.cli.shell import guarded, print_json, use_data_dir
 from pipelines.errors import UserError
-from tuning.run_command import PROG
+from tuning.cli import PROG
 
 app = tyro.extras.SubcommandApp()
 Study = tyro.conf.Positional[str]
@@ -47,9 +47,9 @@ def resume(study: Study) -> None:  # as `run`
 @later
 def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
     """Be one more worker of a study that another process leads, here or on another machine."""
-    from tuning import storage as storages
     from tuning import study as studies
-    from tuning import workers
+    from tuning.execution import workers
+    from tuning.storage import storage as storages
 
     use_data_dir(data_dir)
     workers.end_with_crew()
@@ -60,9 +60,9 @@ def work(study: Study, storage: str | None = None, data_dir: Path | None = None)
 @later
 def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
-    from tuning import catalogue
+    from tuning import catalog
 
-    rows = catalogue.overview(storage)
+    rows = catalog.overview(storage)
     _answer(rows, json, lambda rows: print("\n".join(map(_overview, rows)) or "No study yet."))
 
 
@@ -70,18 +70,19 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
 @later
 def show(study: Study, storage: str | None = None, json: bool = False) -> None:
     """Print a study: its trials, the best, and the overrides that repeat it."""
-    from tuning import catalogue
+    from tuning import catalog
 
-    _answer(catalogue.show(study, storage), json, _print)
+    _answer(catalog.show(study, storage), json, _print)
 
 
 @app.command
 @later
 def best(study: Study, storage: str | None = None) -> None:
     """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
-    from tuning import catalogue, summary
+    from tuning import catalog
+    from tuning.analysis import summary
 
-    found = catalogue.show(study, storage)
+    found = catalog.show(study, storage)
     if found["best"] is None:
         state = "has no complete trial" if found["status"] == "FINISHED" else "is not finished"
         raise UserError(
@@ -129,10 +130,14 @@ def budgets(
         json: print one JSON document on standard output.
         data_dir: folder of prepared data sets (default: TFDS_DATA_DIR).
     """
-    from tuning import short
+    from tuning import budget_comparison
 
     use_data_dir(data_dir)
-    _answer(short.check(study, shares, trials, storage), json, lambda found: print(found["text"]))
+    _answer(
+        budget_comparison.check(study, shares, trials, storage),
+        json,
+        lambda found: print(found["text"]),
+    )
 
 
 @app.command
@@ -144,8 +149,8 @@ def copy(
 ) -> None:
     """Copy studies of another storage, all if none is named, into the one here. An SQLite file,
     sqlite:///FILE, is one of an earlier version."""
-    from tuning import copies
-    from tuning import storage as storages
+    from tuning.storage import copies
+    from tuning.storage import storage as storages
 
     copied = copies.copy(source, studies, storages.place(storage))
     print(f"Copied: {', '.join(copied) or 'nothing, all of it is here'}.")
@@ -155,8 +160,8 @@ def copy(
 @later
 def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
     """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
-    from tuning import serving
-    from tuning import storage as storages
+    from tuning.storage import serving
+    from tuning.storage import storage as storages
 
     serving.serve_proxy(storages.place(storage), host, port)
 
@@ -165,8 +170,8 @@ def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000
 @later
 def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve optuna-dashboard on the same storage."""
-    from tuning import serving
-    from tuning import storage as storages
+    from tuning.storage import serving
+    from tuning.storage import storage as storages
 
     serving.serve_dashboard(storages.place(storage), host, port)
 
@@ -211,9 +216,9 @@ def dispatch(arguments: list[str]) -> None:
     """`run STUDY` and `resume STUDY` read their own options; tyro knows all other commands."""
     command, *rest = arguments or [""]
     if command in ("run", "resume") and rest and not rest[0].startswith("-"):
-        from tuning import run_command
+        from tuning import cli
 
-        named = run_command.run if command == "run" else run_command.resume
+        named = cli.run if command == "run" else cli.resume
         _answer(*named(rest[0], rest[1:]), _print)
         return
     if command in ("run", "resume") and not {"-h", "--help"} & set(rest):

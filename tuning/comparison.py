@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError
-from tuning import catalogue, figures, storage, tunability, tunability_report
+from tuning import catalog
+from tuning.analysis import figures, tunability, tunability_report
 from tuning.plan import PLAN, Plan
+from tuning.storage import storage
 
 COLUMNS = {  # of the table: metric, and its title
     "trials": "trials",
@@ -36,7 +38,7 @@ def compare(
             "python -m tuning list names them."
         )
     there = storage.place(where)
-    documents = [catalogue.show(name, there) for name in names]
+    documents = [catalog.show(name, there) for name in names]
     measured = {name: _tunability_of(name, there, good_pct) for name in names}
     if out:
         _draw({name: found.curve for name, found in measured.items()}, out)
@@ -59,7 +61,7 @@ def compare(
 
 
 def _tunability_of(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
-    study = catalogue.load(name, where)
+    study = catalog.load(name, where)
     plan, trials = Plan.of(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
     return tunability.measure(trials, chance_pct=plan.chance_pct, good_pct=good_pct)
 

@@ -12,7 +12,7 @@ from pipelines.data import _prepared, datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
-from tuning import samplers, spaces
+from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
 METRICS = ["validation error (%)", "images trained on"]  # names of the objectives for readers

@@ -15,19 +15,12 @@ from typing import Any
 from pipelines.errors import Unavailable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import recovery, tracked_run
-from tuning import (
-    catalogue,
-    copies,
-    leader,
-    opening,
-    outcomes,
-    storage,
-    summary,
-    trial_queue,
-    workers,
-)
-from tuning.catalogue import EXPERIMENT, show
+from tuning import catalog
+from tuning.analysis import outcomes, summary
+from tuning.catalog import EXPERIMENT, show
+from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import OBJECTIVE, PLAN, Goal, Plan
+from tuning.storage import copies, leader, storage
 
 SAVE_S = 10.0  # between two times that a study's hours are counted
 
@@ -50,8 +43,8 @@ def search(
     where, helped = storage.place(where), False
     with storage.answering(where):
         while True:
-            with catalogue.alone(name):
-                study = opening.open_study(name, plan, goal, where, force and not helped)
+            with catalog.alone(name):
+                study = open_study.open_study(name, plan, goal, where, force and not helped)
                 leads = leader.take(study, several=not where.startswith(storage.JOURNAL))
             if leads:
                 with leader.leading(study):
@@ -67,8 +60,8 @@ def search(
 def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
     """Bring the study to its goal and sum it up; True where it is there already."""
     plan = Plan.going_on(study.user_attrs[PLAN])
-    row = catalogue.own_run(study)
-    left = opening.aim(study, goal)
+    row = catalog.own_run(study)
+    left = open_study.aim(study, goal)
     if row and row.status == "FINISHED" and not left:
         return True
     plan.base.check_here()
@@ -76,9 +69,9 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
         recovery.close(row.id, "its process has ended")  # the lead is ours
     trial_queue.put_back_lost(study)
     trial_queue.fill(study, plan, workers.goal(study))
-    if catalogue.KEY not in study.user_attrs:
-        study.set_user_attr(catalogue.KEY, secrets.token_hex(8))
-    key = {catalogue.KEY: study.user_attrs[catalogue.KEY]}
+    if catalog.KEY not in study.user_attrs:
+        study.set_user_attr(catalog.KEY, secrets.token_hex(8))
+    key = {catalog.KEY: study.user_attrs[catalog.KEY]}
     with tracked_run.tracked(
         study.study_name,
         experiment=EXPERIMENT,
@@ -121,7 +114,7 @@ def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda:
 def help_out(name: str, where: str) -> None:
     """Be one more worker of a study that another process leads. Unavailable where none does."""
     with storage.answering(where):
-        if not leader.current(catalogue.load(name, where)):
+        if not leader.current(catalog.load(name, where)):
             raise Unavailable(
                 f"A worker helps a study that a process leads. Received: {name}, which none does. "
                 f"Lead it: python -m tuning resume {name}"
@@ -132,8 +125,8 @@ def help_out(name: str, where: str) -> None:
 def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> None:
     """Be one of a study's workers until its goal is reached, or none leads it."""
     with storage.answering(where):
-        study = catalogue.load(name, where)
-        parent = tracked_run.Parent(catalogue.wait_for_run(study).id, EXPERIMENT)
+        study = catalog.load(name, where)
+        parent = tracked_run.Parent(catalog.wait_for_run(study).id, EXPERIMENT)
         workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
 
 

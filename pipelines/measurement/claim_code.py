@@ -10,11 +10,11 @@ from pipelines.runtime.provenance import ROOT
 CLAIM, VERDICT = "pipelines.measurement.claim", "pipelines.measurement.verdict"
 EXPERIMENT = (CLAIM, "Experiment")
 SEARCHING = (  # of studies, which are run as commands of their own
-    "tuning.outcomes:",
-    "tuning.ranges:",
-    "tuning.samplers:",
-    "tuning.spaces:",
-    "tuning.tunability:",
+    "tuning.analysis.outcomes:",
+    "tuning.search._ranges:",
+    "tuning.search.samplers:",
+    "tuning.search.spaces:",
+    "tuning.analysis.tunability:",
 )
 WORDS = {  # of a claim: what it says, shows and is judged by, not what is measured
     *("about", "also", "as_printed", "card", "charts", "costs", "decided_by", "expect", "family"),

@@ -51,11 +51,11 @@ SILENT = {  # modules that check, show, record or survive: no number depends on 
     "pipelines.tracking.mlflow_ui",
     "pipelines.resume",
     "pipelines.recipes.catalog",  # the settings of a run tell its recipe apart
-    "tuning.catalogue",
-    "tuning.figures",
-    "tuning.importances",
+    "tuning.catalog",
+    "tuning.analysis.figures",
+    "tuning.analysis._importances",
     "tuning.plan",
-    "tuning.storage",
+    "tuning.storage.storage",
 }
 FOLDERS = ("pipelines.claims",)  # whose modules may be in folders elsewhere, too
 UNWRITTEN = {"ctx", "type_comment", "kind"}  # fields of a syntax tree that mean nothing here

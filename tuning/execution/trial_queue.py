@@ -14,10 +14,11 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, recovery, store
-from tuning import outcomes, samplers, spaces
-from tuning.leader import LOST_S
+from tuning.analysis import outcomes
+from tuning.execution.trial import NUMBER, REASON
 from tuning.plan import Goal, Plan
-from tuning.trial import NUMBER, REASON
+from tuning.search import samplers, spaces
+from tuning.storage.leader import LOST_S
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 FAILURES = "failures"  # how often it was killed or failed; it is tried twice

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from tuning import spaces
+from tuning.search import spaces
 
 LOST = 100.0  # percent: the error of a trial whose loss diverged
 

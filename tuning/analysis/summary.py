@@ -10,8 +10,10 @@ from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
-from tuning import copies, figures, optuna_figures, outcomes, spaces, tunability, tunability_report
+from tuning.analysis import _optuna_figures, figures, outcomes, tunability, tunability_report
 from tuning.plan import OBJECTIVE, PLAN, Plan, changes, shortened, steps_of
+from tuning.search import spaces
+from tuning.storage import copies
 
 TEST = "test_error_pct"
 ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
@@ -32,9 +34,9 @@ def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
     tracked.text(report, "tunability.md")
     tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
     tracked.text(copies.text(study), copies.FILE)
-    charts = optuna_figures.charts(trials, found, plan.start)
+    charts = _optuna_figures.charts(trials, found, plan.start)
     if charts:
-        tracked.text(optuna_figures.page(study.study_name, charts), "figures.html")
+        tracked.text(_optuna_figures.page(study.study_name, charts), "figures.html")
     own = figures.own_figures(found, _schedules(plan, trials), start=plan.start)
     for name, figure in own.items():
         tracked.figure(figure, name)

@@ -4,7 +4,6 @@ import fcntl
 import functools
 import os
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from pipelines.errors import (
 )
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import store
+from tuning.optuna_log import quiet
 
 JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")
@@ -222,14 +222,3 @@ def answering(url: str) -> Iterator[None]:
             f"The study's storage must answer. Received: {shown(url)}: {_reason(error)}. What has "
             "been tried is kept: repeat the command when it is back."
         ) from error
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Optuna without its log, and within the block without its word on what is experimental."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        yield

@@ -2,8 +2,8 @@
 
 import math
 
-from tuning import outcomes
-from tuning.tunability import RESOLUTION, TOLERANCE, Banded, Paper, Tunability
+from tuning.analysis import outcomes
+from tuning.analysis.tunability import RESOLUTION, TOLERANCE, Banded, Paper, Tunability
 
 SHOWN = (1, 2, 5, 10, 20)  # trials, and all of them
 

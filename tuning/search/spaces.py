@@ -15,7 +15,7 @@ from pipelines.errors import UserError, unknown
 from pipelines.recipes import cifar, imagenet, lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.provenance import digest
-from tuning.ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
+from tuning.search._ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
 
 PUBLISHED = "published"  # attribute of a trial: the label of a published schedule
 PAPER = "paper"  # the label of the recipe's own

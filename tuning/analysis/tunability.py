@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuning import importances, outcomes
+from tuning.analysis import _importances, outcomes
 
 Array = NDArray[np.float64]
 RESAMPLES = 2_000
@@ -104,8 +104,8 @@ def measure(
         curve=curve,
         good=good(trials, chance_pct, seed, good_pct),
         paper=paper(trials, curve),
-        importances=importances.fanova(trials, seed),
-        no_importances=importances.obstacle(trials),
+        importances=_importances.fanova(trials, seed),
+        no_importances=_importances.obstacle(trials),
         front=outcomes.front(trials),
         searched=outcomes.searched(trials),
         **_cost(trials, best),

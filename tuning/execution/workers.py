@@ -14,9 +14,12 @@ from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import tracked_run
-from tuning import leader, outcomes, samplers, trial_queue
+from tuning.analysis import outcomes
+from tuning.execution import trial_queue
+from tuning.execution.trial import attempt
 from tuning.plan import GOAL, REPORTS, Goal, Plan
-from tuning.trial import attempt
+from tuning.search import samplers
+from tuning.storage import leader
 
 REST_S = 0.5  # between two looks at a study whose last trials are at work
 IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that show what is wrong

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.errors import UserError, unknown
-from tuning.storage import quiet
+from tuning.optuna_log import quiet
 
 STARTUP = 10  # random trials before a model of the error is believed
 GENERATION = 12  # trials; Optuna's 50 would be more than most studies have

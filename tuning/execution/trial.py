@@ -13,8 +13,9 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import Habits, Watch, run
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, recovery, store, tracked_run
-from tuning import outcomes, spaces
+from tuning.analysis import outcomes
 from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
+from tuning.search import spaces
 
 EVERY = Habits(force=True)  # trials are counted: each is trained
 UNWATCHED = Watch(lambda metrics, step: None, {OBJECTIVE: outcomes.LOST})

@@ -12,8 +12,9 @@ from typing import Any
 from pipelines.errors import UserError, unknown
 from pipelines.runtime import locks
 from pipelines.tracking import history, store
-from tuning import copies, leader, outcomes, storage, summary
+from tuning.analysis import outcomes, summary
 from tuning.plan import PLAN, Plan
+from tuning.storage import copies, leader, storage
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")

@@ -7,8 +7,11 @@ from typing import Any
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
 from pipelines.tracking import store
-from tuning import catalogue, copies, leader, samplers, storage, trial_queue, workers
+from tuning import catalog, optuna_log
+from tuning.execution import trial_queue, workers
 from tuning.plan import GOAL, METRICS, PLAN, Goal, Plan
+from tuning.search import samplers
+from tuning.storage import copies, leader, storage
 
 TRIALS = 20  # of a study that begins without a number of trials or of hours
 DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
@@ -22,12 +25,12 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
     """
     import optuna
 
-    catalogue.check_name(name)
+    catalog.check_name(name)
     store.client()  # makes the folder
     if not force:
         copies.restore(name, where)
     if plan is None:
-        return catalogue.load(name, where)
+        return catalog.load(name, where)
     if force or name not in optuna.get_all_study_names(storage.connect(where)):
         _check(plan, _begin(asked))
         _delete(name, where)
@@ -54,7 +57,7 @@ def _create(name: str, plan: Plan, where: str) -> Any:
         load_if_exists=True,
     )
     if PLAN not in study.user_attrs:  # it is new, or a kill cut its beginning short
-        with storage.quiet():
+        with optuna_log.quiet():
             study.set_metric_names(METRICS[: plan.objectives])
         study.set_user_attr(PLAN, plan.identity)
     return study

@@ -4,9 +4,9 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from tuning import outcomes
+from tuning.analysis import outcomes
+from tuning.optuna_log import quiet
 from tuning.plan import METRICS
-from tuning.storage import quiet
 
 LEAST = 10  # complete trials; a forest grown on fewer says nothing
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuning.optuna_figures import ERROR
-from tuning.tunability import BestOfK, Tunability
+from tuning.analysis._optuna_figures import ERROR
+from tuning.analysis.tunability import BestOfK, Tunability
 
 TOP = 10
 DASHES = ("--", ":", "-.", (0, (8, 2)), (0, (1, 3)))

@@ -6,10 +6,10 @@ from itertools import chain
 from statistics import median
 from typing import Any
 
-from tuning import importances, outcomes
+from tuning.analysis import _importances, outcomes
+from tuning.analysis.tunability import Tunability
+from tuning.optuna_log import quiet
 from tuning.plan import METRICS
-from tuning.storage import quiet
-from tuning.tunability import Tunability
 
 ERROR = METRICS[0]
 MOST = 6  # parameters that one figure can show
@@ -51,7 +51,7 @@ def charts(
     converged = [trial for trial in complete if not outcomes.diverged(trial)]
     with quiet():
         drawn: dict[str, Any] = {}
-        study = importances.study_of(trials)
+        study = _importances.study_of(trials)
         if complete:
             errors = scale(map(outcomes.error, complete))
             drawn["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
@@ -63,20 +63,20 @@ def charts(
             drawn["slice"].update_yaxes(type=errors)
         if names := common(converged):  # one that diverged would leave the others one colour
             drawn["parallel"] = optunas.plot_parallel_coordinate(
-                importances.study_of(converged), params=names, target_name=ERROR
+                _importances.study_of(converged), params=names, target_name=ERROR
             )
-        if not importances.obstacle(trials):
+        if not _importances.obstacle(trials):
             drawn["importances"] = optunas.plot_param_importances(
                 study,
                 evaluator=FanovaImportanceEvaluator(seed=seed),
-                params=importances.shared(complete),
+                params=_importances.shared(complete),
             )
         values = [trial.intermediate_values.values() for trial in outcomes.finished(study.trials)]
         if any(len(each) > 1 for each in values):
             drawn["intermediate"] = optunas.plot_intermediate_values(study)
             drawn["intermediate"].update_yaxes(title=ERROR, type=scale(chain(*values)))
         if front := outcomes.front(trials):
-            kept = importances.study_of(converged, objectives=len(front[0].values))
+            kept = _importances.study_of(converged, objectives=len(front[0].values))
             drawn["pareto"] = optunas.plot_pareto_front(kept)
     titles = dict(TITLES)
     if complete and (own := measured.paper):

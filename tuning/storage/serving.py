@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines.errors import UserError
-from tuning.storage import connect, quiet, shown
+from tuning.optuna_log import quiet
+from tuning.storage.storage import connect, shown
 
 ANYWHERE = ("0.0.0.0", "::")  # noqa: S104
 LOCAL = ("localhost", "127.0.0.1", "::1")

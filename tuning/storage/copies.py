@@ -12,9 +12,10 @@ from typing import Any
 
 from pipelines.errors import UserError, unknown
 from pipelines.tracking import history, store
-from tuning import storage
-from tuning.leader import LEADER
+from tuning import optuna_log
 from tuning.plan import PLAN
+from tuning.storage import storage
+from tuning.storage.leader import LEADER
 
 FILE = "study.journal"
 RUN = "run_id"  # attribute of a study; of one that is being copied from its run: None
@@ -69,7 +70,7 @@ def text(study: Any) -> str:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
-        with storage.quiet():
+        with optuna_log.quiet():
             origin = storage.journal(path)
         name = study.study_name
         optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=origin)
@@ -123,7 +124,7 @@ def restore(name: str, where: str) -> None:
         path.write_bytes(carried)
         _delete(name, target)  # what a kill has left of an earlier copy
         try:
-            with storage.quiet():
+            with optuna_log.quiet():
                 origin = storage.journal(path)
             dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
             optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)

@@ -1,0 +1,218 @@
+"""Whether a cheap budget ranks settings as the full one does.
+
+Arrays hold validation errors in percent, one entry a setting, at a short and at the full budget.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pipelines.errors import UserError, check_counts
+from pipelines.recipes.recipe import Recipe
+from pipelines.run import run
+from pipelines.runtime.progress import progress_bar
+from pipelines.tracking import tracked_run
+from tuning import catalog
+from tuning.analysis import outcomes
+from tuning.analysis.tunability import BAND
+from tuning.execution.trial import UNWATCHED
+from tuning.plan import OBJECTIVE, PLAN, Plan, shortened
+from tuning.storage import storage
+
+Array = NDArray[np.float64]
+Numbers = dict[str, float]
+RESAMPLES = 500
+LEAST = 5  # settings; fewer are ranked alike by chance
+TOP = 0.2  # share of the settings that a user would train in full
+
+
+def spearman(short: Array, long: Array) -> float:
+    """Rank correlation, ties at their mean rank; NaN where all errors of a budget are equal."""
+    from scipy.stats import spearmanr
+
+    varying = np.ptp(short) > 0 and np.ptp(long) > 0
+    return float(spearmanr(short, long).statistic) if varying else math.nan
+
+
+def top_overlap(short: Array, long: Array) -> float:
+    """Share of the best fifth in full that is in the best fifth in short; means over broken ties.
+
+    The best fifth of n settings are max(1, round(n / 5)).
+    """
+    top = max(1, round(TOP * short.size))
+    return float(_chance_of_top(short, top) @ _chance_of_top(long, top) / top)
+
+
+def _chance_of_top(errors: Array, top: int) -> Array:
+    """Of each setting, the probability to be among the `top` best, ties broken at random; [n]."""
+    limit = np.sort(errors)[top - 1]
+    inside, tied = errors < limit, errors == limit
+    return np.asarray(np.where(tied, (top - inside.sum()) / tied.sum(), inside), dtype=np.float64)
+
+
+def regret(short: Array, long: Array) -> float:
+    """Points of full error that are lost by training only the best in short; mean over its ties."""
+    return float((long[short == short.min()] - long.min()).mean())
+
+
+MEASURES: dict[str, Callable[[Array, Array], float]] = {
+    "spearman": spearman,
+    "top_overlap": top_overlap,
+    "regret_pct": regret,
+}
+
+
+def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
+    """MEASURES of two budgets' errors, [n] each, bands of 5-95 % over resamples of the settings.
+
+    {"n", "spearman", "ci_low/spearman", ...}; a correlation that does not exist is left out.
+    UserError for unequal shapes or under LEAST settings. Errors that are not finite are 100.
+    """
+    x, y = _columns(short, long)
+    draws = np.random.default_rng(seed).integers(x.size, size=(RESAMPLES, x.size))
+    found: Numbers = {"n": float(x.size)}
+    for name, measure in MEASURES.items():
+        value = measure(x, y)
+        if math.isfinite(value):
+            resampled = np.array([measure(x[draw], y[draw]) for draw in draws])
+            low, high = np.nanquantile(resampled, BAND)
+            found |= {name: value, f"ci_low/{name}": float(low), f"ci_high/{name}": float(high)}
+    return found
+
+
+def _columns(short: ArrayLike, long: ArrayLike) -> tuple[Array, Array]:
+    x, y = (np.asarray(errors, dtype=np.float64) for errors in (short, long))
+    if x.ndim != 1 or x.shape != y.shape or x.size < LEAST:
+        raise UserError(
+            f"Two budgets are compared by one error each of {LEAST} settings or more. Received: "
+            f"shapes {x.shape} and {y.shape}. Train the same settings at both."
+        )
+    bound = np.vectorize(outcomes.bounded, otypes=[np.float64])
+    return bound(x), bound(y)
+
+
+def markdown(by_share: Mapping[float, Numbers]) -> str:
+    """Return a table of the correlations by share of the full budget, and how to read it."""
+    lines = [
+        "# Can a cheap budget be trusted?",
+        "",
+        "| share | settings | Spearman | best fifth shared | points lost |",
+        "|---:|---:|---:|---:|---:|",
+        *(_row(share, by_share[share]) for share in sorted(by_share)),
+        "",
+        "Bands are 5-95 % of resamples. Spearman: 1 ranks as the full budget does, 0 as chance. "
+        "Best fifth shared: of the best fifth in full, what the cheap budget would have "
+        "kept; chance keeps 0.2. Points lost: final error of the one it puts first, less the best "
+        "there is. Trust it to discard settings where the low ends are well above chance, and to "
+        "choose the last one only where the points lost are few. Pruned trials are not among them.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(share: float, found: Numbers) -> str:
+    cells = [f"{share:.2g}", f"{found['n']:.0f}", *(_cell(found, name) for name in MEASURES)]
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(found: Numbers, name: str) -> str:
+    if name not in found:
+        return ""
+    low, high = found[f"ci_low/{name}"], found[f"ci_high/{name}"]
+    return f"{found[name]:.2f} ({low:.2f} to {high:.2f})"
+
+
+Each = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
+
+
+def check(
+    name: str, shares: Sequence[float], count: int, where: str | None = None
+) -> dict[str, Any]:
+    """Train `count` of the study's trials, evenly by rank, at these shares of its budget.
+
+    Return how their errors rank against the full ones, by share. What has been trained is not
+    repeated.
+    """
+    check_counts(trials=count)
+    if not shares or not all(0 < share < 1 for share in shares):
+        raise UserError(
+            "A short run takes a share of the study's budget, between 0 and 1. Received: "
+            f"{list(shares)}. Set --shares accordingly."
+        )
+    study = catalog.load(name, storage.place(where))
+    plan, trials = Plan.going_on(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
+    chosen = _spread(name, trials, count)
+    each = _recipes(plan, chosen, list(dict.fromkeys(shares)))
+    return _compared(name, chosen, each)
+
+
+def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
+    """Train them in a run of its own, with its report; return the answer as one document."""
+    shares = list(dict.fromkeys(share for share, _ in each))
+    full = [outcomes.error(trial) for trial in chosen]
+    with tracked_run.tracked(
+        f"{name} budgets",
+        experiment=catalog.EXPERIMENT,
+        kind="budgets",
+        params={"shares": shares, "trials": len(chosen)},
+        tags={"study": name},
+    ) as tracked:
+        by_trial = _errors(each, tracked)
+        errors = {share: [by_trial[share, trial.number] for trial in chosen] for share in shares}
+        ranked = {share: correlation(errors[share], full) for share in shares}
+        text = markdown(ranked)
+        tracked.text(text, "budgets.md")
+        for share, numbers in ranked.items():
+            tracked.log(numbers, round(100 * share))
+    return {
+        "study": name,
+        "run_id": tracked.id,
+        "trials": [trial.number for trial in chosen],
+        "full": full,
+        "short": {str(share): {"errors": errors[share], **ranked[share]} for share in shares},
+        "text": text,
+    }
+
+
+def _spread(name: str, trials: Sequence[Any], count: int) -> list[Any]:
+    """So many complete trials, evenly by rank, the best and the worst among them."""
+    complete = [t for t in outcomes.finished(trials) if t.state.name == "COMPLETE"]
+    ranked = sorted(complete, key=outcomes.error)
+    count = min(count, len(ranked))
+    if count < LEAST:
+        raise UserError(
+            f"Ranks are compared of {LEAST} trials or more. Received: {count} of study "
+            f"{name}, which has {len(ranked)} complete ones. Set --trials higher, or resume it."
+        )
+    return [ranked[round(i * (len(ranked) - 1) / (count - 1))] for i in range(count)]
+
+
+def _recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> Each:
+    """What these trials trained, with all its seeds, at each share of its length."""
+    found: Each = {}
+    for share in shares:
+        for trial in chosen:
+            whole = plan.tried(trial)
+            short = shortened(whole, share)
+            seeds = range(short.seed, short.seed + plan.seeds)
+            found[share, trial.number] = [short.override(seed=seed) for seed in seeds]
+    return found
+
+
+def _errors(each: Each, tracked: tracked_run.Run) -> dict[tuple[float, int], float]:
+    """Validation error by share and trial, the mean over its seeds."""
+    found: dict[tuple[float, int], float] = {}
+    with progress_bar("short runs", len(each), "runs") as advance:
+        for (share, number), recipes in each.items():
+            title = f"trial {number} at {share:g}"
+            found[share, number] = mean(_error(recipe, tracked, title) for recipe in recipes)
+            advance(1, len(found))
+    return found
+
+
+def _error(recipe: Recipe, tracked: tracked_run.Run, title: str) -> float:
+    result = run(recipe, parent=tracked, kind="short", watch=UNWATCHED, title=title)
+    return result.metrics[OBJECTIVE]

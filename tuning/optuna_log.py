@@ -1,0 +1,16 @@
+"""Optuna's log, which says in lines of its own what the commands print."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Optuna without its log, and within the block without its word on what is experimental."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield
