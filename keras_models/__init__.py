@@ -6,10 +6,16 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from ._start_weights import draw as draw_relu_weights
+from ._start_weights import singular_values
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import keras
+
+
+__all__ = ["build", "check", "draw_relu_weights", "names", "singular_values"]
 
 
 def names() -> list[str]:

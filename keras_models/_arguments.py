@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from theory.relu_weights import singular_values
+from ._start_weights import singular_values
 
 MOST = 100_000  # of a size: no network of this package comes near it
 LARGEST = 10**9  # of any other number

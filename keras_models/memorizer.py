@@ -8,15 +8,15 @@ than its margins: switch them off (tf.config.experimental.enable_tensor_float_32
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import keras
 from keras import layers, ops
+from numpy.typing import NDArray
 
 from ._blocks import normal
 
-if TYPE_CHECKING:
-    from theory.memorizer import Memorizer
+Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # U, t and V of units V ReLU(U h - t)
 
 TINY = {"width": 32, "depth": 2}
 
@@ -71,18 +71,22 @@ def build(
     return _network(input_shape, classes, width, [(depth, width)], init=init)
 
 
-def from_memorizer(memorizer: Memorizer) -> keras.Model:
-    """The network of theory.memorization, with its weights and precision; [n, d] -> [n, r]."""
-    A0, units, readout = memorizer.projection, memorizer.units, memorizer.readout
-    k, n = memorizer.width, len(units.t)
+def from_weights(A0: NDArray[Any], units: Arrays, readout: Arrays) -> keras.Model:
+    """Return the network with these weights, in their precision; [n, d] -> [n, r].
+
+    `A0` [k, d] is the projection; `units` are those of all blocks one after the other, U [n, k],
+    t [n], V [n, k]; `readout` is the last layer. theory.memorization gives them.
+    """
+    k, n = len(A0), len(units[1])
     sizes = [size for size in ((n // k, k), (1, n % k)) if all(size)]  # depth, units
-    model = _network((A0.shape[1],), len(readout.t), k, sizes, dtype=A0.dtype.name)
+    model = _network((A0.shape[1],), len(readout[1]), k, sizes, dtype=A0.dtype.name)
     weights, first = [A0.T], 0
     for depth, size in sizes:
         rows, first = slice(first, first + depth * size), first + depth * size
         U, t, V = (array[rows].reshape(depth, size, *array.shape[1:]) for array in units)
         weights += [U.mT, -t, V]
-    model.set_weights([*weights, readout.U.T, -readout.t, readout.V])
+    U, t, V = readout
+    model.set_weights([*weights, U.T, -t, V])
     return model
 
 

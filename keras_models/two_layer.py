@@ -10,9 +10,8 @@ import numpy as np
 from keras import layers, ops
 from numpy.typing import NDArray
 
-from theory.relu_weights import singular_values
-
 from ._blocks import normalize
+from ._start_weights import singular_values
 from .mlp import linear
 
 TINY = {"input_shape": (16,), "start_frobenius": 2.0}

@@ -239,9 +239,9 @@ def export(
 @app.command(name="import")
 def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
     """Take in the runs of a file that `export` wrote; those that are here already are left."""
-    from pipelines.tracking.bundles import importing
+    from pipelines.results import evidence
 
-    found = importing.import_runs(file)
+    found = evidence.import_runs(file)
     new, old = len(found["imported"]), len(found["present"])
     _answer(found, json, lambda _: print(f"{new} runs imported, {old} are here already."))
 

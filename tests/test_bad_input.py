@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
-from pipelines.data._prepared import Examples
+from pipelines.data.prepared import Examples
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import named
 from pipelines.seeds import repeat

@@ -4,6 +4,7 @@ import ast
 import graphlib
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -17,45 +18,52 @@ from tests.conftest import ROOT
 PACKAGES = ("theory", "keras_models", "pipelines", "tuning")
 ONLY = {  # beside the standard library and itself
     "theory": {"numpy", "scipy"},
-    "keras_models": {"keras", "numpy", "theory"},
+    "keras_models": {"keras", "numpy", "scipy"},
 }
 ALSO = {"theory.memorizer": {"keras_models"}}  # for its Keras model, when that is asked for
-NEVER = {"pipelines": {"tuning"}}
-DOORS = {  # library: the modules that may import it
-    "mlflow": {
-        "pipelines.tracking.bulk",
-        "pipelines.tracking.bundles.importing",
-        "pipelines.tracking.bundles.exporting",
-        "pipelines.tracking.history",
-        "pipelines.tracking.store",
-        "pipelines.tracking.writer",
-        "pipelines.tracking.tracked_run",
-    },
-    "tensorflow_datasets": {"pipelines.data.datasets"},
-    "optuna": {
-        "tuning.catalog",
-        "tuning.storage.copies",
-        "tuning.analysis._importances",
-        "tuning.execution.open_study",
-        "tuning.analysis._optuna_figures",
-        "tuning.search.samplers",
-        "tuning.storage.serving",
-        "tuning.storage.storage",
-        "tuning.execution.trial",
-        "tuning.execution.trial_queue",
-        "tuning.optuna_log",
-        "tuning.execution.workers",
-    },
-    "optuna_dashboard": {"tuning.storage.serving"},
-    "grpc": {"tuning.storage.storage"},
-    "distributed": {"pipelines.measurement._dask_cluster"},
-    "dbos": {
-        "pipelines.scheduling.engine",
-        "pipelines.scheduling.schedule",
-        "pipelines.scheduling.schedule_report",
-        "pipelines.scheduling.server",
-        "pipelines.scheduling.steps",
-    },
+ORDER = (  # of folders and of the modules beside them: what is imported stands further down
+    "benchmarks",
+    "tuning.__main__",
+    "tuning.cli",
+    "tuning.comparison",
+    "tuning.study",
+    "tuning.budget_comparison",
+    "tuning.execution",
+    "tuning.catalog",
+    "tuning.analysis",
+    "tuning.storage",
+    "tuning.plan",
+    "tuning.search",
+    "tuning.optuna_log",
+    "pipelines.__main__",
+    "pipelines.cli",
+    "pipelines.scheduling",
+    "pipelines.results",
+    "pipelines.claims",
+    "pipelines.seeds",
+    "pipelines.measurement",
+    "pipelines.run",
+    "pipelines.resume",
+    "pipelines.training",
+    "pipelines.training.distributed",
+    "pipelines.recipes",
+    "pipelines.data",
+    "pipelines.tracking.bundles",
+    "pipelines.tracking",
+    "pipelines.runtime",
+    "theory",
+    "keras_models",
+    "pipelines.errors",
+)
+MOST_MODULES = 14  # in a folder of pipelines and tuning
+DOORS = {  # library: the folders whose modules may import it
+    "mlflow": "pipelines.tracking",
+    "tensorflow_datasets": "pipelines.data",
+    "optuna": "tuning",
+    "optuna_dashboard": "tuning.storage",
+    "grpc": "tuning.storage",
+    "distributed": "pipelines.measurement",
+    "dbos": "pipelines.scheduling",
 }
 HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
@@ -67,7 +75,8 @@ def module_name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
-PATHS = {module_name(p): p for package in PACKAGES for p in (ROOT / package).rglob("*.py")}
+FOLDERS = (*PACKAGES, "benchmarks")
+PATHS = {module_name(p): p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")}
 TREES = {name: ast.parse(path.read_text(), str(path)) for name, path in PATHS.items()}
 
 
@@ -128,7 +137,7 @@ def heavy(name: str) -> set[str]:
 
 def test_the_reader_sees_what_python_would_import() -> None:
     # A reader that finds nothing would pass every rule below.
-    assert packages(set(TREES)) == set(PACKAGES)
+    assert packages(set(TREES)) == set(FOLDERS)
     assert {"pipelines.tracking.tracked_run", "pipelines.training.train"} <= first_party(
         anywhere("pipelines.run")
     )
@@ -141,24 +150,71 @@ def test_the_reader_sees_what_python_would_import() -> None:
     )
 
 
-def test_packages_import_only_what_they_may() -> None:
+def test_theory_and_networks_import_only_what_they_may() -> None:
     too_much = {}
     for name in TREES:
-        own, found = package_of(name), packages(anywhere(name)) - sys.stdlib_module_names
-        allowed = ONLY.get(own, found - NEVER.get(own, set())) | {own} | ALSO.get(name, set())
-        too_much[name] = found - allowed
+        own, imported = package_of(name), packages(anywhere(name)) - sys.stdlib_module_names
+        allowed = ONLY.get(own, imported) | {own} | ALSO.get(name, set())
+        too_much[name] = imported - allowed
     assert {name: libraries for name, libraries in too_much.items() if libraries} == {}
 
 
-def test_a_library_is_imported_by_its_door_only() -> None:
-    found = {
+def rank(name: str) -> int:
+    """The place in ORDER of the module, or of the innermost folder that it is in."""
+    own = [each for each in ORDER if f"{name}.".startswith(f"{each}.")]
+    assert own, f"{name} has no place in ORDER"
+    return ORDER.index(max(own, key=len))
+
+
+def folder_of(name: str) -> str:
+    return name if PATHS[name].name == "__init__.py" else name.rpartition(".")[0]
+
+
+IMPORTS = {
+    (name, imported)
+    for name in TREES
+    for imported in first_party(anywhere(name)) - {name}
+    if PATHS[imported].read_text()  # an empty __init__.py gives nothing
+}
+
+
+def test_imports_run_downwards_only() -> None:
+    assert [pair for pair in IMPORTS if rank(pair[0]) > rank(pair[1])] == []
+
+
+def test_a_private_module_is_imported_in_its_folder_only() -> None:
+    private = [(a, b) for a, b in IMPORTS if b.rpartition(".")[2].startswith("_")]
+    assert private
+    outside = [(a, b) for a, b in private if not f"{a}.".startswith(f"{folder_of(b)}.")]
+    assert [(a, b) for a, b in outside if not b.endswith(".__main__")] == []
+
+
+def test_no_circles_among_modules() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in TREES}
+    for name, imported in IMPORTS:
+        graph[name].add(imported)
+    order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the circle
+    assert len(order) == len(TREES)
+
+
+def test_a_folder_has_few_modules() -> None:
+    counts = Counter(folder_of(name) for name in TREES if PATHS[name].name != "__init__.py")
+    most = {folder: n for folder, n in counts.items() if folder.startswith(("pipelines", "tuning"))}
+    assert {folder: n for folder, n in most.items() if n > MOST_MODULES} == {}
+
+
+def test_a_library_is_imported_in_its_folder_only() -> None:
+    users = {
         library: {name for name in TREES if library in packages(anywhere(name))}
         for library in DOORS
     }
-    assert found == DOORS
+    assert all(users.values())
+    for library, folder in DOORS.items():
+        product = {name for name in users[library] if package_of(name) in PACKAGES}
+        assert {name for name in product if not name.startswith(f"{folder}.")} == set()
 
 
-@pytest.mark.parametrize("folder", [*PACKAGES, "benchmarks", "tests"])
+@pytest.mark.parametrize("folder", [*FOLDERS, "tests"])
 def test_what_is_imported_is_declared(folder: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
@@ -170,7 +226,7 @@ def test_what_is_imported_is_declared(folder: str) -> None:
     nodes = [node for tree in trees for node in ast.walk(tree)]
     imported = {alias.name for x in nodes if isinstance(x, ast.Import) for alias in x.names}
     imported |= {x.module or "" for x in nodes if isinstance(x, ast.ImportFrom) and not x.level}
-    libraries = packages(imported) - sys.stdlib_module_names - {*PACKAGES, "benchmarks", "tests"}
+    libraries = packages(imported) - sys.stdlib_module_names - {*FOLDERS, "tests"}
     providers = packages_distributions()
     names = {
         each: {canonicalize_name(p) for p in providers.get(each, [each])} for each in libraries
@@ -178,17 +234,12 @@ def test_what_is_imported_is_declared(folder: str) -> None:
     assert {each for each in libraries if not names[each] & declared} == set()
 
 
-def test_no_circles_among_modules_as_they_are_imported() -> None:
-    graph = {name: first_party(at_import(name)) - {name} for name in TREES}
-    order = list(graphlib.TopologicalSorter(graph).static_order())  # CycleError names the circle
-    assert len(order) == len(TREES)
-
-
 def test_heavy_libraries_load_late_except_in_modules_that_say_so() -> None:
-    loud = {name: heavy(name) for name in TREES if heavy(name)}
+    product = [name for name in TREES if package_of(name) in PACKAGES]
+    loud = {name: heavy(name) for name in product if heavy(name)}
     models = {name for name in loud if name.startswith("keras_models.")}
     assert [name for name in models if loud[name] != {"keras"}] == []
-    saying = {name for name in TREES if SAYS_SO in (ast.get_docstring(TREES[name]) or "")}
+    saying = {name for name in product if SAYS_SO in (ast.get_docstring(TREES[name]) or "")}
     assert loud.keys() - models == saying
 
 

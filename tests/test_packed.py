@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
-from pipelines.data._prepared import Dataset
+from pipelines.data.prepared import Dataset
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from tests.conftest import PREPARED, ROOT, needs

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import keras_models
+from keras_models import draw_relu_weights as draw
+from keras_models import singular_values
 from keras_models.two_layer import matrix
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
-from theory.relu_weights import draw, singular_values
 
 SIZES = {
     "dimension": 8,

@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.results import reference_runs
+from pipelines.results import evidence, reference_runs
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
-from pipelines.tracking.bundles import exporting, importing
+from pipelines.tracking.bundles import exporting
 
 NAME = "gradient-lower-bound"
 
@@ -43,7 +43,7 @@ def test_an_imported_claim_has_its_chart(
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"], seeds=1)
     exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
-    importing.import_runs(tmp_path / "runs.zip")
+    evidence.import_runs(tmp_path / "runs.zip")
     note = history.row(document["run_id"]).tags[store.NOTE]
     assert view(note.partition("](")[2].partition(")")[0])["compareRunCharts"]
 

@@ -117,9 +117,9 @@ class Memorizer:
 
         In float64 mind that Keras's `predict` rounds inputs to `keras.config.floatx()`.
         """
-        from keras_models.memorizer import from_memorizer
+        from keras_models.memorizer import from_weights
 
-        return from_memorizer(self)
+        return from_weights(self.projection, self.units, self.readout)
 
 
 def checked_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:

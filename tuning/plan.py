@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pipelines.data import _prepared, datasets
+from pipelines.data import datasets, prepared
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
@@ -93,7 +93,7 @@ class Plan:
     def chance_pct(self) -> float:
         """The error of guessing. UserError where the recipe is no classifier."""
         row = datasets.DATASETS.get(self.base.data)
-        if not isinstance(row, _prepared.Dataset):
+        if not isinstance(row, prepared.Dataset):
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "
                 f"{self.trained}, a regression on {self.base.data}. Choose another --recipe."

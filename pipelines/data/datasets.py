@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from pipelines.data import _builtin, _tfrecords, generated, packed, streamed, tasks
-from pipelines.data._prepared import Dataset, Prepared, check_fits
 from pipelines.data.batches import Pictures, channel_moments
 from pipelines.data.generated import Samples
+from pipelines.data.prepared import Dataset, Prepared, check_fits
 from pipelines.data.splits import Splits, no_points
 from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError, unknown

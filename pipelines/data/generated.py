@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data._prepared import check_fits
+import keras_models
 from pipelines.data.batches import Split
+from pipelines.data.prepared import check_fits
 from pipelines.data.splits import Splits
 from pipelines.data.tasks import REGRESSION
 from pipelines.errors import UserError, unknown
-from theory import relu_weights
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -127,13 +127,13 @@ def three_blocks(dimension: int, data_seed: int, *, hidden: int = 500) -> Map:
 def relu_target(
     dimension: int, data_seed: int, norm: float, frobenius: float, identity: bool
 ) -> Array:
-    """B [d, d], columns b_i: W* of `theory.relu_weights.draw`, with `identity` I + W*.
+    """B [d, d], columns b_i: W* of `keras_models.draw_relu_weights`, with `identity` I + W*.
 
     UserError where no W* has these norms.
     """
     _check_norms(dimension, norm, frobenius)
     rng = np.random.default_rng([data_seed, TEACHER])
-    W = relu_weights.draw(dimension, norm, frobenius, rng)
+    W = keras_models.draw_relu_weights(dimension, norm, frobenius, rng)
     return W + np.eye(dimension) if identity else W
 
 
@@ -245,7 +245,7 @@ def _check_gamma(gamma: float) -> None:
 def _check_norms(dimension: int, norm: float, frobenius: float) -> None:
     """Raise UserError where no W* has these norms."""
     try:
-        relu_weights.singular_values(dimension, norm, frobenius)
+        keras_models.singular_values(dimension, norm, frobenius)
     except ValueError as error:
         raise UserError(f"{error} They are --teacher-frobenius, --teacher-norm.") from error
 

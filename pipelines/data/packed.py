@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data._prepared import Examples, Stored
+from pipelines.data.prepared import Examples, Stored
 from pipelines.errors import UserError, disk_error
 
 PARTS = ("train", "test")

@@ -15,7 +15,7 @@ from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import Order
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import ROOT, digest
-from pipelines.tracking import history, store
+from pipelines.tracking import history, mlflow_ui, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
@@ -28,12 +28,22 @@ def take_in(names: Collection[str] | None = None) -> int:
     return _import_missing(names) if store.is_own() else 0
 
 
+def import_runs(file: Path) -> dict[str, Any]:
+    """Import the runs of a bundle, with the charts to which the pages of claims lead."""
+    document = importing.import_runs(file)
+    imported, names = set(document["imported"]), claim_catalog.names()
+    for row in history.everyones(None, kind="claim") + history.everyones(None, kind="sweep"):
+        if row.id in imported and row.tags.get("claim") in names:
+            mlflow_ui.children_chart(row.id, claim_catalog.load(row.tags["claim"]).charts)
+    return document
+
+
 def _import_missing(names: Collection[str] | None) -> int:
     missing = [file for file, here in state(names).items() if not here]
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        importing.import_runs(file)
+        import_runs(file)
     return len(missing)
 
 
@@ -76,7 +86,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
 
 def _import(file: Path) -> list[str]:
     """Import a file; the ids here of the runs in it."""
-    done = importing.import_runs(file)
+    done = import_runs(file)
     return [*done["imported"], *done["present"]]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.data import datasets
-from pipelines.data._prepared import Dataset
+from pipelines.data.prepared import Dataset
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog

@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from keras_models import singular_values
 from pipelines.claims._arms import ArmBound
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
@@ -52,7 +53,6 @@ from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
-from theory.relu_weights import singular_values
 
 Array = NDArray[np.float64]
 

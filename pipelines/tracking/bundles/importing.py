@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.measurement import claim_catalog
 from pipelines.runtime import heartbeat, locks
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, mlflow_ui, store
+from pipelines.tracking import bulk, store
 from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import (
@@ -281,18 +280,10 @@ def import_runs(file: Path) -> dict[str, Any]:
         todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
             _take(archive, todo, ids)
-            _give_charts(todo, ids)
             bulk.analyze()
     _say_deleted([p.run_id for p in present if p.deleted])
     imported = [ids[each.run_id] for each in todo]
     return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
-
-
-def _give_charts(rows: Iterable[Listed], ids: Mapping[str, str]) -> None:
-    """Make the charts to which the pages of claims lead: they are kept in the experiment."""
-    for each in rows:
-        if each.kind in ("claim", "sweep") and each.claim in claim_catalog.names():
-            mlflow_ui.children_chart(ids[each.run_id], claim_catalog.load(each.claim).charts)
 
 
 def _say_deleted(run_ids: Sequence[str]) -> None:
