@@ -36,15 +36,15 @@ WORDS = {  # of a claim: what it says, shows and is judged by, not what is measu
 @functools.cache
 def of_claim(name: str) -> str:
     """Return the digest of the code that measures a cell of the claim."""
-    return digest_of(definitions(root_of(name)))
+    return digest_of(definitions(root_of(name)).values())
 
 
 @functools.cache
 def of_verdict(name: str) -> str:
     """Return the digest of the code that measures the claim, judges it and draws its figure."""
-    judging = Reach(ROOT, silent=SILENT - {CLAIM, VERDICT})
-    texts = judging.texts([root_of(name), f"{CLAIM}:Claim"])
-    return digest_of([*definitions(root_of(name)), *texts])
+    judging = Reach(ROOT, silent=set(SILENT) - {CLAIM, VERDICT})
+    texts = judging.definitions([root_of(name), f"{CLAIM}:Claim"])
+    return digest_of([*definitions(root_of(name)).values(), *texts.values()])
 
 
 def root_of(name: str) -> str:
@@ -52,13 +52,12 @@ def root_of(name: str) -> str:
     return ":".join(place(name))
 
 
-def definitions(claim: str, root: Path = ROOT) -> list[str]:
+def definitions(claim: str, root: Path = ROOT) -> dict[tuple[str, str], str]:
     """Return the definitions that the numbers of the claim `module:name` come from, as text."""
     reach = Reach(root, without=WORDS, makers=[(CLAIM, "Theorem"), EXPERIMENT])
-    texts = reach.texts([claim])
-    searches = any(module == "pipelines.runtime.subcommands" for module, _ in reach.silenced)
-    return [
-        *texts,
-        *(training_definitions(root) if EXPERIMENT in reach.silenced else []),
-        *(Reach(root).texts(SEARCHING) if searches else []),
-    ]
+    texts = reach.definitions([claim])
+    if EXPERIMENT in reach.silenced:
+        texts |= training_definitions(root)
+    if any(module == "pipelines.runtime.subcommands" for module, _ in reach.silenced):
+        texts |= Reach(root).definitions(SEARCHING)
+    return texts

@@ -1,15 +1,17 @@
 """Digests of the code that a number depends on, by what it does and not by where it stands.
 
 From a definition one follows the names that it uses to other definitions of the project. Their
-syntax trees, without docstrings, imports and the words of errors, make the digest: moving a file,
-reformatting it or renaming its module changes nothing, another constant does. A change of this
-digest, or of Keras's backend, makes every result that was measured before one of other code.
+syntax trees, without docstrings, imports and the words of errors, make the digest: to move or
+reformat a file, or to rename a module, a definition or a variable, changes nothing; another
+constant does. A change of this digest, or of Keras's backend, makes every result that was measured
+before one of other code.
 """
 
 import ast
 import functools
 import importlib
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,44 +22,32 @@ from pipelines.runtime.provenance import ROOT, digest
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
 TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.run:_recorded")
-HEARD = {
-    ("pipelines.measurement.claim", "Bench"),
-    ("pipelines.measurement.claim", "numbers"),
-    ("pipelines.run", "Habits"),
-    ("pipelines.run", "USUAL"),
-    ("pipelines.runtime.provenance", "digest"),
-}  # of modules that are silent
-SILENT = {  # modules that check, show, record or survive: no number depends on them
+SILENT = (  # modules and folders that check, show, record or survive: no number depends on them
     "keras_models._arguments",
+    "pipelines.errors",
     "pipelines.measurement.claim",
     "pipelines.measurement.verdict",
-    "pipelines.tracking.bulk",
-    "pipelines.training.checkpoints",
-    "pipelines.errors",
-    "pipelines.tracking.history",
-    "pipelines.runtime.signals",
-    "pipelines.tracking.journals",
-    "pipelines.runtime.locks",
-    "pipelines.runtime.tf_config",
-    "pipelines.runtime.code_digest",
-    "pipelines.runtime.progress",
-    "pipelines.runtime.provenance",
-    "pipelines.runtime.backend",
-    "pipelines.run",
-    "pipelines.tracking.recovery",
-    "pipelines.tracking.store",
-    "pipelines.runtime.subcommands",
-    "pipelines.tracking.tracked_run",
-    "pipelines.tracking.mlflow_ui",
-    "pipelines.resume",
     "pipelines.recipes.catalog",  # the settings of a run tell its recipe apart
-    "tuning.catalog",
-    "tuning.analysis.figures",
+    "pipelines.resume",
+    "pipelines.run",
+    "pipelines.runtime",
+    "pipelines.tracking",
+    "pipelines.training.checkpoints",
     "tuning.analysis._importances",
+    "tuning.analysis.figures",
+    "tuning.catalog",
+    "tuning.optuna_log",
     "tuning.plan",
-    "tuning.storage.storage",
+    "tuning.storage",
+)
+FOLLOWED = {  # definitions of silent modules that numbers depend on
+    ("pipelines.measurement.claim", "Bench"),
+    ("pipelines.measurement.claim", "numbers"),
 }
 FOLDERS = ("pipelines.claims",)  # whose modules may be in folders elsewhere, too
+ROUNDS = 12  # of telling definitions apart by what they refer to
+MARK = "\0"
+NAMED = (ast.FunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 UNWRITTEN = {"ctx", "type_comment", "kind"}  # fields of a syntax tree that mean nothing here
 SCOPES = (
     *(ast.FunctionDef, ast.Lambda),
@@ -80,7 +70,7 @@ class Module:
 @functools.cache
 def training() -> str:
     """Return the digest of the code that trains, whatever the recipe."""
-    return digest_of(training_definitions())
+    return digest_of(training_definitions().values())
 
 
 def digest_of(texts: Iterable[str]) -> str:
@@ -89,10 +79,10 @@ def digest_of(texts: Iterable[str]) -> str:
 
 
 @functools.cache
-def training_definitions(root: Path = ROOT) -> list[str]:
-    """Return the definitions that the numbers of any training come from."""
+def training_definitions(root: Path = ROOT) -> dict[Place, str]:
+    """Return the definitions that the numbers of any training come from, as text."""
     models = [f"{MODELS}.{path.stem}:" for path in (root / MODELS).glob("[a-z]*.py")]
-    return Reach(root).texts([*TRAINING, *models])
+    return Reach(root).definitions([*TRAINING, *models])
 
 
 class Reach:
@@ -109,46 +99,31 @@ class Reach:
         without: Iterable[str] = (),
         makers: Iterable[Place] = (),
     ) -> None:
-        self.root, self.silent = root, set(silent)
+        self.root, self.silent = root, tuple(silent)
         self.without, self.makers = set(without), set(makers)
         self.roots: set[Place] = set()
-        self.silenced: set[tuple[str, str]] = set()
-        """Definitions that were reached and not followed: modules and names."""
-        self.labels: dict[Place, str] = {}
+        self.silenced: set[Place] = set()
+        """Definitions that were reached and not followed."""
 
-    def texts(self, roots: Iterable[str]) -> list[str]:
-        """Return the text of every definition reached from `module:name`; each once."""
+    def definitions(self, roots: Iterable[str]) -> dict[Place, str]:
+        """Return every definition reached from `module:name`, as text in which no name matters."""
         todo: list[Place] = [(root.partition(":")[0], root.partition(":")[2]) for root in roots]
         self.roots = set(todo)
-        texts: dict[Place, str] = {}
+        templates: dict[Place, list[str | Place]] = {}
         while todo:
             module, name = place = todo.pop()
             if not name:
                 todo += [(module, each) for each in self.module(module).definitions]
-            elif place not in texts:
+            elif place not in templates:
                 writer = Writer(self, self.module(module), name)
-                texts[place] = writer.text(writer.definition)
-                silenced = set(filter(self.is_silent, writer.reached))
-                self.silenced |= silenced
-                todo += writer.reached - silenced
-        return list(texts.values())
+                templates[place] = writer.template()
+                todo += [*writer.references, *writer.modules]
+        return _label(templates)
 
     def is_silent(self, place: Place) -> bool:
         """Return whether a definition is not followed."""
-        return place[0] in self.silent and place not in HEARD
-
-    def label(self, place: Place) -> str:
-        """Return what stands for a definition in a text: its name, and a digest of what it says.
-
-        Others of the same name are told apart so, and where it stands does not matter.
-        """
-        if not place[1] or self.is_silent(place):
-            return place[1] or "module"
-        if place not in self.labels:
-            self.labels[place] = place[1]  # in its own text and in those it refers to
-            writer = Writer(self, self.module(place[0]), place[1], labelled=False)
-            self.labels[place] = f"{place[1]} {digest(writer.text(writer.definition))}"
-        return self.labels[place]
+        inside = any(f"{place[0]}.".startswith(f"{name}.") for name in self.silent)
+        return inside and place not in FOLLOWED
 
     def module(self, name: str) -> Module:
         """Return the module of that name, which there must be."""
@@ -182,6 +157,22 @@ class Reach:
         if source[1]:
             return self.resolve(*source)
         return source if self.find(source[0]) else None
+
+
+def _label(templates: Mapping[Place, Sequence[str | Place]]) -> dict[Place, str]:
+    """Return the texts of definitions with a digest in place of every definition referred to.
+
+    In a first round all that is referred to looks alike; each further round tells definitions apart
+    by what they refer to, one step further.
+    """
+    labels = dict.fromkeys(templates, "")
+    for _ in range(ROUNDS):
+        texts = {
+            place: "".join(x if isinstance(x, str) else f"<{labels[x]}>" for x in parts)
+            for place, parts in templates.items()
+        }
+        labels = {place: digest(text) for place, text in texts.items()}
+    return texts
 
 
 @functools.cache
@@ -235,58 +226,111 @@ def _defined(statement: ast.stmt) -> Iterator[str]:
         yield from (node.id for node in names if isinstance(node, ast.Name))
 
 
-def bound(scope: ast.AST) -> set[str]:
-    """Return the names that a function or comprehension binds itself."""
+def variables(scope: ast.AST) -> set[str]:
+    """Return the names that a function or comprehension binds itself, without its parameters."""
     names, todo = set[str](), list(ast.iter_child_nodes(scope))
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        elif isinstance(node, NAMED) and node.name:
             names.add(node.name)
         if not isinstance(node, (*SCOPES, ast.ClassDef)):
             todo += ast.iter_child_nodes(node)
     return names
 
 
-class Writer:
-    """A definition as text, the same for every version of Python, and what it refers to."""
+def parameters(scope: ast.AST) -> set[str]:
+    """Return the names of the parameters of a function."""
+    arguments = getattr(scope, "args", None)
+    return (
+        {node.arg for node in ast.walk(arguments) if isinstance(node, ast.arg)}
+        if arguments
+        else set()
+    )
 
-    def __init__(self, reach: Reach, module: Module, name: str, labelled: bool = True) -> None:
-        self.reach, self.module, self.name, self.labelled = reach, module, name, labelled
+
+class Writer:
+    """A definition as text, the same for every version of Python, and what it refers to.
+
+    Variables are numbered in the order in which they appear, and names of definitions are left out:
+    to rename them changes nothing. Parameters, attributes and keywords keep their names.
+    """
+
+    def __init__(self, reach: Reach, module: Module, name: str) -> None:
+        self.reach, self.module, self.name = reach, module, name
         self.definition = module.definitions[name]
         self.local = imports(self.definition, module.package)
-        self.reached: set[Place] = set()
-        self.bound: list[set[str]] = []
-        """Names that the functions bind which the text is in: they mean no definition."""
+        self.scopes: list[tuple[set[str], dict[str, int]]] = []
+        """Of the functions that the text is in: parameters, and numbers of variables."""
+        self.references: list[Place] = []
+        self.modules: set[Place] = set()
+        """Those that the definition hands on as a whole."""
+        self.count = 0
+
+    def template(self) -> list[str | Place]:
+        """Return the text, cut where another definition of the project is referred to."""
+        pieces = self.text(self.definition).split(MARK)
+        return [x for pair in itertools.zip_longest(pieces, self.references) for x in pair if x]
 
     def text(self, node: object) -> str:
-        """Return a syntax tree as text; names of the project's definitions stand for themselves."""
-        if isinstance(node, list):
-            return "[" + " ".join(filter(None, map(self.text, node))) + "]"
+        """Return a syntax tree as text, with a mark for each of the `references`."""
         if not isinstance(node, ast.AST):
-            return repr(node)
+            return self._list(node) if isinstance(node, list) else repr(node)
         if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
             return ""
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             return f"Raise({self.text(node.exc.func)})"
         if isinstance(node, ast.Name | ast.Attribute) and (place := self.place(node)):
-            self.reached.add(place)
-            return self.reach.label(place) if self.labelled else place[1] or "module"
-        self.bound.append(bound(node) if isinstance(node, SCOPES) else set())
+            return self._refer(place)
+        if isinstance(node, ast.Name):
+            return f"Name({self._spell(node.id)})"
+        name = self._spell(node.name) if isinstance(node, NAMED) and node.name else ""
+        if isinstance(node, SCOPES):
+            numbers = dict.fromkeys(variables(node), 0)
+            self.scopes.append((parameters(node), numbers))
         fields = [
-            f"{name}={self.text(value)}"
-            for name, value in self._fields(node)
-            if value not in (None, []) and name not in UNWRITTEN
+            f"{key}={self.text(value)}"
+            for key, value in self._fields(node)
+            if value not in (None, []) and key not in UNWRITTEN
         ]
-        self.bound.pop()
-        return f"{type(node).__name__}({' '.join(fields)})"
+        if isinstance(node, SCOPES):
+            self.scopes.pop()
+        return f"{type(node).__name__}({' '.join(filter(None, [name, *fields]))})"
+
+    def _list(self, nodes: list[object]) -> str:
+        return "[" + " ".join(filter(None, map(self.text, nodes))) + "]"
+
+    def _refer(self, place: Place) -> str:
+        """Return the mark of another definition, or what stands for one that is not followed."""
+        if self.reach.is_silent(place):
+            self.reach.silenced.add(place)
+            return "silent"
+        if not place[1]:
+            self.modules.add(place)
+            return "module"
+        self.references.append(place)
+        return MARK
+
+    def _spell(self, name: str) -> str:
+        """Return a variable's number, or the name itself of anything else."""
+        for named, numbers in reversed(self.scopes):
+            if name in named:
+                return name
+            if name in numbers:
+                if not numbers[name]:
+                    self.count += 1
+                    numbers[name] = self.count
+                return str(numbers[name])
+        if name in self.module.definitions:  # a definition where it is defined
+            return "this" if name == self.name else "another"
+        return name
 
     def _fields(self, node: ast.AST) -> Iterator[tuple[str, Any]]:
         """Yield the fields of a node, without the keywords that are left out."""
         for name, value in ast.iter_fields(node):
+            if name == "name" and isinstance(node, NAMED):
+                continue
             if name == "keywords" and isinstance(node, ast.Call) and self._is_cut(node):
                 yield name, [each for each in value if each.arg not in self.reach.without]
             else:
@@ -295,7 +339,8 @@ class Writer:
     def place(self, node: ast.expr) -> Place | None:
         """Return where a name, or a name in modules, is defined; None for anything else."""
         if isinstance(node, ast.Name):
-            if any(node.id in names for names in self.bound) or isinstance(node.ctx, ast.Store):
+            inner = any(node.id in {*named, *numbers} for named, numbers in self.scopes)
+            if inner or isinstance(node.ctx, ast.Store):
                 return None
             if node.id in self.local:
                 return self.reach.imported(self.local[node.id])
