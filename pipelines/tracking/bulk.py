@@ -2,7 +2,7 @@
 
 MLflow's client writes them one after another, at tens of milliseconds a run. A database whose
 tables are those that schema.py knows takes a list of them in one transaction, all or none, and then
-holds exactly what the client would have written: tests/test_bulk.py compares the two.
+holds exactly what the client would have written: tests/tracking/test_bulk.py compares the two.
 """
 
 import operator

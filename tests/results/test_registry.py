@@ -1,0 +1,301 @@
+"""The registry: the best run by validation is the champion, and answers when it is served."""
+
+import contextlib
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.errors import UserError
+from pipelines.recipes.catalog import named
+from pipelines.results import model_registry
+from pipelines.run import EXPERIMENT
+from pipelines.tracking import history, store, tracked_run
+from tests.conftest import command, free_port
+from tests.tracking.stored_models import network
+
+NAME, SCALE = "mlp-digits", "smoke"
+
+
+def trained(
+    val: float | None,
+    test: float = 50.0,
+    *,
+    best: float | None = None,
+    loss: float | None = None,
+    name: str = NAME,
+    scale: str = SCALE,
+    run_as: str | None = "",
+    parent: tracked_run.Run | None = None,
+    model: bool = True,
+    **changes: Any,
+) -> str:
+    """The id of a finished training with these errors, as `run` records it.
+
+    `val` is of its last epoch, `best` the least of all.
+    """
+    recipe = named(name, scale).override(**changes)
+    run_as = f"{name} {scale}" if run_as == "" else run_as
+    tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
+    with tracked_run.tracked(
+        f"{name} seed {recipe.seed}",
+        experiment=EXPERIMENT,
+        kind="training",
+        params=recipe.flat(),
+        tags=tags,
+        parent=parent,
+    ) as run:
+        run.log({"test_error_pct": test, "wall_s": 1.0})
+        if loss is not None:  # as in a training, it comes before the error
+            run.log({"val_loss": loss, "best_val_loss": loss})
+        if val is not None:
+            least = val if best is None else best
+            run.log({"val_error_pct": val, "best_val_error_pct": least})
+        if model:
+            run.model(network())
+    return run.id
+
+
+def holder() -> Any:
+    return store.client().get_model_version_by_alias(NAME, "champion")
+
+
+def versions() -> int:
+    return len(store.client().search_model_versions(f"name = '{NAME}'"))
+
+
+def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
+    trained(12.0, test=1.0)
+    best = trained(8.0, test=9.0, seed=1)
+    trained(10.0, test=2.0, seed=2)
+    document = model_registry.register(NAME, SCALE)
+    assert (document["run_id"], document["version"], document["new"]) == (best, "1", True)
+    assert document["metrics"] == {"val_error_pct": 8.0, "test_error_pct": 9.0}
+    found = holder()
+    assert (found.run_id, found.source[:10]) == (best, "models:/m-")
+    tags = {"run_id": best, "scale": SCALE, "val_error_pct": "8", "test_error_pct": "9"}
+    assert found.tags.items() >= tags.items()
+    assert found.tags["commit"] == history.row(best).tags["commit"]
+    assert not {"claim", "verdict"} & found.tags.keys()
+    assert "| `test_error_pct` | 9 |" in found.description
+
+
+def test_the_error_chooses_where_the_loss_would_choose_another(home: Path) -> None:
+    trained(4.0, loss=0.1)
+    low_error = trained(3.0, seed=1, loss=0.3)
+    document = model_registry.register(NAME, SCALE)
+    assert document["run_id"] == low_error
+    assert "by `val_error_pct` of these weights" in holder().description
+
+
+def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> None:
+    trained(20.0, best=1.0)  # once good; what it stored is not
+    steady = trained(8.0, best=7.0, seed=1)
+    document = model_registry.register(NAME, SCALE)
+    assert (document["run_id"], document["metrics"]["val_error_pct"]) == (steady, 8.0)
+    found = holder()
+    assert found.tags["val_error_pct"] == "8"
+    assert "best" not in str(found.tags) + found.description
+    assert "| `val_error_pct` | 8 |" in found.description
+    assert "by `val_error_pct` of these weights" in found.description
+
+
+def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained(80.0)
+    large = trained(90.0, scale="cpu")
+    assert model_registry.register(NAME, "smoke")["scale"] == "smoke"
+    taken = model_registry.register(NAME, "cpu")
+    assert (taken["run_id"], taken["version"], taken["new"]) == (large, "2", True)
+    trained(1.0, seed=1)
+    kept = model_registry.register(NAME, "smoke")
+    assert kept == taken | {"new": False, "asked_scale": "smoke"}
+    assert (holder().run_id, versions()) == (large, 2)
+    model_registry.show(kept)
+    shown = capsys.readouterr().out
+    assert f"version 2 is already the champion: run {large}, cpu scale\n" in shown
+    assert "no run of smoke scale replaces it" in shown
+    assert model_registry.RULE in shown
+    better = trained(2.0, scale="cpu", seed=1)
+    assert model_registry.register(NAME, "cpu")["run_id"] == better
+
+
+def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home: Path) -> None:
+    small, large = trained(8.0), trained(9.0, scale="cpu")
+    model_registry.register(NAME, "cpu")
+    store.client().delete_run(large)
+    assert model_registry.register(NAME, "smoke")["run_id"] == large
+    store.client().delete_model_version(NAME, "1")
+    assert model_registry.register(NAME, "smoke")["run_id"] == small
+
+
+def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
+    cpu = named(NAME, "cpu")
+    both = trained(8.0, scale="cpu", run_as=f"{NAME} smoke")  # by overrides, of cpu's settings
+    assert cpu.data == named(NAME, "smoke").data
+    assert model_registry.register(NAME, "smoke")["run_id"] == both
+    document = model_registry.register(NAME, "cpu")
+    assert (document["run_id"], document["scale"], document["version"]) == (both, "cpu", "2")
+
+
+def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
+    best = trained(8.0)
+    first = model_registry.register(NAME, SCALE)
+    trained(8.0, seed=1)
+    again = model_registry.register(NAME, SCALE)
+    assert (first["new"], again["new"], versions()) == (True, False, 1)
+    assert first | {"new": False} == again
+    assert again["run_id"] == best
+
+
+def test_a_dry_run_says_what_would_be_and_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = trained(8.0)
+    none = model_registry.register(NAME, SCALE, dry_run=True)
+    assert (none["new"], none["version"], none["champion_now"]) == (True, None, None)
+    assert none["run_id"] == first
+    assert store.client().search_registered_models() == []
+    model_registry.register(NAME, SCALE)
+    trained(9.0, seed=1)
+    worse = model_registry.register(NAME, SCALE, dry_run=True)
+    now = {"version": "1", "run_id": first}
+    assert (worse["new"], worse["version"], worse["champion_now"]) == (False, "1", now)
+    better = trained(7.0, seed=2)
+    found = model_registry.register(NAME, SCALE, dry_run=True)
+    assert (found["new"], found["run_id"], found["champion_now"]) == (True, better, now)
+    assert (holder().run_id, versions()) == (first, 1)
+    done = model_registry.register(NAME, SCALE)
+    assert (holder().run_id, versions()) == (better, 2)
+    assert found == done | {"version": None, "champion_now": now}
+    model_registry.show(found)
+    shown = capsys.readouterr().out
+    assert f"would become the champion: run {better}, smoke scale\n" in shown
+
+
+def test_a_champion_whose_run_is_gone_is_replaced(home: Path) -> None:
+    gone, left = trained(8.0), trained(9.0, seed=1)
+    model_registry.register(NAME, SCALE)
+    store.client().delete_run(gone)
+    document = model_registry.register(NAME, SCALE)
+    assert (document["run_id"], document["new"], versions()) == (left, True, 2)
+
+
+def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
+    overridden = trained(7.0, learning_rate=0.3)
+    same_settings = trained(8.0, run_as=None, seed=3)
+    trained(1.0, run_as=f"{NAME} cpu", learning_rate=0.2)  # another scale
+    trained(1.0, run_as=None, learning_rate=0.1)  # of some claim, with settings of its own
+    trained(1.0, data="mnist")  # errors on other data do not compare
+    trained(None)  # broken off before its first validation
+    trained(math.nan)
+    with tracked_run.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
+        pass
+    found = model_registry.candidates(named(NAME, SCALE), SCALE)
+    assert {row.id for row in found} == {overridden, same_settings}
+    assert model_registry.register(NAME, SCALE)["run_id"] == overridden
+
+
+def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -> None:
+    with tracked_run.tracked(
+        "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
+    ) as above:
+        trained(8.0, parent=above)
+    document = model_registry.register(NAME, SCALE)
+    assert (document["claim"], document["verdict"]) == ("identity-beats-plain", "not run")
+    assert holder().tags["claim"] == "identity-beats-plain"
+    assert "Claim `identity-beats-plain`: not run." in holder().description
+
+    cell = "allconv-cifar10"
+    trained(8.0, name=cell)
+    assert model_registry.register(cell, SCALE)["claim"] == cell
+    version = store.client().get_model_version_by_alias(cell, "champion")
+    assert (version.tags["reported_test_error_pct"], version.tags["verdict"]) == ("6.38", "not run")
+
+
+@pytest.mark.parametrize(
+    ("name", "scale", "said"),
+    [
+        (NAME, "smoke", "Run python -m pipelines run mlp-digits --scale smoke first"),
+        (NAME, "paper", "Choices: cpu, smoke"),
+        ("mlp-digit", "smoke", "Did you mean mlp-digits"),
+    ],
+)
+def test_what_cannot_be_registered_is_said_in_a_sentence(
+    home: Path, name: str, scale: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        model_registry.register(name, scale)
+
+
+def test_a_best_run_without_a_model_is_said(home: Path) -> None:
+    trained(9.0)
+    bare = trained(8.0, seed=1, model=False)
+    with pytest.raises(UserError, match=f"{bare}.*--force"):
+        model_registry.register(NAME, SCALE)
+    assert versions() == 0
+
+
+def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlruns/mlflow.db")
+    assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in model_registry.serve(NAME)
+    assert "models:/mlp-digits@champion --env-manager local" in model_registry.serve(NAME)
+    assert "zeros((2, 8, 8, 1))" in model_registry.ask(named(NAME, SCALE))
+    assert "zeros((2, 8))" in model_registry.ask(named("linear-teacher", SCALE))
+
+
+def wait_for(server: subprocess.Popen[bytes], port: int) -> None:
+    """Wait for the server to listen."""
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline:
+        assert server.poll() is None, "the server has ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
+            return
+        time.sleep(0.5)
+    pytest.fail("the server does not answer")
+
+
+@pytest.mark.slow
+def test_the_champion_answers_by_the_printed_commands(
+    home: Path, digits: Path, tmp_path: Path
+) -> None:
+    assert command("pipelines", "run", NAME, "--scale", SCALE).returncode == 0
+    done = command("pipelines", "register", NAME, "--scale", SCALE, "--json")
+    document = json.loads(done.stdout)
+    free = free_port()
+    port = f"{model_registry.PORT}", f"{free}"
+    env = {key: value for key, value in os.environ.items() if not key.startswith("MLFLOW")}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    with (
+        (tmp_path / "server.log").open("w") as log,
+        subprocess.Popen(
+            ["bash", "-c", document["serve"].replace(*port)],
+            cwd=tmp_path,
+            env=env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as server,
+    ):
+        try:
+            wait_for(server, free)
+            ask = ["bash", "-c", document["ask"].replace(*port)]
+            answer = subprocess.run(ask, env=env, capture_output=True, check=True, timeout=60)
+            logits = np.array(json.loads(answer.stdout)["predictions"])
+        finally:
+            os.killpg(server.pid, signal.SIGTERM)
+    assert logits.shape == (2, 10)
+    assert np.isfinite(logits).all()

@@ -1,0 +1,225 @@
+"""Attempts at ticks in real processes: what is recorded, and what is left, however they end."""
+
+import json
+import os
+import signal
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pipelines.scheduling import _command, attempt
+from pipelines.scheduling.attempt import LOG, ORDER, OUTCOME, Order, Outcome
+from pipelines.tracking import history, store, tracked_run
+from tests.results.test_watch import METRIC, NAME, result, webhook
+
+__all__ = ["webhook"]  # a fixture
+
+SCRIPTS = {
+    "wrong": "import sys; sys.exit('error: first\\nerror: The grid is empty.\\nmore')",
+    "sleeps": "import time; print('begun', flush=True); time.sleep(60)",
+    "measures": f"""
+        from pipelines.tracking import tracked_run
+        tags = {{"claim": "{NAME}", "scale": "cpu", "fingerprint": "f", "verdict": "refuted"}}
+        with tracked_run.tracked("{NAME}", experiment="test", kind="claim", tags=tags) as run:
+            run.log({{"{METRIC}": 0.5}})
+        print("measured")
+        """,
+    "opens": """
+        import subprocess, sys, time
+        from pipelines.tracking import tracked_run
+        with tracked_run.tracked("open", experiment="test", kind="training") as run:
+            run.log({"loss": 1.0})
+            subprocess.Popen([sys.executable, "-m", "sleeps"], start_new_session=True)
+            print("begun", flush=True)
+            time.sleep(60)
+        """,
+}
+
+
+class Running:
+    """An attempt that is carried out in a thread, as a server does."""
+
+    def __init__(self, order: Order, folder: Path) -> None:
+        self.folder, self.outcomes = folder, list[Outcome]()
+        self.thread = threading.Thread(
+            target=lambda: self.outcomes.append(attempt.carry_out(order, folder))
+        )
+        self.thread.start()
+
+    def end(self) -> Outcome:
+        """Wait for its end; how it ended."""
+        self.thread.join(120)
+        return self.outcomes[0]
+
+    def until_begun(self) -> psutil.Process:
+        """Wait until its command says so; the process that carries it out."""
+        deadline = time.monotonic() + 60
+        while not (self.folder / LOG).exists() or "begun" not in (self.folder / LOG).read_text():
+            assert self.thread.is_alive()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return next(
+            each
+            for each in psutil.Process().children(recursive=True)
+            if str(self.folder) in each.cmdline()
+        )
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """`start("measures", timeout_s=3)`: an attempt at a job that runs one of SCRIPTS."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    for name, text in SCRIPTS.items():
+        (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+    started = list[Running]()
+
+    def begin(script: str, number: int = 1, **fields: object) -> Running:
+        job = f"job-{len(started)}"
+        common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
+        order = Order(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
+        started.append(Running(order, home / "scheduled" / job))
+        return started[-1]
+
+    yield begin
+    attempt.end_all()
+    for each in started:
+        each.thread.join(60)
+        _command.end_members(str(each.folder))
+
+
+def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
+    outcome = start("measures", number=2).end()
+    assert (outcome.state, outcome.code) == ("ran", 0)
+    (run,) = history.rows(kind="scheduled")
+    assert run.id == outcome.run_id
+    assert run.name == "job-0 2027-01-15 08:00:00"
+    assert run.params == {"command": "measures"}
+    tags = {"job": "job-0", "tick": "2027-01-15T08:00:00+00:00", "attempt": "2", "exit_code": "0"}
+    assert tags.items() <= run.tags.items()
+    (measured,) = history.rows(kind="claim")
+    assert measured.tags[store.PARENT] == run.id
+    assert f"[{NAME}](#/experiments/" in run.tags[store.NOTE]
+    assert f"/runs/{measured.id}) | claim | FINISHED | refuted |" in run.tags[store.NOTE]
+    assert store.artifact(run.id, LOG) == b"measured\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "outcome"),
+    [
+        (0, "error: of no weight", Outcome("ran", "", 0)),
+        (2, "error: one\nerror: two\nthree", Outcome("failed", "two", 2)),
+        (1, "Traceback:\nValueError: x\n\n", Outcome("failed", "ValueError: x", 1)),
+        (1, None, Outcome("failed", "exit code 1", 1)),
+        (-9, "error: of no weight", Outcome("killed", "its command was ended by SIGKILL", -9)),
+        (143, "", Outcome("killed", "its command was ended by SIGTERM", 143)),
+    ],
+)
+def test_what_an_exit_code_means(
+    code: int, log: str | None, outcome: Outcome, tmp_path: Path
+) -> None:
+    if log is not None:
+        (tmp_path / LOG).write_text(log)
+    assert attempt.outcome_of(code, tmp_path / LOG) == outcome
+
+
+@pytest.mark.slow
+def test_however_a_command_ends_it_is_said_and_nothing_goes_on(start: Start, webhook: str) -> None:
+    with tracked_run.tracked("before", experiment="test", kind="training"):
+        pass
+    wrong, late = start("wrong"), start("sleeps", timeout_s=1.0)
+    failed, over = wrong.end(), late.end()
+    assert (failed.state, failed.why, failed.code) == ("failed", "The grid is empty.", 1)
+    assert (over.state, over.why) == ("failed", "it took longer than its timeout of 1 s")
+    killed, stopped = start("opens", notify=f"http://{webhook}/"), start("sleeps")
+    (running,) = killed.until_begun().children()
+    running.kill()
+    stopped.until_begun().terminate()
+    shot, ended = killed.end(), stopped.end()
+    assert (shot.state, shot.code) == ("killed", -signal.SIGKILL)
+    assert (ended.state, ended.why) == ("killed", "it was told to end")
+    status = {row.id: row.status for row in history.rows(None)}
+    runs = [str(each.run_id) for each in (failed, over, shot, ended)]
+    assert [status[run] for run in runs] == ["FAILED", "FAILED", "KILLED", "KILLED"]
+    assert "RUNNING" not in status.values()
+    (below,) = history.rows(None, **{store.PARENT: runs[2]})
+    assert (below.status, below.metrics) == ("KILLED", {"loss": 1.0})
+    assert _members(killed.folder) == []
+    tags = history.row(runs[0]).tags
+    assert tags["failure"] == "The grid is empty."
+    assert [a.path for a in store.client().list_artifacts(runs[0])] == [LOG, "provenance"]
+
+
+def _members(folder: Path) -> list[int]:
+    """Return the processes of an attempt that live."""
+    found = psutil.process_iter(["environ", "status"])
+    return [
+        each.pid
+        for each in found
+        if (each.info["environ"] or {}).get(_command.ATTEMPT) == str(folder)
+        and each.info["status"] != psutil.STATUS_ZOMBIE
+    ]
+
+
+@pytest.mark.slow
+def test_a_regression_makes_an_attempt_fail_and_is_told(start: Start, webhook: str) -> None:
+    from tests.results.test_watch import Webhook
+
+    previous = result(0.5, None, 1)
+    outcome = start("measures", notify=f"http://{webhook}/").end()
+    assert (outcome.state, outcome.code) == ("failed", 3)
+    assert f"{NAME} (cpu): verdict reproduced -> refuted" in outcome.why
+    run = history.row(str(outcome.run_id))
+    assert run.status == "FAILED"
+    assert outcome.why == run.tags["failure"]
+    ((heard, _),) = Webhook.heard
+    assert (heard["job"], heard["state"], heard["run_id"]) == ("job-0", "failed", run.id)
+    assert heard["watch"]["changes"][0]["previous"] == previous
+
+
+@pytest.mark.slow
+def test_an_attempt_that_is_killed_is_closed_with_its_log_and_told_of(
+    start: Start, tmp_path: Path
+) -> None:
+    heard = tmp_path / "heard"
+    begun = start("opens", notify=f"tee {heard}")
+    os.kill(begun.until_begun().pid, signal.SIGKILL)
+    outcome = begun.end()
+    assert (outcome.state, outcome.why) == ("killed", "its process was killed")
+    run = history.row(str(outcome.run_id))
+    assert (run.status, run.tags["state"]) == ("KILLED", "killed")
+    assert b"begun\n" in (store.artifact(run.id, LOG) or b"")
+    assert {row.status for row in history.rows(None)} == {"KILLED"}
+    assert _members(begun.folder) == []
+    assert json.loads(heard.read_text())["state"] == "killed"
+
+
+@pytest.mark.slow
+def test_an_attempt_that_came_to_its_end_is_not_repeated_for_a_server_that_was_killed(
+    start: Start,
+) -> None:
+    first = start("measures")
+    outcome = first.end()
+    order = Order(**json.loads((first.folder / ORDER).read_text()))
+    assert attempt.carry_out(order, first.folder) == outcome
+    (first.folder / OUTCOME).unlink()  # killed between its run's end and its own
+    assert attempt.carry_out(order, first.folder) == outcome
+    assert len(history.rows(None, kind="scheduled")) == 1
+
+
+@pytest.mark.slow
+def test_an_attempt_without_a_store_fails_and_says_so(
+    start: Start, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLRUNS_HOME", str(home))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nobody answers there
+    outcome = start("wrong").end()
+    assert (outcome.state, outcome.run_id) == ("failed", None)
+    assert "The tracking store must be reachable." in outcome.why

@@ -1,0 +1,169 @@
+"""The rules of a job, applied to ticks in a real database; servers as processes: test_server.py."""
+
+import dataclasses
+import json
+import textwrap
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbos import DBOS, SetWorkflowID
+
+from pipelines.cli.schedule_command import schedule_command
+from pipelines.errors import UserError
+from pipelines.runtime import heartbeat
+from pipelines.scheduling import engine, schedule, schedule_report, server
+from pipelines.scheduling.jobs import Job
+from tests.scheduling.test_jobs import a_job
+
+
+def last_minute() -> datetime:
+    return datetime.now(UTC).replace(second=0, microsecond=0)
+
+
+@pytest.fixture
+def workflows(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The engine, which fires nothing by itself, and a folder of commands for jobs."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(engine, "LISTEN_S", 0.1)  # between two looks DBOS does not end
+    storage = engine.place()
+    with engine.client(storage) as client:
+        for entry in client.list_schedules():
+            client.delete_schedule(entry["schedule_name"])
+    with engine.workflows(storage, engine.SCHEDULE):
+        yield tmp_path
+
+
+def start(job: Job, at: datetime) -> Any:
+    with SetWorkflowID(f"sched-{job.name}-{at.isoformat()}"):
+        return DBOS.start_workflow(server.tick, at, dataclasses.asdict(job))
+
+
+def script(folder: Path, text: str) -> tuple[str]:
+    (folder / "job.py").write_text(textwrap.dedent(text))
+    return ("job",)
+
+
+def test_of_ticks_that_nothing_served_the_last_is_run_or_none(workflows: Path) -> None:
+    words = script(workflows, "pass")
+    for missed, last in (("once", "ran"), ("skip", "missed")):
+        job = a_job(name=missed, words=words, cron="0 * * * *", missed=missed)
+        hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+        now = datetime.now(UTC) - hour
+        states = [start(job, hour - n * timedelta(hours=1)).get_result()["state"] for n in (3, 2)]
+        assert states == ["missed", "missed"]
+        assert now > timedelta(hours=1)
+        late = dataclasses.replace(job, cron=f"{hour.minute} {hour.hour} * * *", tz="UTC")
+        assert start(late, hour).get_result()["state"] == last
+    with engine.client(engine.place()) as client:
+        rows = schedule_report.history(client, "once", 10)
+    assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
+
+
+def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "LISTEN_S", 0.1)
+    job, now = a_job(cron="*/20 * * * * *", missed="skip"), datetime.now(UTC)
+    before = now.replace(second=0, microsecond=0) - timedelta(days=1)
+    with engine.client(engine.place()) as client:
+        schedule.add(client, job)
+        client._sys_db.update_last_fired_at("x", before.isoformat())
+        for _ in range(2):  # two servers begin
+            server.keep_missed(client)
+        with engine.workflows(engine.place(), engine.SCHEDULE):
+            while (
+                not (rows := schedule_report.history(client, "x", 10))
+                or rows[-1]["state"] == "queued"
+            ):
+                time.sleep(0.1)
+        row = rows[-1]
+        assert (row["state"], row["tick"]) == ("missed", job.next_tick(before).isoformat())  # type: ignore[union-attr]
+        until = datetime.fromisoformat(row["until"])
+        assert row["ticks"] == (until - before) / timedelta(seconds=20)
+        assert now - timedelta(seconds=120) < until < now - timedelta(seconds=60)
+
+
+def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: Path) -> None:
+    job = a_job(cron="30 2 * * *")
+    second = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)  # 02:30 in winter time
+    result = start(job, second).get_result()
+    assert result["state"] == "skipped"
+    assert "clocks are moved" in result["why"]
+
+
+def test_ticks_while_the_job_runs_are_skipped_or_one_waits(workflows: Path) -> None:
+    words = script(workflows, "import time; time.sleep(6)")
+    for overlap, states in (
+        ("skip", ["ran", "skipped", "skipped"]),
+        ("queue", ["ran", "ran", "skipped"]),
+    ):
+        job = a_job(name=overlap, words=words, cron="*/10 * * * * *", tz="UTC", overlap=overlap)
+        now = datetime.now(UTC).replace(microsecond=0)
+        last = now - timedelta(seconds=now.second % 10)
+        handles = []
+        for number in (2, 1, 0):
+            handles.append(start(job, last - timedelta(seconds=10 * number)))
+            _wait_until_marked(handles[-1])
+        results = [handle.get_result() for handle in handles]
+        assert [result["state"] for result in results] == states
+        assert results[1].get("started", 0) >= results[0]["ended"] or overlap == "skip"
+
+
+def _wait_until_marked(handle: Any) -> None:
+    while (status := handle.get_status()).status == "PENDING" and not status.attributes:
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("code", "attempts"), [(1, 3), (2, 1), (3, 1)])
+def test_a_failed_attempt_is_made_again_but_not_after_a_mistake_or_a_regression(
+    workflows: Path, code: int, attempts: int
+) -> None:
+    words = script(workflows, f"import sys; print('error: no'); sys.exit({code})")
+    job = a_job(words=words, cron="* * * * *", retries=2, backoff_s=0.01)
+    result = start(job, last_minute()).get_result()
+    expected = {"state": "failed", "why": "no", "code": code, "attempt": attempts}
+    assert expected.items() <= result.items()
+
+
+def test_the_pause_before_an_attempt_doubles_up_to_a_day() -> None:
+    job = a_job(backoff_s=60.0)
+    assert [job.pause_s(number) for number in (1, 2, 3, 40)] == [60, 120, 240, 86_400]
+
+
+def test_the_history_of_a_job_that_never_was_is_refused(
+    workflows: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start(a_job(name="gone"), datetime(2026, 11, 1, 2, tzinfo=UTC)).get_result()
+    schedule_command(["history", "gone", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["tick"], row["state"]) == ("2026-11-01T03:00:00+01:00", "missed")
+    with pytest.raises(UserError, match=r"Did you mean gone\?"):
+        schedule_command(["history", "gon"])
+
+
+def test_what_the_database_holds_is_json_and_comes_back_as_it_was() -> None:
+    values = {"at": [last_minute()], "n": None, "text": "x"}
+    kept = engine.Json().serialize(values)
+    assert json.loads(kept)
+    assert engine.Json().deserialize(kept) == values
+    error = engine.Json().deserialize(engine.Json().serialize(ValueError("wrong")))
+    assert repr(error) == "RuntimeError('ValueError: wrong')"
+    with pytest.raises(TypeError, match="JSON"):
+        engine.Json().serialize(object())
+
+
+def test_an_executor_of_a_machine_that_was_started_again_is_dead() -> None:
+    host, boot, *space = heartbeat.machine().split(" ")
+    now = datetime.now(UTC).timestamp()
+    here = f"{heartbeat.machine()}, {heartbeat.tags()[heartbeat.PROCESS]}, sqlite"
+    again = " ".join([host, "other-boot", *space]) + ", 1 0, sqlite"
+    elsewhere = " ".join(["other-host", boot, *space]) + ", 1 0, sqlite"
+    assert engine.reason_dead(here, now) is None
+    assert engine.reason_dead(again, now) == "its machine has been started again"
+    assert engine.reason_dead(again.replace("sqlite", "postgresql"), now) is None  # a namesake
+    assert engine.reason_dead(elsewhere, now) is None
+    assert engine.reason_dead(elsewhere, now - 2 * heartbeat.LOST_S)

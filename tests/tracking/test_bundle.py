@@ -1,0 +1,467 @@
+"""Export and import: a run must be the same in another store."""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import signal
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog, sweep
+from pipelines.results import scoreboard
+from pipelines.runtime import heartbeat
+from pipelines.tracking import bulk, history, mlflow_ui, recovery, store
+from pipelines.tracking.bundles import exporting, importing
+from pipelines.tracking.bundles.shape import IMPORTING, ORIGIN
+from tests.conftest import Go, exit_code, free_port, mlflow_server
+from tests.tracking.bundles import all_runs, exported, pictures, tracked
+
+NAN, INF = float("nan"), float("inf")
+
+
+def sample() -> dict[str, str]:
+    """Runs with all that a run can have; ids by name."""
+    with tracked("old", experiment="two", tags={"recipe": "old"}) as old:
+        old.log({"loss": 1.0}, 3)
+    with tracked("top", kind="claim", params={"d": 4}, tags={"claim": "top"}) as top:
+        top.tag(f"reused.{old.id}", "seed 0")
+        top.tag("mlflow.note.content", f"See [all]({mlflow_ui.children_chart(top.id)}), {old.id}")
+        top.text("a,b\n", "table.csv")
+        top.text("ü", "deep/er/with space é.txt")
+        top.dataset("digits", "abc", 10, "https://example.org")
+        with tracked("broken", parent=top, tags={"study": "s"}) as child:
+            child.log({"loss": NAN, "up": INF, "down": -INF}, 1)
+            child.log({"loss": 2.0}, 1)
+        points = [(5, 10, 1.5), (5, 11, 0.5), (5, 11, 0.5), (-2, 9, NAN), (7, 12, 1e-320)]
+        for step, date_ms, value in points:
+            store.client().log_metric(child.id, "again", value, timestamp=date_ms, step=step)
+        cells = bulk.record("one", [cell(f"cell {i}", i) for i in range(3)], top.id)
+    store.client().set_terminated(child.id, "FAILED", 123_456)
+    with contextlib.suppress(KeyboardInterrupt), tracked("killed", tags={"recipe": "alone"}) as run:
+        raise KeyboardInterrupt
+    model(top.id)
+    named = {"old": old.id, "top": top.id, "broken": child.id, "killed": run.id}
+    return named | {f"cell {i}": run_id for i, run_id in enumerate(cells)}
+
+
+def cell(name: str, seed: int) -> bulk.Finished:
+    curves = {"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]}
+    tags = {"fingerprint": name}
+    return bulk.Finished(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
+
+
+@functools.cache
+def twice() -> Any:
+    """A network that doubles what it reads."""
+    from pipelines.runtime import backend
+
+    keras = backend.keras()
+    inputs = keras.Input((1,))
+    dense = keras.layers.Dense(1, use_bias=False, kernel_initializer=keras.initializers.Constant(2))
+    return keras.Model(inputs, dense(inputs))
+
+
+def model(run_id: str) -> None:
+    """A model of a run, made as MLflow makes one."""
+    import mlflow.keras
+    from mlflow.models import infer_signature
+
+    store.client().log_metric(run_id, "accuracy", 0.5, timestamp=7, step=2)
+    status = store.client().get_run(run_id).info
+    numbers = np.zeros((1, 1), "float32")
+    with mlflow.start_run(run_id=run_id):
+        mlflow.keras.log_model(
+            twice(),
+            name="model",
+            signature=infer_signature(numbers, numbers),
+            pip_requirements=["keras==3.15.1", "mlflow==3.17.2"],
+            step=2,
+        )
+    store.client().set_terminated(run_id, status.status, status.end_time)
+
+
+def documents(file: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(file) as zipped:
+        names = [name for name in zipped.namelist() if re.fullmatch("runs/[^/]+", name)]
+        return {name: json.loads(zipped.read(name)) for name in names}
+
+
+@pytest.fixture
+def bundled(home: Path, tmp_path: Path) -> Path:
+    """The sample, exported."""
+    sample()
+    exporting.export_runs(tmp_path / "runs.zip", [], None)
+    return tmp_path / "runs.zip"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_runs_are_the_same_in_another_database(
+    kind: str, home: Path, go: Go, request: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, file = sample(), home.parent / "runs.zip"
+    assert exported(file) == ids.keys()
+    before = pictures()
+    go("b")
+    if kind == "postgresql":
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
+        monkeypatch.setattr(store, "home", lambda: home.parent / "b")
+    document = importing.import_runs(file)
+    assert set(document["imported"]) == set(ids.values())
+    assert document["present"] == []
+    assert pictures() == before
+    for run_id in ids.values():
+        tags = history.row(run_id).tags
+        assert tags[ORIGIN] == run_id
+        assert IMPORTING not in tags
+    children = history.rows(None, **{"mlflow.parentRunId": ids["top"]})
+    assert {row.name for row in children} == {"broken", "cell 0", "cell 1", "cell 2"}
+    assert predictions(ids["top"]) == [2.0, 4.0]
+    assert importing.import_runs(file)["imported"] == []
+    assert pictures() == before
+
+
+def predictions(run_id: str) -> list[float]:
+    import mlflow.pyfunc
+
+    loaded = mlflow.pyfunc.load_model(f"runs:/{run_id}/model")
+    assert store.client().get_logged_model(loaded.model_id).source_run_id == run_id
+    assert loaded.metadata.run_id == run_id
+    return list(np.ravel(loaded.predict(np.array([[1], [2]], "float32"))))
+
+
+def test_links_lead_to_the_runs_of_this_store(home: Path, go: Go) -> None:
+    ids, file = sample(), home.parent / "runs.zip"
+    experiment = store.experiment(store.uri(), "one")
+    exported(file)
+    go("b")
+    importing.import_runs(file)
+    here = store.experiment(store.uri(), "one")
+    assert here != experiment
+    note = history.row(ids["top"]).tags["mlflow.note.content"]
+    assert note == f"See [all]({mlflow_ui.children_chart(ids['top'])}), {ids['old']}"
+    assert f"#/experiments/{here}/runs?" in note
+
+
+def test_a_client_s_store_gives_new_ids_and_all_that_names_runs_follows(
+    home: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, file = sample(), home.parent / "runs.zip"
+    exported(file)
+    before = pictures()
+    go("b")
+    monkeypatch.setattr(store, "REVISION", "another")
+    check_other_ids(file, ids, before)
+
+
+def check_other_ids(file: Path, ids: dict[str, str], before: dict[str, Any]) -> None:
+    imported = importing.import_runs(file)["imported"]
+    assert not {*imported} & {*ids.values()}
+    after = pictures()
+    assert after.keys() == before.keys()
+    for run_id, text in before.items():
+        assert after[run_id].splitlines() == text.splitlines()
+    here = {row.tags[ORIGIN]: row for row in history.rows(None)}
+    top, old = here[ids["top"]], here[ids["old"]]
+    assert f"reused.{old.id}" in top.tags
+    assert mlflow_ui.children_chart(top.id) in top.tags["mlflow.note.content"]
+    assert predictions(top.id) == [2.0, 4.0]
+    again = importing.import_runs(file)
+    assert (again["imported"], set(again["present"])) == ([], set(imported))
+
+
+@pytest.mark.slow
+def test_runs_go_to_a_server_and_back(
+    home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids, file, back = sample(), tmp_path / "runs.zip", tmp_path / "back.zip"
+    exported(file)
+    before = pictures()
+    with mlflow_server(tmp_path, free_port()) as address:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+        monkeypatch.setattr(store, "home", lambda: home.parent / "b")
+        check_other_ids(file, ids, before)
+        assert exported(back, "top") == ids.keys() - {"killed"}
+        monkeypatch.undo()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
+        document = importing.import_runs(back)
+        assert (document["imported"], set(document["present"])) == (
+            [],
+            set(ids.values()) - {ids["killed"]},
+        )
+        go("c")
+        importing.import_runs(back)
+        assert pictures() == {key: value for key, value in before.items() if key != ids["killed"]}
+
+
+def test_a_second_export_gives_the_same_documents_and_keeps_the_first_origin(
+    home: Path, go: Go, bundled: Path
+) -> None:
+    first, again, third = documents(bundled), home.parent / "2.zip", home.parent / "3.zip"
+    for name, file in (("b", again), ("c", third)):
+        go(name)
+        importing.import_runs(bundled if name == "b" else again)
+        exported(file)
+        assert plain(documents(file)) == plain(first)
+    assert [each["tags"][ORIGIN] for each in documents(third).values()] == [
+        each["run_id"] for each in first.values()
+    ]
+
+
+def plain(found: dict[str, Any]) -> str:
+    """Documents without what an import adds or must change."""
+    text = re.sub(r"#/experiments/\d+/", "#/experiments/N/", json.dumps(found, sort_keys=True))
+    text = re.sub(r'"(origin_run_id|origin_model_id)": "[^"]*"(, )?', "", text)
+    return re.sub("m-[0-9a-f]{32}", "m-", text).replace(", }", "}")
+
+
+def test_the_same_runs_are_the_same_bytes(home: Path, bundled: Path) -> None:
+    again = bundled.with_name("again.zip")
+    exported(again)
+    assert again.read_bytes() == bundled.read_bytes()
+    assert {path.name for path in bundled.parent.iterdir() if path.is_file()} == {
+        "runs.zip",
+        "again.zip",
+    }
+
+
+def test_the_manifest_names_what_is_there(home: Path, bundled: Path) -> None:
+    with zipfile.ZipFile(bundled) as zipped:
+        manifest = json.loads(zipped.read("manifest.json"))
+        assert {*manifest["members"], "manifest.json"} == {*zipped.namelist()}
+        assert {info.date_time for info in zipped.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    by_name = {row["name"]: row for row in manifest["runs"]}
+    assert by_name["top"]["claim"] == "top"
+    assert by_name["broken"]["parent"] == by_name["top"]["run_id"]
+    assert by_name["cell 1"] | {"run_id": "", "origin": "", "parent": ""} == {
+        "run_id": "", "origin": "", "parent": "", "name": "cell 1", "experiment": "one",
+        "status": "FINISHED", "kind": "setting", "claim": None, "recipe": None, "scale": None,
+        "fingerprint": "cell 1",
+    }  # fmt: skip
+    assert any(package.startswith("mlflow==") for package in manifest["packages"])
+
+
+CELLS = {"cell 0", "cell 1", "cell 2"}
+
+
+def test_names_and_filters_choose_and_relatives_come_along(home: Path, tmp_path: Path) -> None:
+    ids, file = sample(), tmp_path / "runs.zip"
+    assert exported(file, "alone") == {"killed"}
+    assert exported(file, "top") == {"top", "old", "broken", *CELLS}
+    assert exported(file, "s", "alone") == {"broken", "killed"}
+    assert exported(file, ids["cell 1"]) == {"cell 1"}
+    assert exported(file, filter="metrics.loss > 0.5 and tags.kind = 'setting'") == {
+        "cell 1",
+        "cell 2",
+    }
+    assert exported(file, "s", filter="attributes.status = 'FAILED'") == {"broken"}
+    assert exported(file, filter="") == ids.keys()
+
+
+@pytest.mark.parametrize(
+    ("names", "condition", "says"),
+    [
+        (["tpo"], None, r"Received: 'tpo'. Did you mean top\? Choices: alone, old, s, top"),
+        (["f" * 32], None, "must be a known name"),
+        ([], "nonsense", "--filter must be a filter of MLflow. Received: 'nonsense'"),
+        ([], "metrics.x > 'a'", "--filter must be"),
+        ([], "tags.kind = 'none such'", "There must be a run"),
+        (["alone"], "tags.kind = 'claim'", "There must be a run"),
+    ],
+)
+def test_what_cannot_be_chosen_is_said(
+    home: Path, tmp_path: Path, names: list[str], condition: str | None, says: str
+) -> None:
+    sample()
+    with pytest.raises(UserError, match=says) as caught:
+        exporting.export_runs(tmp_path / "runs.zip", names, condition)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "runs.zip").exists()
+
+
+def test_running_runs_are_left_out(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tracked("goes on") as run:
+        with tracked("ended", parent=run) as child:
+            pass
+        document = exporting.export_runs(tmp_path / "runs.zip", [], None)
+        assert document["left_out"] == [run.id]
+        assert [each["run_id"] for each in document["runs"]] == [child.id]
+        assert run.id in capsys.readouterr().err
+        with pytest.raises(UserError, match="must be a run to export that has ended"):
+            exporting.export_runs(tmp_path / "runs.zip", [], "attributes.run_name = 'none'")
+
+
+def test_a_deleted_run_is_present_and_said_so(
+    home: Path, bundled: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [run_id] = [row.id for row in history.rows(None) if row.name == "top"]
+    store.client().delete_run(run_id)
+    document = importing.import_runs(bundled)
+    assert document["imported"] == []
+    assert run_id in document["present"]
+    assert f"mlflow runs restore --run-id {run_id}" in capsys.readouterr().err
+
+
+KILLED = {  # what a dying process does last
+    "rows": "bulk.insert",
+    "begun": "client.create_run",
+    "data sets": "client.log_inputs",
+    "files": "bundle_in._upload",
+    "model": "client.create_logged_model",
+    "model's files": "bundle_in._end_model",
+    "output": "client.log_outputs",
+    "end": "client.set_terminated",
+    "mark": "client.delete_tag",
+}
+
+
+def die_after(name: str, file: Path, revision: str) -> None:
+    module, _, attribute = name.partition(".")
+    places = {"bulk": bulk, "bundle_in": importing, "client": type(store.client())}
+    place: Any = places[module]
+    work = getattr(place, attribute)
+
+    def last(*arguments: Any, **options: Any) -> None:
+        work(*arguments, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(place, attribute, last)
+    store.REVISION = revision
+    importing.import_runs(file)
+
+
+def killed_import(last: str, file: Path, revision: str) -> None:
+    assert exit_code(die_after, KILLED[last], file, revision) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("last", "revision"),
+    [("rows", store.REVISION), ("begun", "another")]
+    + [(last, store.REVISION) for last in [*KILLED][2:]]
+    + [pytest.param(last, "another", marks=pytest.mark.slow) for last in [*KILLED][2:]],
+)
+def test_an_import_that_was_killed_is_completed_by_the_next(
+    last: str, revision: str, home: Path, go: Go, tmp_path: Path
+) -> None:
+    ids, file = sample(), tmp_path / "runs.zip"
+    exported(file)
+    before = pictures()
+    go("b")
+    killed_import(last, file, revision)
+    unfinished = {run.info.run_id for run in all_runs() if IMPORTING in run.data.tags}
+    assert unfinished
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "REVISION", revision)
+        document = importing.import_runs(file)
+    assert unfinished <= {*document["imported"]}
+    assert pictures() == before
+    assert len(all_runs()) == len(ids)
+    assert not [run for run in all_runs() if IMPORTING in run.data.tags]
+
+
+def strange() -> str:
+    """The id of a run that something else made: it ended, and its tags name no process."""
+    to = store.client()
+    run_id = to.create_run(store.experiment(store.uri(), "one"), 1_000, run_name="strange")
+    run_id = str(run_id.info.run_id)
+    to.log_text(run_id, "a", "a.txt")
+    to.set_terminated(run_id, "FAILED", 2_000)
+    return run_id
+
+
+@pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
+@pytest.mark.parametrize(
+    "revision", [store.REVISION, pytest.param("another", marks=pytest.mark.slow)]
+)
+def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
+    last: str, revision: str, home: Path, go: Go, tmp_path: Path
+) -> None:
+    sample()
+    strange()
+    file = tmp_path / "runs.zip"
+    exported(file)
+    before = pictures()
+    go("b")
+    killed_import(last, file, revision)
+    running = {row.id for row in history.rows("RUNNING")}
+    assert recovery.reap().keys() == running
+    assert running
+    assert history.rows("RUNNING") == []
+    assert {history.row(run_id).status for run_id in running} == {"KILLED"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "REVISION", revision)
+        assert running <= {*importing.import_runs(file)["imported"]}
+    assert pictures() == before
+    assert not [
+        row for row in history.rows(None) if {IMPORTING, heartbeat.SETTLED} & row.tags.keys()
+    ]
+    assert recovery.reap() == {}
+
+
+def test_an_import_that_goes_on_is_not_reaped(
+    home: Path, go: Go, bundled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, upload, reaped = pictures(), importing._upload, []
+
+    def and_reap(folder: str, location: str) -> None:
+        upload(folder, location)
+        reaped.append(recovery.reap())
+
+    go("b")
+    monkeypatch.setattr(importing, "_upload", and_reap)
+    importing.import_runs(bundled)
+    assert reaped
+    assert not any(reaped)
+    assert pictures() == before
+
+
+@pytest.mark.slow
+def test_the_report_is_the_same_where_runs_are_imported(home: Path, go: Go, tmp_path: Path) -> None:
+    for name in ("gradient-formula", "small-norm-factorization"):
+        sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
+    scoreboard.write(tmp_path / "a")
+    exported(tmp_path / "runs.zip")
+    go("b")
+    importing.import_runs(tmp_path / "runs.zip")
+    scoreboard.write(tmp_path / "b")
+    results = (tmp_path / "a" / "RESULTS.md").read_bytes()
+    assert (tmp_path / "b" / "RESULTS.md").read_bytes() == results
+    assert b"reproduced" in results
+
+
+def test_stored_networks_can_be_left_out(bundled: Path, tmp_path: Path) -> None:
+    exporting.export_runs(tmp_path / "light.zip", [], None, without_models=True)
+    light, whole = documents(tmp_path / "light.zip"), documents(bundled)
+    assert light.keys() == whole.keys()
+    assert any(document["models"] for document in whole.values())
+    for name, document in light.items():
+        assert document == {**whole[name], "models": []}
+    with zipfile.ZipFile(tmp_path / "light.zip") as few, zipfile.ZipFile(bundled) as all_files:
+        left_out = set(all_files.namelist()) - set(few.namelist())
+    assert left_out
+    assert all("/models/" in name for name in left_out)
+
+
+@pytest.mark.slow
+def test_a_keras_model_predicts_the_same(home: Path, go: Go, tmp_path: Path) -> None:
+    import mlflow.pyfunc
+
+    import keras_models
+
+    with tracked("net") as run:
+        run.model(keras_models.build("mlp", (4,), 3))
+    inputs = np.linspace(0, 1, 8, dtype="float32").reshape(2, 4)
+    before = mlflow.pyfunc.load_model(f"runs:/{run.id}/model").predict(inputs)
+    exported(tmp_path / "runs.zip")
+    go("b")
+    importing.import_runs(tmp_path / "runs.zip")
+    after = mlflow.pyfunc.load_model(f"runs:/{run.id}/model").predict(inputs)
+    np.testing.assert_array_equal(after, before)

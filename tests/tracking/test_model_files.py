@@ -1,0 +1,351 @@
+"""Stored models: what a run of this project stores is accepted, and nothing that runs programs."""
+
+import contextlib
+import importlib
+import json
+import shutil
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import keras_models
+from pipelines.errors import UserError
+from pipelines.results import evaluation, model_registry
+from pipelines.tracking import model_files, store
+from pipelines.tracking.bundles import importing
+from pipelines.tracking.model_files import LAYERS_BYTES, NETWORK
+from tests.conftest import Go
+from tests.tracking.bundles import all_runs, exported, tracked
+from tests.tracking.stored_models import (
+    HOSTILE,
+    RECIPE,
+    SCALE,
+    change,
+    folder_of,
+    network,
+    record_training,
+)
+from tests.tracking.test_bundle_refused import Members, harm_members, listed
+
+
+def is_a_program(folder: Path, marker: Path) -> bool:
+    """Whether MLflow, asked to load the model, writes the file."""
+    import mlflow.pyfunc
+
+    with contextlib.suppress(Exception):
+        mlflow.pyfunc.load_model(str(folder))
+    written = marker.exists()
+    marker.unlink(missing_ok=True)
+    return written
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_program_of_a_stored_model_is_run(
+    kind: str, home: Path, digits: Path, tmp_path: Path
+) -> None:
+    run_id, marker = record_training(), tmp_path / "marker"
+    HOSTILE[kind](folder_of(run_id), marker)
+    assert is_a_program(folder_of(run_id), marker)
+    for read in (
+        lambda: evaluation.evaluate(run_id),
+        lambda: model_registry.register(RECIPE, SCALE),
+        lambda: model_registry.register(RECIPE, SCALE, dry_run=True),
+    ):
+        with pytest.raises(UserError, match=r"must be as this project stores one.*MLmodel "):
+            read()
+        assert not marker.exists()
+    assert store.client().search_registered_models() == []
+
+
+def with_model(file: Path, folder: Path, prefix: str) -> None:
+    """An archive whose model has other files."""
+
+    def change(members: Members, manifest: dict[str, Any], run_id: str) -> None:
+        for name in [name for name in members if name.startswith(prefix)]:
+            del members[name], manifest["members"][name]
+        for path in filter(Path.is_file, folder.rglob("*")):
+            name = f"{prefix}{path.relative_to(folder).as_posix()}"
+            listed(members, manifest, name, path.read_bytes())
+
+    harm_members(change)(file)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_no_program_is_imported(kind: str, home: Path, go: Go, tmp_path: Path) -> None:
+    run_id, marker, file = record_training(), tmp_path / "marker", tmp_path / "runs.zip"
+    exported(file)
+    HOSTILE[kind](shutil.copytree(folder_of(run_id), tmp_path / "hostile"), marker)
+    model = f"runs/{run_id}/models/{store.logged_model(run_id)}/"
+    with_model(file, tmp_path / "hostile", model)
+    go("b")
+    with pytest.raises(
+        UserError, match=r"must be as this project .*MLmodel .*Nothing was imported"
+    ):
+        importing.import_runs(file)
+    assert all_runs() == []
+    assert not (tmp_path / "b" / "artifacts").exists()
+    assert not marker.exists()
+
+
+def in_text(name: str, old: str, new: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        text = (folder / name).read_text()
+        assert old in text
+        (folder / name).write_text(text.replace(old, new, 1))
+
+    return harm
+
+
+def whole(text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / "MLmodel").write_bytes(text.encode(errors="surrogatepass"))
+
+
+def with_part(module: str, name: str, **more: Any) -> Callable[[Path], None]:
+    """A first layer of another class."""
+
+    def harm(folder: Path) -> None:
+        def edit(parts: dict[str, bytes]) -> None:
+            description = json.loads(parts["config.json"])
+            description["config"]["layers"][0] |= {"module": module, "class_name": name, **more}
+            parts["config.json"] = json.dumps(description).encode()
+
+        repack(folder, edit)
+
+    return harm
+
+
+def repack(
+    folder: Path, edit: Callable[[dict[str, bytes]], Any], packing: int = zipfile.ZIP_STORED
+) -> None:
+    """Change the parts of the network."""
+    with zipfile.ZipFile(folder / NETWORK) as zipped:
+        parts = {name: zipped.read(name) for name in zipped.namelist()}
+    edit(parts)
+    with zipfile.ZipFile(folder / NETWORK, "w", packing) as zipped:
+        for name, content in parts.items():
+            zipped.writestr(name, content)
+
+
+def add(name: str) -> Callable[[Path], None]:
+    def harm(folder: Path) -> None:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("x")
+
+    return harm
+
+
+HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "exported": (in_text("MLmodel", "model: false", "model: true"), "exported_model = True"),
+    "a text": (in_text("MLmodel", "model: false", "model: 'false'"), "model = .false."),
+    "no value": (in_text("MLmodel", "model: false", "model:"), "save_exported_model = None"),
+    "loader": (in_text("MLmodel", "mlflow.keras", "os"), "loader_module = 'os'"),
+    "code": (in_text("MLmodel", "    env:", "    code: code\n    env:"), "python_function code = "),
+    "config": (in_text("MLmodel", "    env:", "    config: x\n    env:"), "function config = "),
+    "flavor": (in_text("MLmodel", "  keras:", "  onnx: x\n  keras:"), "flavors onnx = "),
+    "twice": (in_text("MLmodel", "    data: data", "    data: data\n    data: data"), "come twice"),
+    "merged": (in_text("MLmodel", "    data: data", "    <<:\n      data: data"), "are merged"),
+    "missing": (in_text("MLmodel", "    data: data\n", ""), "flavors keras data = .*required"),
+    "metadata": (in_text("MLmodel", "flavors:", "metadata: x\nflavors:"), "MLmodel metadata = 'x'"),
+    "place": (in_text("MLmodel", "data: data", "data: ../../data"), "keras data = "),
+    "anchor": (in_text("MLmodel", "data: data", "data: &a data"), "only plain values"),
+    "alias": (whole("a: &a [x]\nb: &b [*a,*a]\nc: [*b,*b]"), "only plain values"),
+    "object": (whole("!!python/object/apply:os.system [ls]"), "only plain values"),
+    "list": (whole("- 1"), "valid dictionary"),
+    "flow": (whole("[1, 2]"), "only plain values"),
+    "no flavor": (whole("flavors: {}"), "only plain values"),
+    "empty": (whole(""), "MLmodel = None"),
+    "deep": (whole(8_000 * "["), "only plain values"),
+    "deep lines": (whole(4_000 * "- "), "recursion"),
+    "two": (whole("---\na: 1\n---\nb: 1\n"), "single document"),
+    "no text": (whole("\ud800"), "utf-8"),
+    "large": (whole(9_000 * "#"), "more than 8,192 bytes"),
+    "package": (in_text("requirements.txt", "keras==", "evil=="), "requirements.txt 0 = 'evil=="),
+    "index": (in_text("requirements.txt", "keras==", "-i http://x\nkeras=="), "= '-i http://x'"),
+    "address": (in_text("requirements.txt", "keras==", "keras @ http://x/"), "= 'keras @ http"),
+    "conda": (in_text("conda.yaml", "- keras==", "- evil=="), "dependencies 2 pip 0 = 'evil"),
+    "channel": (in_text("conda.yaml", "conda-forge", "evil"), "channels 0 = 'evil'"),
+    "more of conda": (in_text("conda.yaml", "- pip:", "- gcc\n- pip:"), "dependencies = "),
+    "builder": (in_text("python_env.yaml", "- pip==", "- evil=="), "build_dependencies . = 'evil"),
+    "pickle": (add("data/custom_objects.cloudpickle"), "custom_objects.cloudpickle', where only"),
+    "program": (add("code/keras_models.py"), "a file 'code/keras_models.py', where only"),
+    "example": (add("input_example.json"), "a file 'input_example.json'"),
+    "no network": (lambda folder: (folder / NETWORK).unlink(), "no file data/model.keras"),
+    "no MLmodel": (lambda folder: (folder / "MLmodel").unlink(), "no file MLmodel"),
+    "no archive": (add("data/model.keras"), "no network of Keras's"),
+    "assets": (lambda folder: repack(folder, lambda p: p.update({"assets/x": b""})), "other parts"),
+    "packed": (lambda folder: repack(folder, len, zipfile.ZIP_DEFLATED), "parts that are compr"),
+    "no json": (lambda f: repack(f, lambda p: p.update({"config.json": b"{"})), "no network of"),
+    "deep json": (
+        lambda f: repack(f, lambda p: p.update({"config.json": 100_000 * b"["})),
+        "no network of",
+    ),
+    "many layers": (
+        lambda f: repack(f, lambda p: p.update({"config.json": bytes(LAYERS_BYTES + 1)})),
+        "more than",
+    ),
+    "lambda": (with_part("keras.layers", "Lambda"), "'keras.layers.Lambda', not known"),
+    "graph": (with_part("keras.layers", "TFSMLayer"), "TFSMLayer"),
+    "torch": (with_part("keras.layers", "TorchModuleWrapper"), "TorchModuleWrapper"),
+    "vocabulary": (with_part("keras.layers", "StringLookup"), "StringLookup"),
+    "function": (with_part("keras.utils", "get_file"), "'keras.utils.get_file'"),
+    "builtin": (with_part("builtins", "function"), "'builtins.function'"),
+    "module": (with_part("os", "system"), "'os.system'"),
+    "marshalled": (with_part("keras.layers", "__lambda__"), "__lambda__"),
+    "another's": (with_part("keras.layers", "Dense", registered_name="evil>Dense"), "Dense"),
+    "a list": (with_part("keras.layers", ["Dense"]), "Dense"),  # type: ignore[arg-type]
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
+    """The files of a model that a run has stored."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        shutil.copy(empty_database, folder / "mlflow.db")
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        return folder_of(record_training())
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_any_other_model_is_refused_by_name_and_place(
+    harm: str, model_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    model_files.check(folder)
+    work, says = HARMS[harm]
+    work(folder)
+    with pytest.raises(ValueError, match=says) as caught:
+        model_files.check(folder)
+    assert "\n" not in str(caught.value)
+
+
+IDENTITY = ("artifact_path", "model_id", "model_uuid", "run_id", "utc_time_created")
+IDENTITY += ("mlflow_version", "model_size_bytes", "prompts", "is_signature_from_type_hint")
+
+
+@pytest.mark.parametrize("key", [*IDENTITY, "type_hint_from_example"])
+def test_a_model_needs_no_lines_that_say_whose_it_is(
+    key: str, model_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(model_folder, tmp_path / "model")
+    change(folder / "MLmodel", lambda document: document.pop(key))
+    model_files.check(folder)
+    change(folder / "MLmodel", lambda document: document.update({key: ["odd"]}))
+    with pytest.raises(ValueError, match=rf"MLmodel {key} = "):
+        model_files.check(folder)
+
+
+def test_the_files_are_those_that_mlflow_saves_without_a_run(tmp_path: Path) -> None:
+    import mlflow.keras
+    from mlflow.models import infer_signature
+
+    numbers = np.zeros((1, 8, 8, 1), "float32")
+    mlflow.keras.save_model(
+        network(),
+        str(tmp_path / "model"),
+        signature=infer_signature(numbers, np.zeros((1, 10), "float32")),
+        pip_requirements=["keras==3.15.1", "jax==0.10.2", "mlflow==3.17.2"],
+    )
+    model_files.check(tmp_path / "model")
+
+
+FAST = ("mlp", "memorizer")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in FAST else pytest.param(name, marks=pytest.mark.slow)
+        for name in keras_models.names()
+    ],
+)
+def test_every_architecture_is_accepted(name: str) -> None:
+    shape = (8,) if name in ("linear_resnet",) else (32, 32, 3)
+    tiny = importlib.import_module(f"keras_models.{name}").TINY
+    arguments = {"input_shape": shape, "classes": 4, **tiny}
+    assert_accepted(keras_models.build(name, **arguments))
+
+
+def test_standardization_of_each_picture_is_accepted() -> None:
+    arguments: dict[str, Any] = {"blocks_per_stage": 1, "widths": (4,), "stem_width": 4}
+    assert_accepted(
+        keras_models.build("allconv_resnet", (8, 8, 3), 4, standardize=True, **arguments)
+    )
+
+
+def assert_accepted(model: Any) -> None:
+    from pipelines.runtime import backend
+
+    keras = backend.keras()
+    described = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    parts = list(model_files._objects(described))
+    assert len(parts) > 3
+    assert [part for part in parts if not model_files._is_harmless(part)] == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["link", "kept outside"])
+def test_weights_that_are_in_another_file_are_not_read(
+    kind: str, home: Path, digits: Path, tmp_path: Path
+) -> None:
+    run_id = record_training()
+
+    def edit(parts: dict[str, bytes]) -> None:
+        (tmp_path / "weights.h5").write_bytes(parts["model.weights.h5"])
+        with h5py.File(tmp_path / "weights.h5", "r+") as file:
+            if kind == "link":
+                (tmp_path / "secret.h5").write_bytes(parts["model.weights.h5"])
+                del file["layers"]
+                file["layers"] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/layers")
+            else:
+                folder = file["layers/dense/vars"]
+                shape = folder["0"].shape
+                (tmp_path / "secret").write_bytes(bytes(4 * int(np.prod(shape))))
+                del folder["0"]
+                place = [(str(tmp_path / "secret"), 0, h5py.h5f.UNLIMITED)]
+                folder.create_dataset("0", shape, "f4", external=place)
+        parts["model.weights.h5"] = (tmp_path / "weights.h5").read_bytes()
+
+    repack(folder_of(run_id), edit)
+    with pytest.raises(UserError, match="must be readable"):
+        evaluation.evaluate(run_id)
+
+
+def test_a_network_of_another_shape_is_said(home: Path, digits: Path) -> None:
+    run_id = record_training(4, 4, 1)
+    says = r"of the shape of its data.*\(None, 4, 4, 1\) to \(None, 10\), where digits needs"
+    with pytest.raises(UserError, match=says):
+        evaluation.evaluate(run_id)
+
+
+def test_an_artifact_that_mlflow_would_load_is_not_taken_in(
+    home: Path, go: Go, tmp_path: Path
+) -> None:
+    with tracked("odd") as run:
+        run.text("flavors: {}", "model/MLmodel")
+    with pytest.raises(UserError, match=r"artifacts/model/MLmodel: an artifact that MLflow would"):
+        exported(tmp_path / "runs.zip")
+
+
+def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) -> None:
+    run_id = record_training()
+    folder, model_id = folder_of(run_id), store.logged_model(run_id)
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database, database:
+        database.execute("UPDATE logged_models SET status = 1")
+    (folder / "MLmodel").unlink()
+    assert str(store.client().get_logged_model(model_id).status) == "PENDING"
+    exported(tmp_path / "runs.zip")
+    with zipfile.ZipFile(tmp_path / "runs.zip") as zipped:
+        assert not [name for name in zipped.namelist() if "/models/" in name]
+    with_model(tmp_path / "runs.zip", folder, f"runs/{run_id}/models/{model_id}/")
+    go("b")
+    importing.import_runs(tmp_path / "runs.zip")
+    assert store.logged_model(run_id) is None
+    assert not list((tmp_path / "b").rglob("model.keras"))

@@ -1,0 +1,125 @@
+"""What test_backends.py has done in a process of its own, on the backend that KERAS_BACKEND names.
+
+`python -m tests.training.on_backend FOLDER TASKS`, where TASKS is JSON:
+[["name of a function", {arguments}]].
+"""
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipelines.errors import Diverged, UserError
+from pipelines.recipes.catalog import named
+from pipelines.runtime import backend
+from pipelines.training.checkpoints import Checkpoint, Saving
+
+RATE, MOMENTUM, DECAY = 0.1, 0.9, 1e-2
+
+
+class Stopped(Exception):
+    """Stands for a kill: training stops at once and nothing more is saved."""
+
+
+def recipe(changes: Mapping[str, Any]) -> Any:
+    return named("allconv-digits", "smoke").override(**{"steps": 20, **changes})
+
+
+def job(changes: Mapping[str, Any]) -> Any:
+    from pipelines.data import datasets
+    from pipelines.training import devices
+    from pipelines.training.job import assembled
+
+    chosen = recipe(changes)
+    place = devices.place(chosen)
+    return assembled(chosen, datasets.load(chosen.data, chosen.train_examples), place)
+
+
+def training(
+    folder: Path, name: str, stop_at: int | None = None, every: int | None = None, **changes: Any
+) -> None:
+    """Train; goes on from the checkpoints FOLDER/NAME, and writes NAME.npz and NAME.json.
+
+    With `stop_at`, it is stopped at that step; then, or where it diverges, only NAME.json.
+    """
+    from pipelines.training import train
+
+    logged: dict[str, dict[int, float]] = {}
+
+    def log(metrics: Mapping[str, float], step: int) -> None:
+        for key, value in metrics.items():
+            logged.setdefault(key, {})[step] = float(value)
+        if step == stop_at:
+            raise Stopped
+
+    try:
+        saving = Saving(folder / name, every) if every else None
+        model = train.train(job(changes), log, saving).model
+        np.savez(folder / f"{name}.npz", *map(array, model.variables))
+    except (Stopped, Diverged, UserError) as error:
+        logged[f"{type(error).__name__}: {error}"] = {}
+    (folder / f"{name}.json").write_text(json.dumps(logged))
+
+
+def start(folder: Path, name: str, **changes: Any) -> None:
+    """Write a checkpoint of step 0, from which any backend trains."""
+    from pipelines.training import callbacks
+
+    note = {"busy_s": 0.0, "timed": 0, "best_val": np.inf, "summed": 0.0, "counted": 0}
+    note |= {"step": 0, "last": {}, "wall_s": 0.0}
+    arrays = callbacks.captured(job(changes).model())
+    Saving(folder / name).write(Checkpoint(0, note, arrays))
+
+
+def batches(folder: Path, name: str, **changes: Any) -> None:
+    """Write all batches of steps 3 to 11, which begin a second epoch, and of the validation set."""
+    from pipelines.training import input_pipeline
+
+    own = job(changes)
+    found = [*input_pipeline.train(own.recipe, own.splits.train, 3, 12)]
+    held_out = input_pipeline.evaluation(own.recipe, own.splits.val, 2)
+    found += [held_out[i] for i in range(len(held_out))] if hasattr(held_out, "count") else held_out
+    np.savez(folder / f"{name}.npz", *(np.asarray(part) for batch in found for part in batch))
+
+
+def steps(folder: Path, names: list[str]) -> None:
+    """One step of every architecture from given weights, on given data; writes NAME-BACKEND.npz."""
+    import keras
+
+    from pipelines.training._optimizer import MomentumSGD, add_weight_decay
+
+    for name in names:
+        given = np.load(folder / f"{name}.npz")
+        model = tiny(name)
+        model.set_weights([given[f"w{i}"] for i in range(len(model.weights))])
+        add_weight_decay(model, DECAY)
+        logits = array(model(given["x"], training=False))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(MomentumSGD(RATE, momentum=MOMENTUM), loss)
+        model.train_on_batch(given["x"], given["y"])
+        weights = {weight.path: array(weight) for weight in model.weights}
+        np.savez(folder / f"{name}-{backend.backend()}.npz", logits=logits, **weights)
+
+
+def tiny(name: str) -> Any:
+    """The network `name` at its TINY arguments."""
+    import keras_models
+
+    arguments = importlib.import_module(f"keras_models.{name}").TINY
+    return keras_models.build(name, **{"input_shape": (8, 8, 3), "classes": 4} | arguments)
+
+
+def array(variable: Any) -> Any:
+    import keras
+
+    return keras.ops.convert_to_numpy(variable)
+
+
+if __name__ == "__main__":
+    backend.keras()
+    for function, arguments in json.loads(sys.argv[2]):
+        globals()[function](Path(sys.argv[1]), **arguments)

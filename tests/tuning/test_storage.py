@@ -1,0 +1,402 @@
+"""Where studies are: a journal, PostgreSQL and the proxy, for many processes; copies of studies."""
+
+import contextlib
+import http.client
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.errors import Unavailable, UserError
+from pipelines.tracking import store
+from tests.conftest import ROOT, free_port
+from tuning.__main__ import dispatch
+from tuning.execution import trial_queue
+from tuning.plan import Plan
+from tuning.storage import copies, serving, storage
+
+optuna = pytest.importorskip("optuna")
+
+PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
+WORKER = (
+    "import sys; from tests.tuning.test_storage import work; work(sys.argv[1], int(sys.argv[2]))"
+)
+SERVER = """
+import sys
+from pipelines.cli.shell import guarded
+from tuning.storage import serving
+def serve(words):
+    getattr(serving, words[0])(words[1], words[2], int(words[3]))
+sys.exit(guarded(serve, sys.argv[1:]))
+"""
+
+
+def database_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
+    """Where studies are, or where the proxy's are."""
+    if kind == "postgresql":
+        return str(request.getfixturevalue("postgresql_database"))
+    return journal_in(folder)
+
+
+def journal_in(folder: Path) -> str:
+    return storage.place(f"journal:///{folder}/studies.journal")
+
+
+def tell_one(study: Any) -> int:
+    """What the study layer does of a trial, of the next that waits: its number."""
+    while (trial := trial_queue.take(study, PLAN)) is None:
+        study.enqueue_trial({})
+    for name in "abcdef":
+        trial.suggest_float(name, 0, 1)
+    for step in range(1, 10):
+        trial.report(1 / step, step)
+    study.tell(trial, 1.0)
+    return int(trial.number)
+
+
+def work(url: str, trials: int) -> None:
+    """A worker process: prints the numbers of its trials."""
+    there = storage.connect(url)
+    study = optuna.create_study(study_name="s", storage=there, load_if_exists=True)
+    print(*[tell_one(study) for _ in range(trials)])
+
+
+def crowd(url: str, workers: int, trials: int) -> list[int]:
+    """The numbers of the trials that so many processes have told the study."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, url, str(trials)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(workers)
+    ]
+    said = [process.communicate(timeout=240) for process in processes]
+    assert [errors for _, errors in said if errors] == []
+    return [int(word) for output, _ in said for word in output.split()]
+
+
+@contextmanager
+def serve(*words: Any) -> Iterator[subprocess.Popen[str]]:
+    """A server, once it has said where it is; told to end afterwards."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVER, *map(str, words)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    return process.stdout.readline() if process.stdout else ""
+
+
+@contextmanager
+def reachable(kind: str, database: str) -> Iterator[str]:
+    """The URL by which workers reach a database: through the proxy, where that is the kind."""
+    if kind != "grpc":
+        yield database
+        return
+    port = free_port()
+    with serve("serve_proxy", database, "127.0.0.1", port) as proxy:
+        assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
+        yield f"grpc://127.0.0.1:{port}"
+
+
+def test_a_storage_is_the_one_named_or_the_environments_or_beside_the_runs(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+    assert storage.place() == f"journal:///{home}/optuna.journal"
+    monkeypatch.setenv("OPTUNA_STORAGE", "grpc://h:1/")
+    assert storage.place() == "grpc://h:1"
+    assert storage.place(f"journal:///{home}/../a") == f"journal:///{home.parent}/a"
+    for url in ("postgresql://me@h/db", "postgresql+psycopg2://me@h/db"):
+        assert storage.place(url) == url
+
+
+def test_every_tracking_server_has_studies_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+    monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
+    places = []
+    for server in ("http://one:5000", "http://two:5000"):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+        places.append(storage.place())
+    assert places[0] != places[1]
+    assert all(
+        re.fullmatch(rf"journal:///{tmp_path}/optuna-\w+\.journal", place) for place in places
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("studies.db", "A storage must be journal:///FILE"),
+        ("redis://h/0", "A storage must be journal:///FILE"),
+        ("postgres://me:secret@h/db", "A storage must be journal:///FILE"),
+        ("postgresql://me:se@secret@127.0.0.1/db", "an @ of the password is %40"),
+        ("postgresql://me:secret@h:port/db", "A storage must be journal:///FILE"),
+        (
+            "sqlite:////a.db",
+            "Received: .* take its studies over with .* copy",
+        ),
+        ("grpc://", "A storage must be journal:///FILE"),
+        ("grpc://127.0.0.1:9", "must be reachable.*timeout"),
+        ("postgresql://me:secret@127.0.0.1:9/db", "must be reachable.*onnection refused"),
+        ("postgresql+none://me:secret@127.0.0.1/db", "must be reachable"),
+        ("journal:////proc/none/studies", "file of a storage must be writable"),
+        ("journal:////proc", "file of a storage must be writable"),
+        ("journal://studies.log", "A storage must be journal:///FILE"),
+    ],
+)
+def test_a_storage_that_cannot_be_is_one_sentence(url: str, said: str) -> None:
+    refused = Unavailable if said.startswith("must be reachable") else UserError
+    with pytest.raises(refused, match=said) as caught:
+        storage.connect(storage.place(url))
+    assert "secret" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_takes_the_connection_and_is_silent_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        begun = time.monotonic()
+        with pytest.raises(Unavailable, match="must be reachable"):
+            storage.connect(f"grpc://127.0.0.1:{port}")
+    assert time.monotonic() - begun < 2 * storage.ANSWER_S
+
+
+def test_a_missing_driver_is_named_with_its_package(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"mysql+pymysql://me:secret@127.0.0.1:{server.getsockname()[1]}/db"
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        for use in (store.client, lambda: storage.connect(url)):
+            with pytest.raises(UserError, match=r"me:\*\*\*@.* 'pymysql'.*pip install pymysql"):
+                use()
+
+
+def test_a_file_of_others_is_left_alone(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("no journal\n" * 100)
+    with pytest.raises(Unavailable, match="must be reachable"):
+        storage.connect(f"journal:///{text}")
+    assert text.read_text() == "no journal\n" * 100
+
+
+def test_mlflows_database_is_refused_and_not_touched(empty_database: Path) -> None:
+    before = empty_database.read_bytes()
+    with pytest.raises(UserError, match="A storage must be a database of its own"):
+        storage.open_storage(f"sqlite:///{empty_database}")
+    assert empty_database.read_bytes() == before
+
+
+def test_a_line_that_a_kill_tore_is_cut_off_by_the_next(tmp_path: Path) -> None:
+    url, path = journal_in(tmp_path), tmp_path / "studies.journal"
+    study = optuna.create_study(study_name="s", storage=storage.connect(url))
+    with path.open("a") as file:
+        file.write('{"op_code":4,"wor')
+    study.enqueue_trial({})
+    assert len(study.trials) == 1
+    anew = storage.open_storage.__wrapped__(url)  # as another process opens it
+    assert len(optuna.load_study(study_name="s", storage=anew).trials) == 1
+
+
+def test_a_process_that_is_killed_as_it_writes_holds_nobody_up(tmp_path: Path) -> None:
+    url = journal_in(tmp_path)
+    study = optuna.create_study(study_name="s", storage=storage.connect(url))
+    program = (
+        "import os, signal; from pathlib import Path; from tuning.storage import storage\n"
+        f"storage._FileLock(Path({str(tmp_path / 'studies.journal')!r})).acquire()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False)
+    begun = time.monotonic()
+    study.enqueue_trial({})
+    assert time.monotonic() - begun < 5
+
+
+def old_database(file: Path, *names: str) -> str:
+    """A database as earlier versions made it, with studies of three trials; its URL."""
+    there = optuna.storages.RDBStorage(url := f"sqlite:///{file}")
+    for name in names:
+        study = optuna.create_study(study_name=name, storage=there)
+        study.set_user_attr("run_id", f"of {name}")
+        study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    return url
+
+
+def test_an_old_database_is_named_and_taken_over_by_one_command(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
+    old = old_database(home / "optuna.db", "a", "b")
+    before = optuna.load_study(study_name="a", storage=storage.open_storage(old))
+    where = storage.place()
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        f"The studies in {home}/optuna.db are not read any more. Take them over: "
+        f"python -m tuning copy {old}"
+    ]
+    trials = [{**vars(each), "_trial_id": 0} for each in before.trials]
+    dispatch(shlex.split(said[0].partition("python -m tuning ")[2]))
+    assert capsys.readouterr().out == "Copied: a, b.\n"
+    there = optuna.load_study(study_name="a", storage=storage.connect(where))
+    assert [{**vars(each), "_trial_id": 0} for each in there.trials] == trials
+    assert there.user_attrs == {"run_id": "of a"}
+    storage.place()
+    assert capsys.readouterr().err == ""
+    assert (home / "optuna.db.taken-over").exists()
+
+
+def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
+    tmp_path: Path,
+) -> None:
+    old, where = old_database(tmp_path / "old.db", "a", "b"), journal_in(tmp_path)
+    here = storage.connect(where)
+    optuna.create_study(study_name="a", storage=here).set_user_attr("run_id", "of a")
+    assert copies.copy(old, ["a"], where) == ["a"]
+    assert len(optuna.load_study(study_name="a", storage=here).trials) == 3
+    assert copies.copy(old, [], where) == ["b"]
+    assert copies.copy(old, [], where) == []
+    optuna.load_study(study_name="b", storage=here).set_user_attr("run_id", "another")
+    with pytest.raises(UserError, match="Received: b, which is another study"):
+        copies.copy(old, ["b"], where)
+    with pytest.raises(UserError, match="file to copy must be there"):
+        copies.copy(f"sqlite:///{tmp_path}/none.db", [], where)
+    with pytest.raises(UserError, match=r"A study of sqlite.*Choices: a, b"):
+        copies.copy(old, ["c"], where)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["journal", "postgresql", "grpc"])
+def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    with reachable(kind, database_of(kind, tmp_path, request)) as url:
+        study = optuna.create_study(study_name="s", storage=storage.connect(url))
+        for waiting in range(100):  # each is one worker's: to two of them none may be given
+            study.enqueue_trial({"a": waiting / 100})
+        numbers = crowd(url, workers=4, trials=25)
+        assert sorted(numbers) == list(range(100))
+        trials = study.get_trials()
+        assert {trial.state.name for trial in trials} == {"COMPLETE"}
+        assert all(len(trial.intermediate_values) == 9 for trial in trials)
+        assert [trial.params["a"] for trial in trials] == [each / 100 for each in range(100)]
+        optuna.delete_study(study_name="s", storage=storage.connect(url))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_proxy_says_what_workers_take_and_ends_when_told(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    url, port = journal_in(tmp_path), free_port()
+    with serve("serve_proxy", url, "127.0.0.1", port) as process:
+        said = line(process)
+        assert said == f"Workers of {url} take: --storage grpc://127.0.0.1:{port}\n"
+        there = storage.connect(f"grpc://127.0.0.1:{port}")
+        optuna.create_study(study_name="through the proxy", storage=there)
+        with pytest.raises(UserError, match="must be free"):
+            serving.serve_proxy(url, "127.0.0.1", port)
+        with pytest.raises(UserError, match="A proxy stands before a storage"):
+            serving.serve_proxy(f"grpc://127.0.0.1:{port}", "127.0.0.1", free_port())
+        os.kill(process.pid, number)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert errors.splitlines() == [
+        "It asks for no password: let only machines you trust reach it.",
+        "The proxy has ended; the studies are kept.",
+    ]
+    assert optuna.get_all_study_names(storage.connect(url)) == ["through the proxy"]
+
+
+def status(port: int, host: str | None) -> int:
+    """What a dashboard answers to a request for that host; None: for no host."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.putrequest("GET", "/api/studies", skip_host=True)
+        if host is not None:
+            connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        text = answer.read().decode()
+    assert (answer.status == 403) == text.startswith("The dashboard answers at ")
+    return answer.status
+
+
+OWN = ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080"]
+FOREIGN = [
+    "evil.example",
+    "localhost.evil.example:8080",
+    "127.0.0.1.evil.example",
+    "[::1",
+    "",
+    None,
+]
+
+
+@pytest.mark.parametrize(
+    ("at", "own", "foreign"),
+    [
+        ("127.0.0.1", [], ["10.0.0.1", socket.gethostname()]),
+        pytest.param(
+            "0.0.0.0",  # noqa: S104
+            [socket.gethostname(), "10.0.0.1:8080", "[fe80::1]"],
+            [],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_dashboard_answers_no_foreign_host(
+    tmp_path: Path, at: str, own: list[str], foreign: list[str]
+) -> None:
+    port = free_port()
+    with serve("serve_dashboard", journal_in(tmp_path), at, port) as process:
+        assert line(process).endswith(f":{port}\n")
+        assert {host: status(port, host) for host in OWN + own} == dict.fromkeys(OWN + own, 200)
+        refused = FOREIGN + foreign
+        assert {host: status(port, host) for host in refused} == dict.fromkeys(refused, 403)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["journal", "postgresql", "grpc"])
+def test_the_dashboard_shows_a_study_of_every_storage(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    database, port = database_of(kind, tmp_path, request), free_port()
+    study = optuna.create_study(study_name="shown", storage=storage.connect(database))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
+    with (
+        reachable(kind, database) as url,
+        serve("serve_dashboard", url, "127.0.0.1", port) as process,
+    ):
+        address = line(process).split()[-1]
+        assert address == f"http://127.0.0.1:{port}"
+        with urllib.request.urlopen(f"{address}/api/studies", timeout=20) as answer:  # noqa: S310
+            assert '"study_name": "shown"' in answer.read().decode()
+        with pytest.raises(UserError, match="must be free"):
+            serving.serve_dashboard(url, "127.0.0.1", port)
+    optuna.delete_study(study_name="shown", storage=storage.connect(database))
