@@ -1,4 +1,4 @@
-"""A command for jobs, `python -m tests.scheduling.ticker FILE SECONDS`: it logs its begin and end."""
+"""A command for jobs: `python -m tests.scheduling.ticker FILE SECONDS` logs its begin and end."""
 
 import os
 import sys
