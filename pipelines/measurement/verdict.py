@@ -65,6 +65,13 @@ class Bound:
         return f"{self.metric} {self.rule}"
 
 
+def always(
+    metric: str, wording: str = "", *, at_least: float = -math.inf, at_most: float = math.inf
+) -> Bound:
+    """Return the bound of a theorem, which one counterexample refutes."""
+    return Bound(metric, at_most, at_least, every=True, wording=wording)
+
+
 @dataclass(frozen=True)
 class Floor:
     """The error that networks must reach before a comparison of them is judged.

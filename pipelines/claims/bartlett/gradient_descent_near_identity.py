@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
@@ -245,41 +245,37 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},
     decided_by=(
-        Bound("gradient_ratio", at_least=1 - SLACK, every=True),
-        Bound("hessian_ratio", at_most=1, every=True),
-        Bound("operator_ratio", at_most=1 + 1e-12, every=True),
-        Bound("stay_close_ratio", at_most=1 + 1e-12, every=True),
-        Bound("loss_over_bound", at_most=1 + SLACK, every=True),
-        Bound("loss_over_proved", at_most=1 + SLACK, every=True),
-        Bound("distance_over_proved", at_most=1, every=True),
-        Bound("gradient_error", at_most=1e-6, every=True),
-        Bound("final_loss", at_most=1e-10, every=True),
+        always("gradient_ratio", at_least=1 - SLACK),
+        always("hessian_ratio", at_most=1),
+        always("operator_ratio", at_most=1 + 1e-12),
+        always("stay_close_ratio", at_most=1 + 1e-12),
+        always("loss_over_bound", at_most=1 + SLACK),
+        always("loss_over_proved", at_most=1 + SLACK),
+        always("distance_over_proved", at_most=1),
+        always("gradient_error", at_most=1e-6),
+        always("final_loss", at_most=1e-10),
     ),
     as_printed=(
-        Bound("final_loss", at_most=1e-10, every=True, wording="convergence"),
-        Bound(
+        always("final_loss", "convergence", at_most=1e-10),
+        always(
             "printed_gradient_ratio",
+            "the constant 4 of the gradient lemma, a step of the proof",
             at_least=1 - SLACK,
-            every=True,
-            wording="the constant 4 of the gradient lemma, a step of the proof",
         ),
-        Bound(
+        always(
             "printed_hessian_ratio",
+            "the Hessian lemma on the paths, a step of the proof",
             at_most=1,
-            every=True,
-            wording="the Hessian lemma on the paths, a step of the proof",
         ),
-        Bound(
+        always(
             "printed_far_hessian_ratio",
+            "the Hessian lemma without a premise on Phi, a step of the proof",
             at_most=1,
-            every=True,
-            wording="the Hessian lemma without a premise on Phi, a step of the proof",
         ),
-        Bound(
+        always(
             "printed_stay_close_ratio",
+            "the lemma that iterates stay close, a step of the proof",
             at_most=1 + 1e-12,
-            every=True,
-            wording="the lemma that iterates stay close, a step of the proof",
         ),
     ),
     costs={"cpu": "26 s"},

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 if TYPE_CHECKING:
     from theory.smooth_maps import SmoothMap
@@ -236,27 +236,17 @@ CLAIM = Theorem(
         "cpu": Setting(),
     },
     decided_by=(
-        Bound("ratio", at_most=1, every=True),
-        Bound("pair_ratio", at_most=1, every=True),
-        Bound("composition_error", at_most=1e-10, every=True),
-        Bound("uniform_slope", at_most=-0.95, every=True),
-        Bound("henon_uniform_slope", at_least=-1.02, at_most=-0.98, every=True),
-        Bound("henon_gap", at_most=1e-10, every=True),
-        Bound("scalar_error", at_most=1e-10, every=True),
+        always("ratio", at_most=1),
+        always("pair_ratio", at_most=1),
+        always("composition_error", at_most=1e-10),
+        always("uniform_slope", at_most=-0.95),
+        always("henon_uniform_slope", at_least=-1.02, at_most=-0.98),
+        always("henon_gap", at_most=1e-10),
+        always("scalar_error", at_most=1e-10),
     ),
     as_printed=(
-        Bound(
-            "composition_error",
-            at_most=1e-10,
-            every=True,
-            wording="the map is the composition of its layers",
-        ),
-        Bound(
-            "printed_rate_growth",
-            at_most=1,
-            every=True,
-            wording="distances to the identity of O(log m / m)",
-        ),
+        always("composition_error", "the map is the composition of its layers", at_most=1e-10),
+        always("printed_rate_growth", "distances to the identity of O(log m / m)", at_most=1),
     ),
     costs={"cpu": "64 s of processor time"},
     measure=measure,

@@ -53,7 +53,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 PENALIZED_STEPS, SYMMETRIC_STEPS = 300, 50  # rounding parts the layers later than that
@@ -330,14 +330,14 @@ CLAIM = Theorem(
         "cpu": Setting(),
     },
     decided_by=(
-        Bound("floor_ratio", at_least=1 - EXACT, every=True),
-        Bound("penalty_floor_ratio", at_least=1 - EXACT, every=True),
-        Bound("symmetric_floor_ratio", at_least=1 - EXACT, every=True),
-        Bound("one_layer_floor_ratio", at_most=0.9, every=True),
-        Bound("asymmetric_floor_ratio", at_most=0.9, every=True),
+        always("floor_ratio", at_least=1 - EXACT),
+        always("penalty_floor_ratio", at_least=1 - EXACT),
+        always("symmetric_floor_ratio", at_least=1 - EXACT),
+        always("one_layer_floor_ratio", at_most=0.9),
+        always("asymmetric_floor_ratio", at_most=0.9),
     ),
     as_printed=tuple(
-        Bound(f"{name}floor_ratio", at_least=1 - EXACT, every=True, wording=wording)
+        always(f"{name}floor_ratio", wording, at_least=1 - EXACT)
         for name, wording in PRINTED.items()
     ),
     costs={"cpu": "32 s of processor time"},

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 SIGMAS = ("tanh", "relu")
@@ -183,21 +183,15 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2,), (1, 3), (0.2, 0.8), inputs=20), "cpu": Setting()},
     decided_by=(
-        Bound("ratio", at_least=1 - 1e-12, every=True),
-        Bound("attained_gap", at_most=1e-12, every=True),
+        always("ratio", at_least=1 - 1e-12),
+        always("attained_gap", at_most=1e-12),
     ),
     as_printed=(
-        Bound(
-            "slide_ratio",
-            at_least=1 - 1e-12,
-            every=True,
-            wording="the bound where every h_i(0) = 0",
-        ),
-        Bound(
+        always("slide_ratio", "the bound where every h_i(0) = 0", at_least=1 - 1e-12),
+        always(
             "moved_zero_ratio",
+            "the bound without the premise h_i(0) = 0, at the layers u - 1 and u",
             at_least=1,
-            every=True,
-            wording="the bound without the premise h_i(0) = 0, at the layers u - 1 and u",
         ),
     ),
     costs={"cpu": "8 s"},

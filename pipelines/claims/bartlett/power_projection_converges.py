@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 TARGET = 1e-10  # of the first loss
@@ -223,24 +223,14 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2,), (3,), (0.0, 1.0), (1.0,)), "cpu": Setting()},
     decided_by=(
-        Bound("decrement_ratio", at_least=1, every=True),
-        Bound("margin_ratio", at_least=1 - 1e-9, every=True),
-        Bound("balance_error", at_most=1e-12, every=True),
-        Bound("final_loss", at_most=TARGET, every=True),
+        always("decrement_ratio", at_least=1),
+        always("margin_ratio", at_least=1 - 1e-9),
+        always("balance_error", at_most=1e-12),
+        always("final_loss", at_most=TARGET),
     ),
     as_printed=(
-        Bound(
-            "balance_error",
-            at_most=1e-12,
-            every=True,
-            wording="balanced layers of singular values s_j^(1/l)",
-        ),
-        Bound(
-            "final_loss",
-            at_most=TARGET,
-            every=True,
-            wording="convergence to every target of positive margin",
-        ),
+        always("balance_error", "balanced layers of singular values s_j^(1/l)", at_most=1e-12),
+        always("final_loss", "convergence to every target of positive margin", at_most=TARGET),
     ),
     costs={"cpu": "16 s"},
     measure=measure,

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 TOLERANCE = 1e-10  # of the loss
@@ -243,23 +243,17 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2, 5), (0.5,), (0.9, 2.0), 1.0, (1, 2, 4, 8)), "cpu": Setting()},
     decided_by=(
-        Bound("ratio", at_most=1, every=True),
-        Bound("overshoot", at_most=1e-12, every=True),
-        Bound("matrix_error", at_most=1e-10, every=True),
-        Bound("layer_spread", at_most=1e-10, every=True),
+        always("ratio", at_most=1),
+        always("overshoot", at_most=1e-12),
+        always("matrix_error", at_most=1e-10),
+        always("layer_spread", at_most=1e-10),
     ),
     as_printed=(
-        Bound(
-            "deep_arrived_pct",
-            at_least=100,
-            every=True,
-            wording="convergence at depths l >= ln(|Phi| / gamma)",
-        ),
-        Bound(
+        always("deep_arrived_pct", "convergence at depths l >= ln(|Phi| / gamma)", at_least=100),
+        always(
             "matrix_error",
+            "layers keep the eigenvectors of Phi, eigenvalues follow the recursion",
             at_most=1e-10,
-            every=True,
-            wording="layers keep the eigenvectors of Phi, eigenvalues follow the recursion",
         ),
     ),
     costs={"cpu": "17 s"},

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 DENSE = 4096  # widest W that is not circulant
@@ -252,19 +252,17 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
 
 RATIO = "<-grad, W* - W> > 0.03 |W* - W|_F^2"
 BOUNDS = (
-    Bound("wide_ratio", at_least=0.03, every=True, wording=RATIO),
-    Bound("ratio", at_least=0.03, every=True, wording=RATIO),
-    Bound(
+    always("wide_ratio", RATIO, at_least=0.03),
+    always("ratio", RATIO, at_least=0.03),
+    always(
         "angle_share",
+        "the terms in the angles are above -1.3 |W* - W|_F^2 in Figure 5",
         at_least=-1.3,
-        every=True,
-        wording="the terms in the angles are above -1.3 |W* - W|_F^2 in Figure 5",
     ),
-    Bound(
+    always(
         "length_share",
+        "the terms along the columns are above -0.085 |W* - W|_F^2 in Figure 5",
         at_least=-0.085,
-        every=True,
-        wording="the terms along the columns are above -0.085 |W* - W|_F^2 in Figure 5",
     ),
 )
 CLAIM = Theorem(

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 STEP = 1e-3  # of the differences, whose error is of fourth order
@@ -195,18 +195,17 @@ CLAIM = Theorem(
         "cpu": Setting(),
     },
     decided_by=(
-        Bound("finite_difference_error", at_most=1e-6, every=True),
-        Bound("z", at_most=6, every=True),
-        Bound("loss_z", at_most=6, every=True),
-        Bound("printed_factor", at_least=0.95 * np.pi, at_most=1.05 * np.pi, every=True),
+        always("finite_difference_error", at_most=1e-6),
+        always("z", at_most=6),
+        always("loss_z", at_most=6),
+        always("printed_factor", at_least=0.95 * np.pi, at_most=1.05 * np.pi),
     ),
     as_printed=(
-        Bound(
+        always(
             "printed_factor",
+            "the right-hand side of Lemma 2.1 is minus the gradient",
             at_least=0.95,
             at_most=1.05,
-            every=True,
-            wording="the right-hand side of Lemma 2.1 is minus the gradient",
         ),
     ),
     costs={"cpu": "80 s"},

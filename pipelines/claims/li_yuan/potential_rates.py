@@ -45,7 +45,7 @@ from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 CONSTANT = 0.01  # gamma, of which LY's distance sqrt(d)/50 is made
@@ -226,30 +226,18 @@ def draw_growth(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 BOUNDS = (
-    Bound(
+    always(
         "first_phase_share",
+        "g is at most 197 gamma^2 after 1/(16 rate) steps, gamma 1/100",
         at_most=1,
-        every=True,
-        wording="g is at most 197 gamma^2 after 1/(16 rate) steps, gamma 1/100",
     ),
-    Bound(
-        "potential_speed",
-        at_least=1,
-        every=True,
-        wording="g falls by a factor of 1 - 0.5 rate d a step",
-    ),
-    Bound(
+    always("potential_speed", "g falls by a factor of 1 - 0.5 rate d a step", at_least=1),
+    always(
         "gradient_share",
+        "gradients are at most 6 d gamma, and 6 d^(3/2) gamma in the Frobenius norm",
         at_most=1,
-        every=True,
-        wording="gradients are at most 6 d gamma, and 6 d^(3/2) gamma in the Frobenius norm",
     ),
-    Bound(
-        "potential_exponent",
-        at_least=0.5,
-        every=True,
-        wording="g can be as large as Omega(sqrt d)",
-    ),
+    always("potential_exponent", "g can be as large as Omega(sqrt d)", at_least=0.5),
 )
 CLAIM = Theorem(
     source="LY Theorem 3.1",

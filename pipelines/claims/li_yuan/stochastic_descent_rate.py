@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 POINTS = 24  # values of T
@@ -106,11 +106,8 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 BOUNDS = (
-    Bound(
-        "descent_share",
-        at_most=1,
-        every=True,
-        wording="E|W_T - W*|^2 is at most (1 + alpha) log T G^2/(delta^2 T)",
+    always(
+        "descent_share", "E|W_T - W*|^2 is at most (1 + alpha) log T G^2/(delta^2 T)", at_most=1
     ),
 )
 CLAIM = Theorem(

@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import always
 
 Array = NDArray[np.float64]
 BALL = 0.6  # spectral norm of LY's W* and start
@@ -203,10 +203,10 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 RULES = (
-    Bound("distance_ratio", at_most=ZERO, every=True),
-    Bound("switched_loss", at_most=ZERO_LOSS, every=True),
-    Bound("clearance", at_least=1 - 1e-12, every=True),
-    Bound("mismatch", at_most=ZERO, every=True),
+    always("distance_ratio", at_most=ZERO),
+    always("switched_loss", at_most=ZERO_LOSS),
+    always("clearance", at_least=1 - 1e-12),
+    always("mismatch", at_most=ZERO),
 )
 CLAIM = Theorem(
     source="LY abstract and section 1",
@@ -215,9 +215,7 @@ CLAIM = Theorem(
     family="two-layer ReLU networks",
     scales={"smoke": Setting((4,), (0.6, 3.0), 4, 400), "cpu": Setting()},
     decided_by=RULES,
-    as_printed=(
-        Bound("switched_distance", at_most=0, every=True, wording="the global minimum is unique"),
-    ),
+    as_printed=(always("switched_distance", "the global minimum is unique", at_most=0),),
     shown=("switched_distance", "permuted_pct", "stalled_pct", "unfinished_pct"),
     costs={"cpu": "2 min"},
     measure=measure,

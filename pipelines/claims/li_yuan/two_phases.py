@@ -58,7 +58,7 @@ from pipelines.claims.li_yuan._figures import first_step, phases
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cells, Curves, Measured
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.verdict import Bound, always
 
 Array = NDArray[np.float64]
 WAYS = ("printed", "sgd", "true")
@@ -264,32 +264,25 @@ def numbers_of(m: Measured) -> dict[str, float]:
 # "About 15": nearer to it than to 5 and 25.
 ABOUT_15 = Bound("sgd_sign_change_iteration", at_least=10, at_most=20)
 BOUNDS = (
-    Bound("start_inner_product", at_most=0, every=True),
-    Bound("potential_share", at_most=1, every=True),
-    Bound("first_phase_share", at_most=1, every=True),
-    Bound("distance_growth", at_most=1, every=True),
-    Bound("second_phase_ratio", at_least=0.03, every=True),
-    Bound("final_distance_share", at_most=0.05, every=True),
+    always("start_inner_product", at_most=0),
+    always("potential_share", at_most=1),
+    always("first_phase_share", at_most=1),
+    always("distance_growth", at_most=1),
+    always("second_phase_ratio", at_least=0.03),
+    always("final_distance_share", at_most=0.05),
     ABOUT_15,
 )
 PRINTED = (
-    Bound(
-        "potential_share",
-        at_most=1,
-        every=True,
-        wording="g falls by a factor of 1 - 0.5 rate d a step",
-    ),
-    Bound(
+    always("potential_share", "g falls by a factor of 1 - 0.5 rate d a step", at_most=1),
+    always(
         "first_phase_share",
+        "the first phase takes at most 1/(16 rate) steps, to g <= 197 gamma^2",
         at_most=1,
-        every=True,
-        wording="the first phase takes at most 1/(16 rate) steps, to g <= 197 gamma^2",
     ),
-    Bound(
+    always(
         "second_phase_ratio",
+        "<-grad, W* - W> > 0.03 |W* - W|_F^2 in the second phase",
         at_least=0.03,
-        every=True,
-        wording="<-grad, W* - W> > 0.03 |W* - W|_F^2 in the second phase",
     ),
     replace(
         ABOUT_15,
