@@ -24,14 +24,7 @@ from typing import Any, Literal
 import keras
 from keras import layers
 
-from ._blocks import (
-    blocks_of_stages,
-    convolution,
-    logits,
-    normalize,
-    pad_channels,
-    stages,
-)
+from ._blocks import blocks_of_stages, convolution, logits, normalize, pad_channels, stages
 
 TINY = {"blocks_per_stage": 1, "widths": (8, 16)}
 

@@ -22,12 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from theory._polar import Array, square
-from theory.circulant import (
-    circulant_descent,
-    circulant_start,
-    scale_factor,
-    versine,
-)
+from theory.circulant import circulant_descent, circulant_start, scale_factor, versine
 
 LONGEST = 1e100  # columns, whose lengths are squared and summed
 Real = TypeVar("Real", np.float32, np.float64)

@@ -107,8 +107,7 @@ DEEP = ("alexnet", "allcnn", "densenet", "resnet", "skip56")  # these take long 
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n in DEEP)) for n in keras_models.names()],
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in DEEP)) for n in keras_models.names()]
 )
 def test_overfits_eight_examples(name: str) -> None:
     model = tiny(name)

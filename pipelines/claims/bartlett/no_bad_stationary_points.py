@@ -182,10 +182,7 @@ CLAIM = Theorem(
     "layer is at least (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|, and even twice that",
     family="linear theory",
     scales={"smoke": Setting((2,), (1, 3), (0.2, 0.8), inputs=20), "cpu": Setting()},
-    decided_by=(
-        always("ratio", at_least=1 - 1e-12),
-        always("attained_gap", at_most=1e-12),
-    ),
+    decided_by=(always("ratio", at_least=1 - 1e-12), always("attained_gap", at_most=1e-12)),
     as_printed=(
         always("slide_ratio", "the bound where every h_i(0) = 0", at_least=1 - 1e-12),
         always(

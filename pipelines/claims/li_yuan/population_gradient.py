@@ -190,10 +190,7 @@ CLAIM = Theorem(
     says="The gradient of E (f - f*)^2 for two-layer ReLU networks with the identity and Gaussian "
     "input has a closed form; as printed it is pi times the gradient",
     family="two-layer ReLU networks",
-    scales={
-        "smoke": Setting((2, 5), (0.5,), samples=20_000),
-        "cpu": Setting(),
-    },
+    scales={"smoke": Setting((2, 5), (0.5,), samples=20_000), "cpu": Setting()},
     decided_by=(
         always("finite_difference_error", at_most=1e-6),
         always("z", at_most=6),

@@ -173,11 +173,7 @@ def judged_iterations(batches: int) -> NDArray[np.int64]:
 
 
 def descend(
-    rng: np.random.Generator,
-    column: Array,
-    rate: float,
-    batch: int,
-    judged: NDArray[np.int64],
+    rng: np.random.Generator, column: Array, rate: float, batch: int, judged: NDArray[np.int64]
 ) -> list[dict[str, float]]:
     """What is seen at the judged iterations of stochastic gradient descent in float32."""
     from theory.circulant import circulant_matrix
