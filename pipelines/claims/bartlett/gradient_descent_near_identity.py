@@ -42,12 +42,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
 SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
 PROVED = 1 / 250  # l(I) up to which the rate is proved in advance
@@ -203,10 +203,7 @@ RATIOS = {
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Losses under their bounds in the largest networks; beside it the ratios of the lemmas."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     d, depth = (max(m.point[name] for m in measured) for name in ("d", "l"))
     starts = sorted({m.point["start_loss"] for m in measured})
     for colour, start in enumerate(starts):

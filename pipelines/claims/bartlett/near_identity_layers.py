@@ -38,17 +38,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 
 if TYPE_CHECKING:
     from theory.smooth_maps import SmoothMap
 
-Array = NDArray[np.float64]
 RADII = {"henon": 1.0, "tanh-0.3": 3.0, "tanh-0.9": 3.0, "pendulum": 2.0, "scalar": 2.0}
 SCHEDULES = ("uniform", "geometric", "equalised")
 FIT_FROM = 16  # smallest m of the slopes
@@ -195,13 +194,10 @@ def slope(m: Measured, schedule: str) -> float:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """The largest distance of Henon's layers, or the first map's; m times it, of every map."""
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(m.point["map"] for m in measured))
     first = "henon" if "henon" in names else names[0]
     n = measured[0].steps
-    picture = Figure(figsize=(10, 4.5), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2, height=4.5)
     for key, mark in zip(SCHEDULES, ("o-", "s-", "x"), strict=True):
         distance = stack(select(measured, map=first), key).mean(axis=0) / n
         left.plot(n, distance, mark, ms=5, label=f"{key} scales")

@@ -48,14 +48,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 PENALIZED_STEPS, SYMMETRIC_STEPS = 300, 50  # rounding parts the layers later than that
 KEEPING = ("to_identity", "l2", "spectral", "nuclear", "entrywise")  # penalties, the floor
 PASSING = ("one_layer", "asymmetric")  # those that let descent pass
@@ -266,10 +265,7 @@ def escapes(measured: Sequence[Measured], negative: int) -> tuple[Array, Array]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Losses for Phi = -1 at even and odd depths; escape times against delta."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     draw_losses(left)
     draw_escapes(right, measured)
     return picture

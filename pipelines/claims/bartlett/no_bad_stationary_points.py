@@ -31,14 +31,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 SIGMAS = ("tanh", "relu")
 
 
@@ -147,13 +146,10 @@ def least_ratio(measured: Sequence[Measured], sigma: str) -> float:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Norms by layer, over the bound, for growing eps; and smallest ratio against eps."""
-    from matplotlib.figure import Figure
-
     d, depths = max(m.point["d"] for m in measured), sorted({m.point["l"] for m in measured})
     depth = depths[len(depths) // 2]
     grid = sorted({m.point["eps"] for m in measured})
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     for i, eps in enumerate(grid):
         chosen = select(measured, d=d, l=depth, eps=eps)
         ratio = stack(chosen, "ratio").min(axis=0)

@@ -39,14 +39,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 TARGET = 1e-10  # of the first loss
 FLOOR = 1e-14  # of the first loss: a network that is there stops
 
@@ -185,12 +184,9 @@ LABELS = {
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Losses where a step is nearest to its bound; margins where plain descent's fall lowest."""
-    from matplotlib.figure import Figure
-
     near = min(measured, key=lambda m: m.curves["decrement_ratio"][-1])
     low = min(measured, key=lambda m: m.curves["plain_least_margin"][-1] / m.point["gamma"])
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     left.plot(near.steps, near.curves["bound"], "k--", lw=1, label="bound for power projection")
     left.set(yscale="log", ylabel="loss")
     draw(left, near, "loss", "The step nearest to its bound")

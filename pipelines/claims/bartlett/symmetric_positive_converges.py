@@ -43,12 +43,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 TOLERANCE = 1e-10  # of the loss
 WIDTH = 8  # of the matrices that confirm the recursion
 ALL_THE_WAY, STEPS = 1000, 100  # up to which bound they do so to the end; for how long elsewhere
@@ -167,10 +167,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Iterations and bounds against depth; paths of eigenvalues, real and in the complex plane."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(13, 4), layout="constrained")
-    left, middle, right = picture.subplots(1, 3)
+    picture, (left, middle, right) = panels(3, 13, 4)
     draw_iterations(left, measured)
     draw_eigenvalues(middle, measured[-1].point, int(measured[-1].steps[-1]))
     draw_rotations(right)

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement.grid import Measured
+from pipelines.claims._figures import panels, place_legend_below
+from pipelines.measurement.grid import Array, Measured
 
-Array = NDArray[np.float64]
 POINTS = 49  # of each axis of the plane
 WIDEST = 1500  # of the plane: wider networks look the same
 CURVES = {
@@ -75,13 +75,10 @@ def landscape(axes: Any, d: int, widest: float, lowest: float, *, chords: bool =
 
 def phases(measured: Sequence[Measured]) -> Any:
     """LY Figure 8a with all descents; one to convergence; its path over the loss, LY Figure 3."""
-    from matplotlib.figure import Figure
-
     d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
     chosen = [m for m in measured if (m.point["d"], m.cell.seed) == (d, seed)]
     chosen.sort(key=lambda m: int(m.steps[-1]))
-    picture = Figure(figsize=(16, 5.6), layout="constrained")
-    first, whole, plane = picture.subplots(1, 3)
+    picture, (first, whole, plane) = panels(3, 16, 5.6)
     for m in chosen:
         _first(first, m)
     first.axhline(0, color="k", linewidth=0.8)
@@ -94,7 +91,7 @@ def phases(measured: Sequence[Measured]) -> Any:
     whole.set_title(f"to convergence, {WAYS[chosen[-1].point['descent']]}")
     _path(plane, chosen[-1], d)
     for axes in (first, whole, plane):
-        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+        place_legend_below(axes)
     return picture
 
 

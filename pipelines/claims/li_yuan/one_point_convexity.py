@@ -36,14 +36,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels, place_legend_below
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 DENSE = 4096  # widest W that is not circulant
 SMALL, WIDE, FLAT = 0.01, 100, 0.1  # the premise: norms at most, width at least, g at most
 LEAST = 1e-6  # norm of which ratios are measured
@@ -197,16 +196,13 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Ratio by trace and size; against size with its envelopes; a plane through the teacher."""
-    from matplotlib.figure import Figure
-
     from pipelines.claims.li_yuan._figures import WIDEST, landscape
 
-    picture = Figure(figsize=(16, 5.4), layout="constrained")
-    left, middle, right = picture.subplots(1, 3)
+    picture, (left, middle, right) = panels(3, 16, 5.4)
     draw_map(picture, left, [m for m in measured if m.point["d"] > DENSE])
     draw_all(middle, measured)
     landscape(right, WIDEST, 4.0, -10.0, chords=True)
-    right.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    place_legend_below(right)
     return picture
 
 
@@ -247,7 +243,7 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
     axes.plot(grid, np.pi / 2 - 1 - grid / 16, "k:", label="least at any g, leading order")
     axes.axhline(0.03, color="C2", label="bound 0.03")
     axes.set(xscale="log", xlabel="|W - W*|_F²", ylim=(-3, 4), title="all points")
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
+    place_legend_below(axes)
 
 
 RATIO = "<-grad, W* - W> > 0.03 |W* - W|_F^2"

@@ -26,14 +26,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 STEP = 1e-3  # of the differences, whose error is of fourth order
 LEAST = 0.05  # norm, beside which that step is small
 CHUNK = 20_000  # inputs at once
@@ -158,11 +157,9 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Monte Carlo against formula at every entry; and how its distances are distributed."""
-    from matplotlib.figure import Figure
     from scipy.stats import halfnorm
 
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     for i, norm in enumerate(sorted({m.point["norm"] for m in measured}, reverse=True)):
         found = [m for m in measured if m.point["norm"] == norm]
         x, y = (

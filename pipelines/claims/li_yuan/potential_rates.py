@@ -41,13 +41,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 CONSTANT = 0.01  # gamma, of which LY's distance sqrt(d)/50 is made
 CURVED = 0.05  # longest step of the first phase times the curvature d
 POINTS = 24  # values of T
@@ -186,10 +186,7 @@ def useful_steps(d: int, gamma: float) -> float:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """The potential against both promises; potentials against d."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2, height=4.2)
     d, gamma = min(m.point["d"] for m in measured), max(m.point["gamma"] for m in measured)
     chosen = [m for m in measured if (m.point["d"], m.point["gamma"]) == (d, gamma)]
     draw_fall(left, chosen[0], d, gamma)
@@ -222,7 +219,7 @@ def draw_growth(axes: Any, measured: Sequence[Measured]) -> None:
     axes.set(xscale="log", yscale="log", xlabel="d", ylabel="potential g / γ")
     axes.set_xticks(widths, [f"{width}" for width in widths])
     axes.minorticks_off()
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14))
+    place_legend_below(axes, 1)
 
 
 BOUNDS = (

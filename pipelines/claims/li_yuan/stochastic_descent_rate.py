@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 POINTS = 24  # values of T
 FEWEST = 4  # steps, from which the lemma holds for every alpha
 
@@ -84,10 +84,7 @@ def descend(rng: np.random.Generator, steps: int, alpha: float, runs: int) -> Ar
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Squared distances beside their bound; the share of it."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4.2), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2, height=4.2)
     for i, alpha in enumerate(sorted({m.point["alpha"] for m in measured})):
         chosen = [m for m in measured if m.point["alpha"] == alpha]
         left.plot(

@@ -44,12 +44,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 
-Array = NDArray[np.float64]
 BALL = 0.6  # spectral norm of LY's W* and start
 RATE, MOMENTUM = 2.0, 0.9  # the rate is this over d
 ZERO_LOSS, ZERO = 1e-12, 1e-4  # what counts as 0: of losses, and of distances and gradients
@@ -174,10 +174,7 @@ def gather(measured: Sequence[Measured]) -> dict[str, Array]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Distances of the ends to the teacher by norms of the starts; norms of other minima."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(11, 4.5), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2, 11, 4.5)
     ends = gather(measured)
     at_zero, elsewhere = ends["loss"] <= ZERO_LOSS, ends["distance"] > ZERO
     permuted = at_zero & elsewhere

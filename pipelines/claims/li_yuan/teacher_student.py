@@ -41,20 +41,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from keras_models import singular_values
 from pipelines.claims._arms import ArmBound
+from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.measurement.claim import Bench, Experiment
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import always
 from pipelines.recipes.catalog import named
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
-
-Array = NDArray[np.float64]
 
 ARMS = {
     "reslink": "ResLink",
@@ -237,10 +235,7 @@ def ratio(losses: Mapping[str, float], split: str) -> float:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Figure 7 of LY: losses, distances to the teacher, norms of W over epochs, a line a seed."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(14, 4.5), layout="constrained")
-    losses, distances, norms = picture.subplots(1, 3)
+    picture, (losses, distances, norms) = panels(3, 14, 4.5)
     for m in measured:
         epochs = m.steps / m.steps[0]
         for axes, key, population in (

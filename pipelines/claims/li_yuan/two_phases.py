@@ -57,10 +57,9 @@ from numpy.typing import NDArray
 from pipelines.claims.li_yuan._figures import first_step, phases
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import Bound, always
 
-Array = NDArray[np.float64]
 WAYS = ("printed", "sgd", "true")
 EXACT = ("true", "printed")
 DENSE = 4096  # widest network descended by batches
