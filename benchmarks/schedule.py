@@ -96,9 +96,9 @@ def job_in_schedule(name: str, words: tuple[str, ...], every_s: float) -> Iterat
     from pipelines.scheduling.jobs import Job
 
     cron = f"*/{every_s:.0f} * * * * *"
-    with engine.client(engine.place()) as client:
+    with engine.open_client(engine.database_url()) as client:
         schedule.add(client, Job(name=name, words=words, tz="UTC", cron=cron))
-        yield lambda: schedule_report.history(client, name, 1000)
+        yield lambda: schedule_report.list_ticks(client, name, 1000)
         schedule.remove(client, name)
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import tyro
 
-from pipelines.cli.shell import guarded, print_json, use_data_dir
+from pipelines.cli.shell import print_json, run_command_safely, use_data_dir
 
 PROG = "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -50,7 +50,7 @@ def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets."""
     from pipelines.cli import listing
 
-    _answer(listing.document(), json, listing.show)
+    _answer(listing.list_names(), json, listing.show)
 
 
 @app.command
@@ -81,7 +81,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     if json:
         print_json(document)
         return
-    tables.scoreboard(scoreboard.entries())
+    tables.show_scoreboard(scoreboard.entries())
     print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
 
 
@@ -140,7 +140,7 @@ def watch(
     a command."""
     from pipelines.cli import results_command
 
-    results_command.watch(names, json, notify)
+    results_command.watch_command(names, json, notify)
 
 
 @app.command
@@ -280,5 +280,5 @@ def dispatch(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     # a server of the schedule holds no MLflow in memory: it has another process settle runs
-    settles = sys.argv[1:2] not in (["schedule"], ["attempt"])
-    sys.exit(guarded(dispatch, sys.argv[1:], settles))
+    recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"])
+    sys.exit(run_command_safely(dispatch, sys.argv[1:], recovers_runs))

@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import one_sentence
-from pipelines.cli.shell import guarded, print_json, use_data_dir
+from pipelines.cli.overrides import parse_errors_as_user_errors
+from pipelines.cli.shell import print_json, run_command_safely, use_data_dir
 from pipelines.errors import UserError
 from tuning.cli import PROG
 
@@ -226,10 +226,10 @@ def dispatch(arguments: list[str]) -> None:
             f"The study's name stands first. Received: {shlex.join(arguments)}. Write: {PROG} "
             f"{command} STUDY, and then the options."
         )
-    with one_sentence():
+    with parse_errors_as_user_errors():
         asked = app.cli(args=arguments, prog=PROG, description=__doc__)
     asked()
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(dispatch, sys.argv[1:]))
+    sys.exit(run_command_safely(dispatch, sys.argv[1:]))

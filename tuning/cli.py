@@ -6,7 +6,7 @@ from typing import Any
 
 import tyro
 
-from pipelines.cli.overrides import one_sentence, overridden, with_schedule
+from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import named
@@ -115,10 +115,10 @@ def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
 
 
 def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
-    with one_sentence():
+    with parse_errors_as_user_errors():
         search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
     published = named(search.proxy or search.recipe, search.scale)
-    with one_sentence():
+    with parse_errors_as_user_errors():
         default = with_schedule(published, arguments)
         parsed = tyro.cli(
             RunArguments,
@@ -126,7 +126,7 @@ def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
             default=RunArguments(study, Length(), Search(), default),
             prog=f"{PROG} run",
         )
-    recipe = overridden(default, parsed.override)
+    recipe = apply_overrides(default, parsed.override)
     fields = dataclasses.asdict(parsed.search)
     seeds, _ = fields.pop("seeds_per_trial"), fields.pop("force")
     return parsed, Plan(**fields, seeds=seeds, changes=changes(recipe, published))
@@ -136,7 +136,7 @@ def resume(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """`resume STUDY`: its document, and whether it is to be printed as JSON."""
     from tuning.study import search
 
-    with one_sentence():
+    with parse_errors_as_user_errors():
         parsed = tyro.cli(
             ResumeArguments,
             args=[study, *arguments],

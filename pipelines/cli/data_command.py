@@ -13,7 +13,7 @@ from pipelines.errors import unknown
 def data_command(action: str, name: str | None, json: bool) -> None:
     """Do what the action says with the data set of that name, and say what is there of it."""
     if action == "check" and name is None:
-        command(json)
+        check_command(json)
         return
     if action != "list" and name is None:
         raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
@@ -37,7 +37,7 @@ def show(rows: Iterable[Mapping[str, Any]]) -> None:
         print(f"{row['name']:<14} {row['state']:<14} {said}")
 
 
-def command(json: bool) -> None:
+def check_command(json: bool) -> None:
     """`data check`: exit code 1, and a sentence, where what is there cannot be read."""
     document = check()
     if json:

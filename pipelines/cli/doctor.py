@@ -1,96 +1,138 @@
 """The doctor: what works on this machine, what does not, what that costs and how to mend it.
 
-A check returns a finding; one that raises is itself found ill. Those of what is stored are in
-checkups.py. "ill": claims are wrong or commands fail; "note": it costs something.
+A check returns a finding; one that raises has found a problem. "problem": claims are wrong or
+commands fail; "note": it costs something.
 """
 
+import json
 import os
+import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from pipelines.cli import _checks
-from pipelines.cli._checks import Finding, nearest, sentence
+from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import provenance
 
-PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
+SUPPORTED_PYTHONS = ("3.11", "3.12", "3.13")  # what requirements*.txt are compiled for
+STATES = ("ok", "note", "problem")
 GB = 1e9
-LEAST_MEMORY = 1.5 * GB  # what a training on CIFAR-10 takes at cpu scale, as measured
-LEAST_DISK = 1 * GB  # the models of twenty trials of HM's network, 54 MB each
+MIN_MEMORY_BYTES = 1.5 * GB  # what a training on CIFAR-10 takes at cpu scale, as measured
+MIN_DISK_BYTES = 1 * GB  # the models of twenty trials of HM's network, 54 MB each
 GPUS: dict[str, Callable[[Any], int]] = {
     "tensorflow": lambda tf: len(tf.config.list_physical_devices("GPU")),
     "jax": lambda jax: sum(device.platform != "cpu" for device in jax.devices()),
     "torch": lambda torch: torch.cuda.device_count(),
 }
-FOR_GPUS = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda13]", "torch": "torch"}
+GPU_PACKAGES = {"tensorflow": "tensorflow[and-cuda]", "jax": "jax[cuda13]", "torch": "torch"}
+REACH_STORE = (
+    "start its server, or set MLFLOW_TRACKING_URI to a store that can be written; without it, "
+    "runs go to the project's own database"
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """State what a check found and, where that is a problem or a note, its costs and its mend."""
+
+    state: Literal["ok", "note", "problem"]
+    found: str
+    costs: str = ""
+    mend: str = ""
+
+
+def describe_error(error: Exception) -> str:
+    """Return what went wrong, in one line."""
+    first = str(error).strip().partition("\n")[0]
+    ours = isinstance(error, UserError | Unavailable)
+    return first if ours else f"{type(error).__name__}: {first}"
+
+
+def nearest_existing(folder: Path) -> Path:
+    """Return the folder, or the closest one above it that exists."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+def reason_unwritable(folder: Path) -> str:
+    """Return why no file can be made in the folder, or where it would be; empty if one can."""
+    try:
+        with tempfile.TemporaryFile(dir=nearest_existing(folder)) as probe:
+            probe.write(b"doctor")
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
 
 
 def examine() -> dict[str, Any]:
-    """Return the JSON document of all checks but those that build on one that is ill."""
-    found: dict[str, Finding] = {}
+    """Return the JSON document of all checks but those that need one with a problem."""
+    findings: dict[str, Finding] = {}
     for name, check in CHECKS.items():
-        needed = found.get(NEEDS.get(name, ""))
-        if not (needed and needed.state == "ill"):
-            found[name] = _attempted(check)
-    healthy = all(finding.state != "ill" for finding in found.values())
-    checks = [{"check": name, **asdict(finding)} for name, finding in found.items()]
+        needed = findings.get(NEEDS.get(name, ""))
+        if not (needed and needed.state == "problem"):
+            findings[name] = _run_check(check)
+    healthy = all(finding.state != "problem" for finding in findings.values())
+    checks = [{"check": name, **asdict(finding)} for name, finding in findings.items()]
     return {"healthy": healthy, "checks": checks}
 
 
-def _attempted(check: Callable[[], Finding]) -> Finding:
+def _run_check(check: Callable[[], Finding]) -> Finding:
     try:
         return check()
     except Exception as error:
         return Finding(
-            "ill",
-            sentence(error),
+            "problem",
+            describe_error(error),
             "it could not be examined, nor what builds on it",
             "mend what the sentence names, then repeat python -m pipelines doctor",
         )
 
 
 def show(document: dict[str, Any]) -> None:
-    """The checks in the terminal, aligned; below what is not well, what it costs and its mend."""
+    """Print the checks, aligned; below each problem and note, what it costs and its mend."""
     checks = document["checks"]
     width = max(len(row["check"]) for row in checks)
     for row in checks:
-        print(f"{row['state']:<4}  {row['check']:<{width}}  {row['found']}")
+        print(f"{row['state']:<7}  {row['check']:<{width}}  {row['found']}")
         for key in ("costs", "mend"):
             if row[key]:
-                print(f"{'':<{width + 8}}{key + ':':<7}{row[key]}")
-    counts = [f"{sum(row['state'] == s for row in checks)} {s}" for s in ("well", "note", "ill")]
+                print(f"{'':<{width + 11}}{key + ':':<7}{row[key]}")
+    counts = [f"{sum(row['state'] == s for row in checks)} {s}" for s in STATES]
     verdict = "healthy" if document["healthy"] else "not healthy"
     print(f"\n{verdict}: {', '.join(counts)}")
 
 
-def python() -> Finding:
-    """Whether this is a Python that the packages are pinned for."""
+def check_python() -> Finding:
+    """Check that the packages are pinned for this Python."""
     found = f"{sys.version.split()[0]}, {sys.executable}"
-    if f"{sys.version_info.major}.{sys.version_info.minor}" in PYTHONS:
-        return Finding("well", found)
-    costs = f"packages are pinned for Python {', '.join(PYTHONS)}; others may not work together"
-    mend = f"rm -r .venv; make setup PYTHON=/path/to/python{PYTHONS[0]}"
-    return Finding("ill", found, costs, mend)
+    if f"{sys.version_info.major}.{sys.version_info.minor}" in SUPPORTED_PYTHONS:
+        return Finding("ok", found)
+    costs = f"packages are pinned for {', '.join(SUPPORTED_PYTHONS)}; others may not work together"
+    mend = f"rm -r .venv; make setup PYTHON=/path/to/python{SUPPORTED_PYTHONS[0]}"
+    return Finding("problem", found, costs, mend)
 
 
-def code() -> Finding:
-    """Which commit runs are recorded with, and whether it is the whole code."""
+def check_code() -> Finding:
+    """Check that the commit that runs are recorded with is the whole code."""
     commit = provenance.tags()["commit"]
     if commit.startswith("unknown"):
         costs = "runs do not say which code made their numbers"
         return Finding("note", "no git history", costs, "git clone the project; install git")
     if not commit.endswith("+changes"):
-        return Finding("well", f"{commit}, no uncommitted changes")
+        return Finding("ok", f"{commit}, no uncommitted changes")
     found = f"{commit.removesuffix('+changes')} with uncommitted changes"
     costs = "runs carry the changes as a patch; the commit alone does not repeat them"
     return Finding("note", found, costs, "git commit")
 
 
-def training_backend() -> Finding:
-    """What trains: the backend, the GPUs it sees, the CPU cores this process may use."""
+def check_backend() -> Finding:
+    """Check the backend, the GPUs it sees and the CPU cores this process may use."""
     from pipelines.runtime import backend
 
     backend.keras()
@@ -100,52 +142,241 @@ def training_backend() -> Finding:
     cores = len(os.sched_getaffinity(0)) if usable else os.cpu_count()
     found = f"{name} {provenance.version(name)}, {gpus} GPUs, {cores} CPU cores"
     if gpus:
-        return Finding("well", found)
+        return Finding("ok", found)
     costs = "networks train on the CPU: minutes at cpu scale, days to years at paper scale"
     if shutil.which("nvidia-smi"):
         costs = f"{name} does not see the GPU that nvidia-smi belongs to; {costs}"
-    mend = f"on a machine with a GPU: {sys.executable} -m pip install '{FOR_GPUS[name]}'"
+    mend = f"on a machine with a GPU: {sys.executable} -m pip install '{GPU_PACKAGES[name]}'"
     return Finding("note", found, costs, mend)
 
 
-def memory() -> Finding:
-    """Whether the free memory is enough for a training at cpu scale."""
+def check_memory() -> Finding:
+    """Check that the free memory is enough for a training at cpu scale."""
     import psutil
 
     free = psutil.virtual_memory().available
     found = f"{free / GB:.1f} GB free"
-    if free >= LEAST_MEMORY:
-        return Finding("well", found)
-    costs = f"a training on CIFAR-10 takes {LEAST_MEMORY / GB:g} GB and would be killed"
-    return Finding("ill", found, costs, "end other programs, or take a machine with more memory")
+    if free >= MIN_MEMORY_BYTES:
+        return Finding("ok", found)
+    costs = f"a training on CIFAR-10 takes {MIN_MEMORY_BYTES / GB:g} GB and would be killed"
+    return Finding(
+        "problem", found, costs, "end other programs, or take a machine with more memory"
+    )
 
 
-def disk() -> Finding:
-    """Whether there is room for runs and data."""
+def check_disk() -> Finding:
+    """Check that there is room for runs and data."""
     from pipelines.data import datasets
     from pipelines.tracking import store
 
     places = {"runs": store.home(), "data": datasets.data_home()}
-    free = {title: shutil.disk_usage(nearest(place)).free for title, place in places.items()}
+    free = {
+        title: shutil.disk_usage(nearest_existing(place)).free for title, place in places.items()
+    }
     found = ", ".join(f"{free[key] / GB:.1f} GB free for {key} in {places[key]}" for key in free)
-    if min(free.values()) >= LEAST_DISK:
-        return Finding("well", found)
-    costs = f"a full disk stops recording; a study of twenty models takes {LEAST_DISK / GB:g} GB"
+    if min(free.values()) >= MIN_DISK_BYTES:
+        return Finding("ok", found)
+    costs = (
+        f"a full disk stops recording; a study of twenty models takes {MIN_DISK_BYTES / GB:g} GB"
+    )
     mend = "make room, or take other places: MLFLOW_TRACKING_URI for runs, --data-dir for data"
-    return Finding("ill", found, costs, mend)
+    return Finding("problem", found, costs, mend)
+
+
+def check_tracking_store() -> Finding:
+    """Check that runs can be recorded: the store answers, takes a tag and gives it back."""
+    from pipelines.tracking import store
+
+    where = store.shown()
+    try:
+        _write_and_undo(store.client())
+        database = store.sql_store()
+        found = f"{where}: it can be written"
+    except Exception as error:
+        reason = describe_error(error).replace(store.uri(), where)
+        reason = reason if where in reason else f"{where}: {reason}"
+        costs = "no run can be recorded or looked up; what is recorded has not been examined"
+        return Finding("problem", reason, costs, REACH_STORE)
+    if database is not None:
+        return Finding("ok", f"{found}, in tables of revision {store.REVISION}")
+    slow = "sweeps write their runs one by one, many times slower than in bulk"
+    if store.served():
+        mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
+        return Finding("note", f"{found}, through a server", slow, mend)
+    found += (
+        f", in tables other than revision {store.REVISION}, which pipelines/tracking/store.py knows"
+    )
+    return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
+
+
+def _write_and_undo(client: Any) -> None:
+    """Set a tag on an experiment and take it back: all kinds of stores can do both."""
+    for experiment in client.search_experiments(max_results=1):
+        key = f"doctor.{secrets.token_hex(4)}"
+        client.set_experiment_tag(experiment.experiment_id, key, "can be written")
+        client.delete_experiment_tag(experiment.experiment_id, key)
+
+
+def check_runs() -> Finding:
+    """Check that no run of a dead process says RUNNING and that all journals were delivered."""
+    from pipelines.tracking import journals, recovery, store
+
+    folder = store.home() / "live"
+    dead = {path.stem for path in journals.leftovers(folder, store.uri())}
+    dead |= recovery.dead_without_journal().keys()
+    if dead:
+        found = f"of {len(dead)} runs the processes have died, and they say RUNNING"
+        costs = "they are missing from tables and verdicts, their last numbers from their curves"
+        return Finding("note", found, costs, "python -m pipelines reap")
+    if aside := list(folder.glob(f"*{recovery.ASIDE}")):
+        found = f"{len(aside)} journals are put aside, of runs that were deleted"
+        costs = "what the store refused of them is in no run, and takes room"
+        mend = (
+            f"look at {folder}/*{recovery.ASIDE}, then delete them, with the folders of that name"
+        )
+        return Finding("note", found, costs, mend)
+    return Finding("ok", "none says RUNNING whose process has died")
+
+
+def check_artifacts() -> Finding:
+    """Check that figures, models and patches can be written, and those of runs be found."""
+    from pipelines.tracking import store
+
+    folders = _recorded_folders() | (set() if store.served() else {store.home() / "artifacts"})
+    if unwritable := [why for folder in folders if (why := reason_unwritable(folder))]:
+        found = f"it must be possible to write {'; '.join(unwritable)}"
+        costs = "runs fail as soon as they record a figure or a model"
+        mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
+        return Finding("problem", found, costs, mend)
+    if missing := _missing_files():
+        return Finding(
+            "problem",
+            f"{len(missing)} runs and models have no files; the first: none at {missing[0]}",
+            "their figures, models and packages cannot be read, exported or registered",
+            "put the files back there; python -m pipelines export FILE --without-artifacts saves "
+            "the numbers alone",
+        )
+    listed = ", ".join(sorted(map(str, folders)))
+    return Finding("ok", f"{listed}: can be written" if folders else "the server keeps them")
+
+
+def _missing_files() -> list[str]:
+    """Return where finished runs, except settings of sweeps, and stored models lack files."""
+    from pipelines.tracking import history
+    from pipelines.tracking.bundles import exporting
+
+    models = exporting.models_by_run()
+    runs = history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+    return [
+        place for run in runs for place in exporting.missing(run, models.get(run.info.run_id, []))
+    ]
+
+
+def _recorded_folders() -> set[Path]:
+    """Return the folders in which experiments that hold runs keep their artifacts."""
+    from pipelines.tracking import store
+
+    client = store.client()
+    urls = [
+        urlsplit(experiment.artifact_location)
+        for experiment in client.search_experiments()
+        if client.search_runs([experiment.experiment_id], max_results=1)
+    ]
+    return {Path(url2pathname(url.path)) for url in urls if url.scheme in ("", "file")}
+
+
+def check_studies() -> Finding:
+    """Check that the journals of studies are whole."""
+    from pipelines.tracking import store
+
+    files = sorted(store.home().glob("optuna*.journal"))
+    if broken := [f"{path}: {why}" for path in files if (why := _first_damage(path))]:
+        costs = "studies can be neither continued nor shown"
+        mend = "move it away; python -m tuning show STUDY then copies a finished one from its run"
+        return Finding("problem", "; ".join(broken), costs, mend)
+    return Finding("ok", f"whole: {', '.join(map(str, files))}" if files else "none yet")
+
+
+def _first_damage(path: Path) -> str:
+    """Return the first whole line of a journal that is no JSON; empty where all are."""
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+        try:
+            json.loads(line if line.endswith(b"\n") else b"0")  # another may be writing the last
+        except ValueError as error:
+            return f"line {number}: {error}"
+    return ""
+
+
+def check_data_sets() -> Finding:
+    """Check which data sets can be read, and which claims cannot run without the others."""
+    from pipelines.data import datasets
+
+    home, states, broken = datasets.data_home(), {}, {}
+    for name in datasets.DATASETS:
+        try:
+            states[name] = str(datasets.check(name)["state"])
+        except Exception as error:
+            broken[name] = error
+    if broken:
+        return _unreadable_finding(home, broken)
+    where = f"{home}{'' if home.exists() else ' (not there yet)'}"
+    found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
+    if "on first use" in states.values() and (why := reason_unwritable(home)):
+        costs = "data sets that need no download, digits among them, cannot be prepared there"
+        mend = "choose another folder with --data-dir or TFDS_DATA_DIR"
+        return Finding("problem", f"it must be possible to write {why}", costs, mend)
+    missing = [name for name, state in states.items() if state == "not prepared"]
+    needed_by = {name: ", ".join(claims) for name in missing if (claims := _claims_reading(name))}
+    if not needed_by:
+        return Finding("ok", found)
+    costs = "; ".join(f"without {name} {claims}" for name, claims in needed_by.items())
+    mend = "; ".join(map(_prepare_command, needed_by))
+    return Finding("note", found, f"do not run: {costs}", mend)
+
+
+def _unreadable_finding(home: Path, broken: dict[str, Exception]) -> Finding:
+    """Return the finding about data that are there and cannot be read."""
+    steps = [
+        "do what the sentence says"
+        if isinstance(error, UserError | Unavailable)
+        else f"move {home / name} away, then {_prepare_command(name)}"
+        for name, error in broken.items()
+    ]
+    found = "; ".join(f"{name}: {describe_error(error)}" for name, error in broken.items())
+    costs = f"recipes and claims on {', '.join(broken)} fail"
+    return Finding("problem", found, costs, "; ".join(dict.fromkeys(steps)))
+
+
+def _prepare_command(name: str) -> str:
+    from pipelines.data import datasets
+
+    return f"python -m pipelines data prepare {name} --data-dir {datasets.data_home()}"
+
+
+def _claims_reading(data_set: str) -> list[str]:
+    """Return the claims that read a data set at cpu scale, or, so marked, at paper scale alone."""
+    from pipelines.measurement import claim_catalog
+
+    claims = []
+    for name in claim_catalog.names():
+        scales = claim_catalog.load(name).scales
+        uses = {scale for scale, each in scales.items() if getattr(each, "data", "") == data_set}
+        if uses & {"cpu", "paper"}:
+            claims.append(name if "cpu" in uses else f"{name} (paper scale)")
+    return claims
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {
-    "Python": python,
-    "project code": code,
-    "backend": training_backend,
-    "tracking store": _checks.tracking_store,
-    "running runs": _checks.runs,
-    "artifacts": _checks.artifacts,
-    "studies": _checks.studies,
-    "data sets": _checks.data_sets,
-    "memory": memory,
-    "disk": disk,
+    "Python": check_python,
+    "project code": check_code,
+    "backend": check_backend,
+    "tracking store": check_tracking_store,
+    "running runs": check_runs,
+    "artifacts": check_artifacts,
+    "studies": check_studies,
+    "data sets": check_data_sets,
+    "memory": check_memory,
+    "disk": check_disk,
 }
 NEEDS = {
     "running runs": "tracking store",

@@ -6,7 +6,7 @@ from typing import Any
 PROG = "python -m pipelines"
 
 
-def document() -> dict[str, list[Any]]:
+def list_names() -> dict[str, list[Any]]:
     """The JSON document of `list`."""
     import keras_models
     from pipelines.data import datasets
@@ -46,7 +46,7 @@ def show(document: Mapping[str, list[Any]]) -> None:
     for title, rows in document.items():
         print(f"\n{title}")
         for row in rows:
-            print("  " + (row if isinstance(row, str) else _line(row)))
+            print("  " + (row if isinstance(row, str) else _format_row(row)))
     print(f"\nRun one: {PROG} run NAME    Its settings: {PROG} run NAME --help")
 
 
@@ -56,7 +56,7 @@ def state_costs(costs: Mapping[str, str]) -> str:
     return f"It takes: {stated}." if stated else ""
 
 
-def _line(row: Mapping[str, Any]) -> str:
+def _format_row(row: Mapping[str, Any]) -> str:
     """Return name and sentence, and below them the scales with what each costs."""
     costs = row.get("costs", {})
     scales = "; ".join(

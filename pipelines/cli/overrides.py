@@ -15,7 +15,7 @@ from pipelines.recipes.recipe import Recipe
 
 
 @contextlib.contextmanager
-def one_sentence() -> Iterator[None]:
+def parse_errors_as_user_errors() -> Iterator[None]:
     """Turn tyro's framed message about a wrong option into an error like all others."""
     said = io.StringIO()
     try:
@@ -31,7 +31,7 @@ def one_sentence() -> Iterator[None]:
         raise
 
 
-def overridden(default: Recipe, parsed: Recipe) -> Recipe:
+def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
     """The recipe with the fields that were given; what they make void starts from its defaults.
 
     UserError where no training can be made of it.

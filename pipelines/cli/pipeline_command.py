@@ -11,19 +11,19 @@ from typing import Any
 
 import tyro
 
-from pipelines.cli.overrides import one_sentence, overridden, with_schedule
+from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
 from pipelines.cli.shell import print_json, use_data_dir
 from pipelines.errors import Ended, unknown
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.scheduling.steps import Pipeline, carry_out
+from pipelines.scheduling.steps import Pipeline, run_pipeline
 from pipelines.scheduling.workflows import (
     TRAIN,
     Options,
     TrainAndRegister,
     Verify,
-    train_and_register,
-    verify,
+    build_training,
+    build_verification,
 )
 
 PROG = "python -m pipelines pipeline"
@@ -33,22 +33,22 @@ def pipeline_command(arguments: list[str]) -> None:
     """`pipeline NAME`: read the options, which are in part those of a recipe, and do the steps."""
     name, *rest = arguments or ["--help"]
     if name == "verify":
-        with one_sentence():
+        with parse_errors_as_user_errors():
             asked = tyro.cli(Verify, args=rest, default=Verify(Options()), prog=f"{PROG} {name}")
         use_data_dir(asked.options.data_dir)
-        _carry_out(verify(asked), asked.options)
+        _run_pipeline(build_verification(asked), asked.options)
     elif name == TRAIN:
-        with one_sentence():
-            training, overrides = _training(rest)
+        with parse_errors_as_user_errors():
+            training, overrides = _parse_training(rest)
         use_data_dir(training.options.data_dir)
-        _carry_out(train_and_register(training, overrides), training.options)
+        _run_pipeline(build_training(training, overrides), training.options)
     elif name in ("-h", "--help"):
         print(f"usage: {PROG} NAME [options], or {PROG} NAME --help\n\n{__doc__}", end="")
     else:
         raise unknown("A pipeline", name, ["verify", TRAIN])
 
 
-def _training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
+def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
     """The options of a training, and those words of the command line that override its recipe."""
     words = [word for word in rest[:1] if not word.startswith("-")]
     if not words and not {"-h", "--help"} & set(rest):
@@ -64,30 +64,30 @@ def _training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
         default=TrainAndRegister(name, Options(), recipe),
         prog=f"{PROG} {TRAIN}",
     )
-    changed = overridden(recipe, parsed.override)
+    changed = apply_overrides(recipe, parsed.override)
     return dataclasses.replace(parsed, override=changed), overrides
 
 
-def _carry_out(pipeline: Pipeline, options: Options) -> None:
+def _run_pipeline(pipeline: Pipeline, options: Options) -> None:
     """Do the steps, saying how they end; the document of a pipeline that fails is printed too."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
 
     try:
-        document = carry_out(pipeline, options.force, say)
+        document = run_pipeline(pipeline, options.force, say)
     except Ended as error:
         if options.json and error.document is not None:
             print_json(error.document)
         elif error.document is not None:
-            _say_where(error.document)
+            _print_run(error.document)
             print("Without --force the same command goes on with the step that failed.")
         raise
     if options.json:
         print_json(document)
     else:
-        _say_where(document)
+        _print_run(document)
 
 
-def _say_where(document: dict[str, Any]) -> None:
+def _print_run(document: dict[str, Any]) -> None:
     print(f"{document['pipeline']}: {document['status']}, run {document['run_id']}")

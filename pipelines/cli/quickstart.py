@@ -22,27 +22,27 @@ def quickstart(force: bool) -> None:
     evidence.take_in()
     reference_runs.write()
     parts: list[tuple[str, Callable[[], str]]] = [
-        (name, lambda name=name: _claim(name, force))  # type: ignore[misc]
+        (name, lambda name=name: _measure_claim(name, force))  # type: ignore[misc]
         for name in CLAIMS
     ]
-    parts.append(("learning-rate study", lambda: _study(force)))
-    parts.append(("results table", _report))
+    parts.append(("learning-rate study", lambda: _run_study(force)))
+    parts.append(("results table", _write_report))
     for number, (title, part) in enumerate(parts, 1):
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
         begun = time.perf_counter()
         print(f"[{number}/{len(parts)}] {title}: {part()}, {time.perf_counter() - begun:.0f} s")
-    tables.scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
+    tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
 
 
-def _claim(name: str, force: bool) -> str:
+def _measure_claim(name: str, force: bool) -> str:
     settings, habits = claim_catalog.load(name).scales["cpu"], Habits(force=force)
     found: dict[str, Any] = sweep.check(name, "cpu", settings, habits=habits)
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 
 
-def _study(force: bool) -> str:
+def _run_study(force: bool) -> str:
     """In a process of its own: tuning builds on pipelines, not the other way round."""
     name = f"quickstart-{named(RECIPE).fingerprint}"
     options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
@@ -52,5 +52,5 @@ def _study(force: bool) -> str:
     return gain + (" (found finished)" if found["reused"] else "")
 
 
-def _report() -> str:
+def _write_report() -> str:
     return str(scoreboard.write(scoreboard.place())["results"])

@@ -21,7 +21,7 @@ from pipelines.tracking import history
 from pipelines.tracking.history import Row
 
 
-def _result(run_id: str, known: Iterable[str]) -> Row:
+def _find_result(run_id: str, known: Iterable[str]) -> Row:
     """The finished result of a claim or recipe with that id."""
     row = history.find(run_id)
     if row is None:
@@ -35,14 +35,14 @@ def _result(run_id: str, known: Iterable[str]) -> Row:
     return row
 
 
-def watch(names: Iterable[str] = (), json: bool = False, target: str = "") -> None:
+def watch_command(names: Iterable[str] = (), json: bool = False, target: str = "") -> None:
     """The command: compare, print, tell `target` of a regression and end with exit code 3.
 
     None named: all results. The id of a run stands for that one alone. UserError for what is
     neither the name of a claim or recipe nor a finished result.
     """
     words, known = list(names), {*claim_catalog.names(), *catalog.RECIPES}
-    runs = [_result(word, known) for word in words if word not in known]
+    runs = [_find_result(word, known) for word in words if word not in known]
     if target:
         notify.check(target)
     document = examine([w for w in words if w in known] if words else None, runs=runs)

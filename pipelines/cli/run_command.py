@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from pipelines.cli import listing, tables
-from pipelines.cli.overrides import one_sentence, overridden, with_schedule
+from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
 from pipelines.cli.shell import print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.measurement import claim_catalog, sweep
@@ -107,7 +107,7 @@ class RunArguments(Generic[T]):
 
 def run_command(name: str, arguments: list[str]) -> None:
     """`run NAME`: find the name, then read the overrides against its own settings."""
-    with one_sentence():
+    with parse_errors_as_user_errors():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim_catalog.names():
         settings = claim_catalog.setting(claim_catalog.load(name), name, options.scale)
@@ -115,14 +115,14 @@ def run_command(name: str, arguments: list[str]) -> None:
         settings = catalog.named(name, options.scale)
     else:
         raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
-    with one_sentence():
+    with parse_errors_as_user_errors():
         if isinstance(settings, Recipe):
             settings = with_schedule(settings, arguments)
         parsed = _parse(name, settings, arguments)
     use_data_dir(options.data_dir)
     override = parsed.override
     if isinstance(settings, Recipe):
-        override = overridden(settings, override)
+        override = apply_overrides(settings, override)
     try:
         _run(name, parsed.options, override)
     except Paused as paused:
@@ -178,7 +178,7 @@ class SweepArguments:
 
 def sweep_command(name: str, arguments: list[str]) -> None:
     """`sweep NAME`: measure a claim over the grid given."""
-    with one_sentence():
+    with parse_errors_as_user_errors():
         parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
     if name in catalog.RECIPES:
         raise UserError(
@@ -197,7 +197,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
     if parsed.json:
         print_json(document)
     else:
-        tables.sweep(document)
+        tables.show_sweep(document)
 
 
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
@@ -238,8 +238,8 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         return
     if document["reused"]:
         print(tables.reason_not_measured(document))
-    tables.scoreboard([scoreboard.beside_project(document)])
-    tables.place(document)
+    tables.show_scoreboard([scoreboard.beside_project(document)])
+    tables.show_location(document)
 
 
 def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:

@@ -33,7 +33,7 @@ def serve(storage: Storage = None) -> None:
     it. Several servers share the jobs of a database."""
     from pipelines.scheduling import engine, server
 
-    server.serve(engine.place(storage))
+    server.serve(engine.database_url(storage))
 
 
 @app.command(name="list")
@@ -41,8 +41,8 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
     """Show the jobs, when each is due next, and how its last tick went."""
     from pipelines.scheduling import engine, schedule_report
 
-    with engine.client(engine.place(storage)) as client:
-        rows = schedule_report.jobs(client)
+    with engine.open_client(engine.database_url(storage)) as client:
+        rows = schedule_report.list_jobs(client)
     print_json(rows) if json else schedule_report.show_jobs(rows)
 
 
@@ -89,9 +89,9 @@ class When:
             )
         values = {
             "cron": times.cron_of_interval(self.every) if self.every else self.cron or None,
-            "tz": str(times.named_zone(self.tz)) if self.tz else None,
-            "timeout_s": times.seconds(self.timeout) if self.timeout else None,
-            "backoff_s": times.seconds(self.backoff) if self.backoff else None,
+            "tz": str(times.find_zone(self.tz)) if self.tz else None,
+            "timeout_s": times.parse_seconds(self.timeout) if self.timeout else None,
+            "backoff_s": times.parse_seconds(self.backoff) if self.backoff else None,
             "notify": self.notify or None,
             **{key: getattr(self, key) for key in ("retries", "overlap", "missed")},
         }
@@ -100,7 +100,7 @@ class When:
     def job(self, name: str, line: str) -> jobs.Job:
         """Return the job described, or one of the shipped ones with what was given changed."""
         fields, tz = self.fields(), times.local_zone()
-        shipped = jobs.shipped(tz)
+        shipped = jobs.default_jobs(tz)
         if name in shipped and not line:
             return dataclasses.replace(shipped[name], **fields)
         if "cron" not in fields:
@@ -108,7 +108,7 @@ class When:
                 "A job needs its times. Received: neither a cron expression nor an interval. Give "
                 "one: --cron '0 3 * * *' or --every 20m."
             )
-        return jobs.Job(name=name, words=jobs.words(shlex.split(line)), **{"tz": tz} | fields)
+        return jobs.Job(name=name, words=jobs.parse_words(shlex.split(line)), **{"tz": tz} | fields)
 
 
 @app.command
@@ -134,7 +134,7 @@ def add(
     job = when.job(name, command)
     if command:
         jobs.check_command(job)
-    with engine.client(engine.place(storage)) as client:
+    with engine.open_client(engine.database_url(storage)) as client:
         schedule.add(client, job, replace)
         due = schedule.next_ticks(client)[job]
     print(f"{name} is due next at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
@@ -167,7 +167,7 @@ def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:
     from pipelines.scheduling import engine
 
-    with engine.client(engine.place(storage)) as client:
+    with engine.open_client(engine.database_url(storage)) as client:
         change(client, name)
 
 
@@ -176,7 +176,7 @@ def run_now(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Run a job once, here and now, whether or not a server runs; it ends with its exit code."""
     from pipelines.scheduling import engine, server
 
-    raise SystemExit(server.run_now(engine.place(storage), name))
+    raise SystemExit(server.run_now(engine.database_url(storage), name))
 
 
 @app.command
@@ -194,6 +194,6 @@ def history(
     """
     from pipelines.scheduling import engine, schedule_report
 
-    with engine.client(engine.place(storage)) as client:
-        rows = schedule_report.history(client, name, last)
+    with engine.open_client(engine.database_url(storage)) as client:
+        rows = schedule_report.list_ticks(client, name, last)
     print_json(rows) if json else schedule_report.show_history(rows)

@@ -16,11 +16,11 @@ from typing import Any
 from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
 from pipelines.tracking import recovery, store
 
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
+UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 
 
-def guarded(
-    command: Callable[[list[str]], None], arguments: list[str], settles: bool = True
+def run_command_safely(
+    command: Callable[[list[str]], None], arguments: list[str], recovers_runs: bool = True
 ) -> int:
     """Settle the runs of killed processes, run the command, and return its exit code.
 
@@ -30,15 +30,15 @@ def guarded(
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
-            signal.signal(number, _terminate)
-    sys.unraisablehook = _sent_again
+            signal.signal(number, _raise_for_signal)
+    sys.unraisablehook = _resend_lost_signal
     try:
         check_words(arguments)
-        for run_id in recovery.settle_dead() if settles else ():
+        for run_id in recovery.settle_dead() if recovers_runs else ():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
-        return _told(error)
+        return _report_error(error)
     except Paused as paused:
         print(paused, file=sys.stderr)
     except BrokenPipeError:  # `| head` has read enough
@@ -48,7 +48,7 @@ def guarded(
         print(f"error: The memory is full: {error} Choose smaller sizes.", file=sys.stderr)
         return 1
     except Exception as error:
-        said = _sentence(error)
+        said = _describe_failure(error)
         if said is None:
             raise
         print(f"error: {said}", file=sys.stderr)
@@ -59,7 +59,7 @@ def guarded(
     return 0
 
 
-def _told(error: UserError | Unavailable | Diverged | Ended) -> int:
+def _report_error(error: UserError | Unavailable | Diverged | Ended) -> int:
     """Say what was wrong, unless another process has said it; the exit code."""
     if isinstance(error, Ended):
         return error.code
@@ -67,19 +67,19 @@ def _told(error: UserError | Unavailable | Diverged | Ended) -> int:
     return 2 if isinstance(error, UserError) else 1
 
 
-def _sentence(error: Exception) -> str | None:
+def _describe_failure(error: Exception) -> str | None:
     """What a person is told of a store or a disk that fails; None of any other error."""
     if store.is_away(error):
         return (
             f"The tracking store must answer. Received: {store.shown()}: {short(error)} What was "
             "measured is kept: repeat the command when the store is back."
         )
-    if _of_a_database(error):
+    if _is_database_error(error):
         return (
             f"A database must answer and have room. Received: {short(error)}. Repeat the command "
             "when it does."
         )
-    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+    if isinstance(error, OSError) and error.errno in UNWRITABLE_ERRNOS:
         return (
             f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
             "written, and repeat the command."
@@ -87,13 +87,13 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-def _of_a_database(error: Exception) -> bool:
+def _is_database_error(error: Exception) -> bool:
     """Whether an error is one of SQLAlchemy's: a database that is locked, full, read-only, away."""
     library = sys.modules.get("sqlalchemy")
     return library is not None and isinstance(error, library.exc.OperationalError)
 
 
-def _terminate(number: int, frame: FrameType | None) -> None:
+def _raise_for_signal(number: int, frame: FrameType | None) -> None:
     """End the command by an exception; during an import, when that is over.
 
     What is raised during an import may be lost: libraries in C make an ImportError of it. What
@@ -102,19 +102,19 @@ def _terminate(number: int, frame: FrameType | None) -> None:
     logging.disable()
     callers = (each.f_globals.get("__name__") for each, _ in traceback.walk_stack(frame))
     if "importlib._bootstrap" in callers:
-        _send_again(number)
+        _resend_soon(number)
     elif number == signal.SIGINT:
         raise KeyboardInterrupt
     else:
         raise SystemExit(128 + number)
 
 
-def _send_again(number: int) -> None:
+def _resend_soon(number: int) -> None:
     """Send this process a signal in a moment."""
     threading.Timer(0.05, os.kill, (os.getpid(), number)).start()
 
 
-def _sent_again(dropped: Any) -> None:
+def _resend_lost_signal(dropped: Any) -> None:
     """Send a signal once more that came in a finalizer, where Python drops what is raised.
 
     Says nothing of a pool of threads that is collected after its pipes, as TensorFlow's may be at
@@ -129,7 +129,7 @@ def _sent_again(dropped: Any) -> None:
         if getattr(dropped.object, "__qualname__", "") != "Pool.__del__":
             sys.__unraisablehook__(dropped)
         return
-    _send_again(number)
+    _resend_soon(number)
 
 
 def use_data_dir(folder: Path | None) -> None:

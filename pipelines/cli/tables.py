@@ -10,10 +10,10 @@ from pipelines.results import regressions
 from pipelines.results.scoreboard import Entry, Result
 from pipelines.tracking import history, mlflow_ui
 
-ROWS = 20  # of a sweep
+MAX_ROWS = 20  # of a sweep
 
 
-def scoreboard(found: list[Entry]) -> None:
+def show_scoreboard(found: list[Entry]) -> None:
     """The scoreboard in the terminal: what the project recorded of each claim, and what you did."""
     from rich.console import Console
     from rich.table import Table
@@ -23,12 +23,12 @@ def scoreboard(found: list[Entry]) -> None:
         table.add_column(column, overflow="fold")
     for entry in found:
         bound = _first_bound(entry)
-        yours = _shown(entry.yours, bound.metric)
+        yours = _format_result(entry.yours, bound.metric)
         if entry.yours and entry.project:
             both = (entry.project.judged_row, entry.yours.judged_row)
             yours = f"{yours}\n{regressions.agreement(*both)}"
         rule = f"{bound.metric}\n{bound.rule}"
-        table.add_row(entry.name, rule, _shown(entry.project, bound.metric), yours)
+        table.add_row(entry.name, rule, _format_result(entry.project, bound.metric), yours)
     Console().print(table)
 
 
@@ -39,7 +39,7 @@ def _first_bound(entry: Entry) -> Bound:
     return next((bound for bound in bounds if bound.metric in metrics), bounds[0])
 
 
-def _shown(result: Result | None, metric: str) -> str:
+def _format_result(result: Result | None, metric: str) -> str:
     """Return verdict, scale, the metric, whether the statement fails as printed, and the cost."""
     if result is None:
         return "[yellow]not run[/]"
@@ -65,7 +65,7 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     )
 
 
-def sweep(document: Mapping[str, Any]) -> None:
+def show_sweep(document: Mapping[str, Any]) -> None:
     """A sweep in the terminal: one row a setting."""
     from rich.console import Console
     from rich.table import Table
@@ -74,18 +74,18 @@ def sweep(document: Mapping[str, Any]) -> None:
     inner = claim_catalog.load(document["claim"]).inner
     over = f"over {inner}" if inner else "of every setting"
     table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")
-    for row in body[:ROWS]:
+    for row in body[:MAX_ROWS]:
         table.add_row(*row)
     Console().print(table)
-    if len(body) > ROWS:
-        print(f"{len(body) - ROWS} more settings are in {documents.CSV}.")
+    if len(body) > MAX_ROWS:
+        print(f"{len(body) - MAX_ROWS} more settings are in {documents.CSV}.")
     if document["reused"]:
         print("Found finished with the same settings; --force repeats it.")
     print(f"{document['claim']}: {document['verdict']}")
-    place(document)
+    show_location(document)
 
 
-def place(document: Mapping[str, Any]) -> None:
+def show_location(document: Mapping[str, Any]) -> None:
     """Where to see the run of a claim."""
     run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
     print(f"Figure and curves: python -m pipelines ui, run {run_id}")

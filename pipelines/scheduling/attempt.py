@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
 
 EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
-ORDER, LOG, OUTCOME = "order.json", "log.txt", "outcome.json"  # in its folder
+SPEC, LOG, OUTCOME = "attempt.json", "log.txt", "outcome.json"  # in its folder
 RAN, FAILED, KILLED = "ran", "failed", "killed"
 FAILURE, STATE = "failure", "state"  # tags of its run
 NOT_NOTIFIED = "not_notified"  # tag: why nobody was told
-MOST = 40  # runs named on its page
-LOOK_S = 0.2
+MAX_NAMED_RUNS = 40  # runs named on its page
+POLL_S = 0.2
 
 _processes: set[Any] = set()  # that carry out attempts for this process
 
 
 @dataclass(frozen=True)
-class Order:
+class AttemptSpec:
     """What is to be done."""
 
     job: str
@@ -81,16 +81,16 @@ class Outcome:
     run_id: str | None = None
 
 
-def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
+def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outcome:
     """Run an attempt to its end; `echo` shows meanwhile what it says.
 
     One that was begun before, for a process that was killed, is repeated unless it came to its end.
     """
-    if (folder / ORDER).exists() and (before := _outcome(folder)).state != KILLED:
+    if (folder / SPEC).exists() and (before := _read_outcome(folder)).state != KILLED:
         return before
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    (folder / ORDER).write_text(json.dumps(dataclasses.asdict(order)))
+    (folder / SPEC).write_text(json.dumps(dataclasses.asdict(spec)))
     process = _command.start(
         ("pipelines", "attempt", "run", str(folder)), {_command.ATTEMPT: str(folder)}, folder / LOG
     )
@@ -100,7 +100,7 @@ def carry_out(order: Order, folder: Path, echo: bool = False) -> Outcome:
     finally:
         _command.end(process)
         _processes.discard(process)
-    return _outcome(folder)
+    return _read_outcome(folder)
 
 
 def _follow(process: Any, log: Path, echo: bool) -> None:
@@ -113,7 +113,7 @@ def _follow(process: Any, log: Path, echo: bool) -> None:
                 sys.stdout.flush()
             if over:
                 return
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
 
 def end_all() -> int:
@@ -126,17 +126,17 @@ def end_all() -> int:
     return len(ended)
 
 
-def _outcome(folder: Path) -> Outcome:
+def _read_outcome(folder: Path) -> Outcome:
     """Return how an attempt ended; one that was killed is settled first, where MLflow may be."""
     if not (folder / OUTCOME).exists():
-        words = [sys.executable, "-m", "pipelines", "attempt", "settle", str(folder)]
+        words = [sys.executable, "-m", "pipelines", "attempt", "close", str(folder)]
         subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
     if not (folder / OUTCOME).exists():
         return Outcome(KILLED, "it was killed, and its runs could not be closed")
     return Outcome(**json.loads((folder / OUTCOME).read_text()))
 
 
-def run(order: Order, folder: Path) -> Outcome:
+def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command within a tracked run, in the process that is there for this attempt."""
     from pipelines.errors import Ended, Unavailable
     from pipelines.tracking import parent_run, tracked_run
@@ -145,15 +145,15 @@ def run(order: Order, folder: Path) -> Outcome:
     try:
         with (
             tracked_run.tracked(
-                f"{order.job} {datetime.fromisoformat(order.tick):%Y-%m-%d %H:%M:%S}",
+                f"{spec.job} {datetime.fromisoformat(spec.tick):%Y-%m-%d %H:%M:%S}",
                 experiment=EXPERIMENT,
                 kind=KIND,
-                params={"command": order.command},
-                tags=order.tags | {"command": order.command, "mlflow.source.name": order.command},
+                params={"command": spec.command},
+                tags=spec.tags | {"command": spec.command, "mlflow.source.name": spec.command},
             ) as attempt_run,
             parent_run.parent_of_commands(attempt_run.id, attempt_run.experiment),
         ):
-            outcome = _conclude(attempt_run, order, folder, _run_command(order, folder))
+            outcome = _record_outcome(attempt_run, spec, folder, _run_command(spec, folder))
             if outcome.state == FAILED:
                 raise Ended(outcome.why, outcome.code or 1)
             if outcome.state == KILLED:
@@ -167,24 +167,24 @@ def run(order: Order, folder: Path) -> Outcome:
     return outcome
 
 
-def _run_command(order: Order, folder: Path) -> Outcome:
+def _run_command(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command to its end, its timeout, or the signal that ends this process."""
-    process = _command.start(order.words, {_command.TICK: order.workflow}, folder / LOG)
-    deadline = time.monotonic() + (order.timeout_s or float("inf"))
+    process = _command.start(spec.words, {_command.TICK: spec.workflow}, folder / LOG)
+    deadline = time.monotonic() + (spec.timeout_s or float("inf"))
     try:
         while process.poll() is None:
             if time.monotonic() > deadline:
                 _command.end(process)
-                why = f"it took longer than its timeout of {order.timeout_s:g} s"
+                why = f"it took longer than its timeout of {spec.timeout_s:g} s"
                 return Outcome(FAILED, why, process.returncode)
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
         _command.end(process)
         return Outcome(KILLED, "it was told to end", process.returncode)
-    return outcome_of(process.returncode, folder / LOG)
+    return read_exit_code(process.returncode, folder / LOG)
 
 
-def outcome_of(code: int, log: Path) -> Outcome:
+def read_exit_code(code: int, log: Path) -> Outcome:
     """Return what an exit code means; 128 and more stand for a signal, as in a shell."""
     if code == 0:
         return Outcome(RAN, code=0)
@@ -196,20 +196,22 @@ def outcome_of(code: int, log: Path) -> Outcome:
     return Outcome(FAILED, _command.last_error(log) or f"exit code {code}", code)
 
 
-def _conclude(attempt_run: "Run", order: Order, folder: Path, outcome: Outcome) -> Outcome:
+def _record_outcome(
+    attempt_run: "Run", spec: AttemptSpec, folder: Path, outcome: Outcome
+) -> Outcome:
     """Write into the run how its command ended; a result that has changed is a failure."""
     from pipelines.results import regressions
     from pipelines.tracking import recovery, store
 
     comparison = None
     if outcome.state == RAN:
-        with _beside("The results were not compared with earlier ones"):
+        with _print_failure("The results were not compared with earlier ones"):
             comparison = regressions.examine(below=attempt_run.id)
             if comparison["changes"]:
                 why = f"A result has changed: {regressions.change_summary(comparison)}"
                 outcome = Outcome(FAILED, why, regressions.REGRESSION)
     else:
-        with _beside("What the command left was not settled"):
+        with _print_failure("What the command left was not settled"):
             _command.end_members(str(folder))
             recovery.reap()
     outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
@@ -217,15 +219,15 @@ def _conclude(attempt_run: "Run", order: Order, folder: Path, outcome: Outcome) 
     for key, value in tags.items():
         if value:
             attempt_run.tag(key, value)
-    with _beside("The page of this attempt was not written"):
-        attempt_run.tag(store.NOTE, _note(order, outcome, comparison))
+    with _print_failure("The page of this attempt was not written"):
+        attempt_run.tag(store.NOTE, _run_note(spec, outcome, comparison))
     attempt_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
-    with _beside("Nobody was told"):
-        _tell(order, outcome, comparison)
+    with _print_failure("Nobody was told"):
+        _notify(spec, outcome, comparison)
     return outcome
 
 
-def settle_killed(order: Order, folder: Path) -> Outcome:
+def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     """Close the runs of an attempt whose process was killed, keep its log, and tell of it.
 
     Its own run says how the command ended where it came so far.
@@ -234,24 +236,24 @@ def settle_killed(order: Order, folder: Path) -> Outcome:
 
     _command.end_members(str(folder))
     recovery.reap()
-    rows = history.rows(None, kind=KIND, **order.tags)
+    rows = history.rows(None, kind=KIND, **spec.tags)
     run_id = rows[0].id if rows else None
     if rows and rows[0].status in ("FINISHED", "FAILED") and STATE in rows[0].tags:
         tags = rows[0].tags
         return Outcome(tags[STATE], tags.get(FAILURE, ""), int(tags["exit_code"]), run_id)
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
-        tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _note(order, outcome, None)}
+        tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _run_note(spec, outcome, None)}
         writer.send_fact(run_id, "tags", tags)
         with tempfile.TemporaryDirectory() as spool:
             shutil.copy(folder / LOG, spool)
             writer.send_files(run_id, Path(spool))
-    _tell(order, outcome, None)
+    _notify(spec, outcome, None)
     return outcome
 
 
 @contextmanager
-def _beside(what: str) -> Iterator[None]:
+def _print_failure(what: str) -> Iterator[None]:
     """Say what fails beside the command itself: how that ended is recorded all the same."""
     try:
         yield
@@ -259,7 +261,7 @@ def _beside(what: str) -> Iterator[None]:
         print(f"{what}: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
+def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
     """Return Markdown for the page of its run: how it ended, and the runs of its command."""
     from pipelines.results import regressions
     from pipelines.tracking import history, store
@@ -267,22 +269,22 @@ def _note(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) 
     below = history.rows(None, **{store.PARENT: str(outcome.run_id)})
     why = f": {outcome.why}" if outcome.why else ""
     lines = [
-        f"**{order.job}** of {order.tick}, attempt {order.attempt}: **{outcome.state}**{why}",
+        f"**{spec.job}** of {spec.tick}, attempt {spec.attempt}: **{outcome.state}**{why}",
         "",
-        f"`python -m {order.command}`",
+        f"`python -m {spec.command}`",
         "",
     ]
     if below:
         lines += ["| run | kind | status | verdict |", "|---|---|---|---|"]
-        lines += [_line(row) for row in reversed(below[:MOST])]
-    more = len(below) - MOST
+        lines += [_table_row(row) for row in reversed(below[:MAX_NAMED_RUNS])]
+    more = len(below) - MAX_NAMED_RUNS
     lines += ["", f"and {more} earlier runs"] if more > 0 else []
     if comparison and comparison["compared"]:
         lines += ["", f"Beside earlier results: {regressions.change_summary(comparison)}."]
     return "\n".join(lines)
 
 
-def _line(row: Any) -> str:
+def _table_row(row: Any) -> str:
     """Return a row of the table: an address within the UI, which an import readdresses."""
     from pipelines.tracking import store
 
@@ -292,35 +294,35 @@ def _line(row: Any) -> str:
     return f"| {' | '.join([*cells, row.status, row.tags.get('verdict', '')])} |"
 
 
-def _tell(order: Order, outcome: Outcome, comparison: Mapping[str, Any] | None) -> None:
+def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] | None) -> None:
     """Tell who is to be told of what did not go well; a tag of the run says where that fails."""
-    if not order.notify or outcome.state == RAN:
+    if not spec.notify or outcome.state == RAN:
         return
     from pipelines.results import notify
     from pipelines.tracking import mlflow_ui, writer
 
     document = {
-        **order.tags,
-        "attempt": order.attempt,
+        **spec.tags,
+        "attempt": spec.attempt,
         "state": outcome.state,
         "why": outcome.why,
         "exit_code": outcome.code,
-        "command": f"python -m {order.command}",
+        "command": f"python -m {spec.command}",
         "run_id": outcome.run_id,
         "page": mlflow_ui.run_page(outcome.run_id) if outcome.run_id else None,
         "watch": comparison,
     }
-    failure = notify.tell(order.notify, document)
+    failure = notify.tell(spec.notify, document)
     if failure and outcome.run_id:
         writer.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
 
 
 def main(arguments: list[str]) -> None:
-    """Carry out the order of a folder (`run FOLDER`), or close what a kill has left of it."""
+    """Run the attempt specified in a folder (`run FOLDER`), or close one that was killed."""
     folder = Path(arguments[-1])
-    document = json.loads((folder / ORDER).read_text())
-    order = Order(**document | {"words": tuple(document["words"])})
-    outcome = (settle_killed if arguments[0] == "settle" else run)(order, folder)
+    document = json.loads((folder / SPEC).read_text())
+    spec = AttemptSpec(**document | {"words": tuple(document["words"])})
+    outcome = (close_killed if arguments[0] == "close" else run_tracked)(spec, folder)
     half = folder / f"{OUTCOME}.half"
     half.write_text(json.dumps(dataclasses.asdict(outcome)))
     half.replace(folder / OUTCOME)

@@ -32,13 +32,13 @@ class Json(Serializer):
     """What DBOS keeps, as JSON; times and errors too."""
 
     def serialize(self, data: Any) -> str:
-        return json.dumps(data, default=_plain)
+        return json.dumps(data, default=_encode)
 
     def deserialize(self, serialized_data: str) -> Any:
-        return json.loads(serialized_data, object_hook=_rich)
+        return json.loads(serialized_data, object_hook=_decode)
 
 
-def _plain(value: Any) -> dict[str, str]:
+def _encode(value: Any) -> dict[str, str]:
     if isinstance(value, datetime):
         return {"datetime": value.isoformat()}
     if isinstance(value, BaseException):
@@ -46,7 +46,7 @@ def _plain(value: Any) -> dict[str, str]:
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON.")
 
 
-def _rich(document: dict[str, Any]) -> Any:
+def _decode(document: dict[str, Any]) -> Any:
     if document.keys() == {"datetime"}:
         return datetime.fromisoformat(document["datetime"])
     if document.keys() == {"error"} and isinstance(document["error"], str):
@@ -54,7 +54,7 @@ def _rich(document: dict[str, Any]) -> Any:
     return document
 
 
-def place(storage: str | None = None) -> str:
+def database_url(storage: str | None = None) -> str:
     """Return the address of the database, the same from any folder.
 
     As given, else SCHEDULE_STORAGE, else schedule.db beside the tracking database. UserError for
@@ -66,19 +66,19 @@ def place(storage: str | None = None) -> str:
     try:
         url = sql.make_url(address)
     except sql.exc.ArgumentError as error:
-        raise _no_database(address, error) from error
+        raise _database_error(address, error) from error
     if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql+psycopg")
     elif url.get_backend_name() != "sqlite":
-        raise _no_database(address, ValueError(f"a database of {url.get_backend_name()}"))
+        raise _database_error(address, ValueError(f"a database of {url.get_backend_name()}"))
     elif url.database in (None, "", ":memory:"):
-        raise _no_database(address, ValueError("a database in memory"))
+        raise _database_error(address, ValueError("a database in memory"))
     else:
         url = url.set(database=str(Path(str(url.database)).resolve()))
     return url.render_as_string(hide_password=False)
 
 
-def _no_database(storage: str, error: Exception) -> UserError | Unavailable:
+def _database_error(storage: str, error: Exception) -> UserError | Unavailable:
     kind = disk_error(error) if isinstance(error, OSError) else UserError
     return (Unavailable if isinstance(error, sql.exc.OperationalError) else kind)(
         "The schedule needs a database that answers: sqlite:///FILE or postgresql://... "
@@ -87,18 +87,18 @@ def _no_database(storage: str, error: Exception) -> UserError | Unavailable:
 
 
 @contextmanager
-def client(storage: str) -> Iterator[DBOSClient]:
+def open_client(storage: str) -> Iterator[DBOSClient]:
     """Open the database to read or change what is scheduled.
 
     Unavailable where no database answers, UserError where none can.
     """
-    _prepare(storage)
-    with _client(storage) as database:
+    _create_tables(storage)
+    with _open_client(storage) as database:
         yield database
 
 
 @contextmanager
-def _client(storage: str) -> Iterator[DBOSClient]:
+def _open_client(storage: str) -> Iterator[DBOSClient]:
     database = DBOSClient(
         system_database_url=storage,
         serializer=Json(),
@@ -112,12 +112,12 @@ def _client(storage: str) -> Iterator[DBOSClient]:
 
 
 @contextmanager
-def workflows(storage: str, application: str) -> Iterator[None]:
+def serve_workflows(storage: str, application: str) -> Iterator[None]:
     """Let workflows run in this process for as long as the block lasts.
 
     The schedules of one application are served by its processes alone.
     """
-    _prepare(storage)
+    _create_tables(storage)
     listen_s = LISTEN_S if application == SCHEDULE else END_S
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     DBOS(
@@ -126,7 +126,7 @@ def workflows(storage: str, application: str) -> Iterator[None]:
             "system_database_url": storage,
             "application_version": application,  # whatever the code, it goes on with what was begun
             "executor_id": ", ".join(
-                [heartbeat.machine(), heartbeat.process(os.getpid()), _kind(storage)]
+                [heartbeat.machine(), heartbeat.process(os.getpid()), _database_kind(storage)]
             ),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
@@ -155,27 +155,27 @@ def reason_dead(executor: str, beat: float) -> str | None:
     )
 
 
-def _prepare(storage: str) -> None:
+def _create_tables(storage: str) -> None:
     """Create the tables of DBOS where they are not; a new database begins with the shipped jobs."""
     try:
         with locks.locked(store.home() / "live", "schedule"):  # two would create them
             if _is_new(storage):
                 DBOS.migrate(storage)
-                with _client(storage) as new:
-                    for job in jobs.shipped(times.local_zone()).values():
+                with _open_client(storage) as new:
+                    for job in jobs.default_jobs(times.local_zone()).values():
                         new.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
-        raise _no_database(storage, error) from error
+        raise _database_error(storage, error) from error
 
 
-def _kind(storage: str) -> str:
+def _database_kind(storage: str) -> str:
     """Return `sqlite` or `postgresql`."""
     return sql.make_url(storage).get_backend_name()
 
 
 def _is_new(storage: str) -> bool:
     """Return whether a database has no tables of DBOS. UserError for one of an earlier version."""
-    if _kind(storage) == "sqlite":
+    if _database_kind(storage) == "sqlite":
         Path(str(sql.make_url(storage).database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sql.create_engine(storage)
     try:
@@ -187,7 +187,7 @@ def _is_new(storage: str) -> bool:
                 "them with the version that made it (python -m pipelines schedule list --json), "
                 "move the file away, and add each: python -m pipelines schedule add NAME ..."
             )
-        schema = "dbos" if _kind(storage) == "postgresql" else None
+        schema = "dbos" if _database_kind(storage) == "postgresql" else None
         return not tables.has_table("workflow_status", schema=schema)
     finally:
         engine.dispose()

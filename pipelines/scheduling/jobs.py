@@ -18,11 +18,11 @@ from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
 PACKAGES = ("pipelines", "tuning")
-NAME = "[a-z0-9][a-z0-9-]{0,59}"
+NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
-MOST_S = 3650 * 86_400.0  # ten years: beyond them dates end
-UNKNOWN = "--no-such-option"
-DATE = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
+MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
+UNKNOWN_OPTION = "--no-such-option"
+DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +50,18 @@ class Job:
     """Told of every attempt that did not go well: a URL, or a command."""
 
     def __post_init__(self) -> None:
-        if not re.fullmatch(NAME, self.name):
+        if not re.fullmatch(NAME_PATTERN, self.name):
             raise UserError(
                 "The name of a job must be small letters, digits and hyphens, at most 60. "
                 f"Received: {self.name!r}. Choose such a name."
             )
         for name, value in {"retries": self.retries, "backoff": self.backoff_s}.items():
-            if not 0 <= value <= MOST_S:
+            if not 0 <= value <= MAX_LENGTH_S:
                 raise UserError(
                     f"{name} must be between 0 and ten years. Received: {value:g}. Set --{name} "
                     "accordingly."
                 )
-        if self.timeout_s is not None and not 0 < self.timeout_s <= MOST_S:
+        if self.timeout_s is not None and not 0 < self.timeout_s <= MAX_LENGTH_S:
             raise UserError(
                 f"A timeout must be > 0 and at most ten years. Received: {self.timeout_s:g} s. Set "
                 "--timeout so, or leave it out."
@@ -86,7 +86,7 @@ class Job:
 
     @property
     def zone(self) -> zoneinfo.ZoneInfo:
-        return times.named_zone(self.tz)
+        return times.find_zone(self.tz)
 
     @property
     def times(self) -> str:
@@ -101,7 +101,7 @@ class Job:
     def words_at(self, tick: datetime) -> tuple[str, ...]:
         """Return the words for a tick."""
         day = tick.astimezone(self.zone).date().isoformat()
-        return tuple(word.replace(DATE, day) for word in self.words)
+        return tuple(word.replace(DATE_PLACEHOLDER, day) for word in self.words)
 
     def next_tick(self, after: datetime) -> datetime | None:
         """Return when it is due next after that moment."""
@@ -112,7 +112,7 @@ class Job:
         return min(self.backoff_s * 2.0 ** min(attempt - 1, 20), max(self.backoff_s, 86_400.0))
 
 
-def words(line: Sequence[str]) -> tuple[str, ...]:
+def parse_words(line: Sequence[str]) -> tuple[str, ...]:
     """A command line of ours as words after `python -m`: it may begin with any of these parts."""
     rest = list(line)
     if rest[:1] and re.fullmatch(r"(.*/)?python[\d.]*", rest[0]):
@@ -133,23 +133,23 @@ def check_command(job: Job) -> None:
     It is given one more option that there is not: a command that finds fault with this alone is
     right, and has done nothing. Takes a second or two.
     """
-    words = [sys.executable, "-m", *job.words, UNKNOWN]
+    words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
     wide = os.environ | {"COLUMNS": "1000"}
     done = subprocess.run(words, cwd=ROOT, env=wide, capture_output=True, text=True, check=False)
     lines = [line.strip("│╭╮╰╯─ ") for line in done.stderr.splitlines()]  # tyro may frame them
-    if any(f"Unrecognized options: {UNKNOWN}" in line for line in lines):
+    if any(f"Unrecognized options: {UNKNOWN_OPTION}" in line for line in lines):
         return
     said = [line for line in lines if line and not line.startswith("For full helptext")]
     faults = [line for line in said if line.startswith(("error: ", "Unrecognized options: "))]
     why = [*said, *faults][-1].removeprefix("error: ") if said else "there is no such command"
     raise UserError(
         f"A job runs a command of ours. Received: {job.command}: "
-        f"{why.replace(f', {UNKNOWN}', '').rstrip('.')}. Try it by itself first; "
+        f"{why.replace(f', {UNKNOWN_OPTION}', '').rstrip('.')}. Try it by itself first; "
         f"python -m {job.words[0]} --help lists what there is."
     )
 
 
-def shipped(tz: str) -> dict[str, Job]:
+def default_jobs(tz: str) -> dict[str, Job]:
     """The jobs that a new schedule begins with, in that time zone."""
     found = (
         Job(
@@ -162,8 +162,8 @@ def shipped(tz: str) -> dict[str, Job]:
         ),
         Job(
             name="weekly-study",
-            words=words(
-                f"tuning run weekly-{DATE} --recipe allconv-digits --trials 40".split(),
+            words=parse_words(
+                f"tuning run weekly-{DATE_PLACEHOLDER} --recipe allconv-digits --trials 40".split(),
             ),
             tz=tz,
             cron="0 4 * * SUN",

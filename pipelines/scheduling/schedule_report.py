@@ -18,12 +18,12 @@ from pipelines.scheduling.jobs import Job
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 
 
-def jobs(client: DBOSClient) -> list[dict[str, Any]]:
+def list_jobs(client: DBOSClient) -> list[dict[str, Any]]:
     """Return every job, the next one due first, with its last tick; `next` is null if paused."""
-    return [_job(client, job, due) for job, due in schedule.next_ticks(client).items()]
+    return [_job_row(client, job, due) for job, due in schedule.next_ticks(client).items()]
 
 
-def _job(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
+def _job_row(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
     last = client.list_workflows(schedule_name=job.name, sort_desc=True, limit=1)
     return {
         **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
@@ -31,18 +31,18 @@ def _job(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
         "command": job.command,
         "notify": notify.shown(job.notify),
         "next": due.astimezone(job.zone).isoformat() if due else None,
-        "last": _tick(last[0]) if last else None,
+        "last": _tick_row(last[0]) if last else None,
     }
 
 
-def history(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
+def list_ticks(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
     """Return the newest ticks, of all jobs or of one, the newest first, in the job's local time.
 
     UserError for the name of a job that there neither is nor was.
     """
     check_counts(last=last)
     rows: list[dict[str, Any]] = []
-    for row in map(_tick, _ticks(client)):
+    for row in map(_tick_row, _read_ticks(client)):
         if len(rows) == last:
             break
         if name in (None, row["job"]):
@@ -50,11 +50,13 @@ def history(client: DBOSClient, name: str | None, last: int) -> list[dict[str, A
     if name and not rows:
         every = {job.name for job in schedule.next_ticks(client)}
         if name not in every:
-            raise unknown("A job", name, every | {_tick(row)["job"] for row in _ticks(client)})
+            raise unknown(
+                "A job", name, every | {_tick_row(row)["job"] for row in _read_ticks(client)}
+            )
     return rows
 
 
-def _ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
+def _read_ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
     """Yield the ticks that there are, the newest first, read in pages."""
     page, offset = 500, 0
     while rows := client.list_workflows(
@@ -64,7 +66,7 @@ def _ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
         offset += page
 
 
-def _tick(row: WorkflowStatus) -> dict[str, Any]:
+def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
     """Return what became of a tick as users script against it."""
     at, context = row.input["args"][:2]  # type: ignore[index]
     job, result = Job.of(context), {"state": "", "why": "", "code": None, **_result(row)}
@@ -96,7 +98,7 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
     """Return how the workflow of a tick ended, or how far it is."""
     if row.status == "SUCCESS":
         return dict(row.output or {})
-    if row.status in server.OPEN:
+    if row.status in server.OPEN_STATES:
         began = {"started": row.dequeued_at and row.dequeued_at / 1000}
         reason = server.reason_dead(row)
         if reason and row.application_name == server.BY_HAND:
@@ -118,8 +120,8 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table("job", "times", "next", "last tick", "command", box=box.SIMPLE_HEAD)
     for row in rows:
         last = row["last"]
-        ended = f"{_time(last['tick'])} {_colored(last['state'])}" if last else "-"
-        due = _time(row["next"]) if row["next"] else "paused"
+        ended = f"{_format_time(last['tick'])} {_color_state(last['state'])}" if last else "-"
+        due = _format_time(row["next"]) if row["next"] else "paused"
         table.add_row(
             row["name"], row["times"], due, ended, row["command"].removeprefix("python -m ")
         )
@@ -135,25 +137,25 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in reversed(rows):
         took = "" if row["wall_s"] is None else f"{row['wall_s']:.1f} s"
         run = (row["run_id"] or "")[:8]
-        line = f"{_time(row['tick'])}  {row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
-        print(f"{line}  {'; '.join(_notes(row))}".rstrip())
+        cells = f"{row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
+        print(f"{_format_time(row['tick'])}  {cells}  {'; '.join(_notes(row))}".rstrip())
 
 
 def _notes(row: Mapping[str, Any]) -> Iterator[str]:
     """What the columns of a row do not say."""
     if row["ticks"] > 1:
-        yield f"{row['ticks']} ticks until {_time(row['until'])}"
+        yield f"{row['ticks']} ticks until {_format_time(row['until'])}"
     if row["attempt"] > 1:
         yield f"attempt {row['attempt']}"
     if row["why"]:
         yield row["why"]
 
 
-def _time(text: str) -> str:
+def _format_time(text: str) -> str:
     """`2026-11-22 03:00:00+01:00`."""
     return datetime.fromisoformat(text).isoformat(" ", "seconds")
 
 
-def _colored(state: str) -> str:
+def _color_state(state: str) -> str:
     style = STYLES.get(state, "")
     return f"[{style}]{state}[/]" if style else state

@@ -23,7 +23,7 @@ from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 from pipelines.errors import Unavailable, without_password
 from pipelines.runtime import heartbeat
 from pipelines.scheduling import attempt, engine, jobs, schedule, times
-from pipelines.scheduling.attempt import KILLED, Order
+from pipelines.scheduling.attempt import KILLED, AttemptSpec
 from pipelines.scheduling.jobs import Job
 from pipelines.tracking import store
 
@@ -33,51 +33,53 @@ NOT_SERVED = "nothing served the schedule then"
 MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows than that of a tick
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
 APPLICATIONS = [engine.SCHEDULE, BY_HAND]
-GRACE = timedelta(seconds=60)  # a tick that begins later than this was missed
-LOOK_S = 5.0  # between two looks for servers that were killed
-NOT_AGAIN = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
-OPEN = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is not over
+MISSED_AFTER = timedelta(seconds=60)  # a tick that begins later than this was missed
+RECOVERY_S = 5.0  # between two looks for servers that were killed
+FINAL_CODES = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
+OPEN_STATES = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is not over
 
 _stopping = threading.Event()
 
 
 @DBOS.workflow(name=jobs.TICK)
-def tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
+def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job whose time has come, by its rules; the result is a row of the history."""
     job = Job.of(context)
-    row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _row_of_a_rule, job, at)
-    return row or _attempts(job, at)
+    row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _row_if_left_out, job, at)
+    return row or _run_attempts(job, at)
 
 
 @DBOS.workflow(name=MISSED_TICKS)
-def missed_ticks(at: datetime, context: dict[str, Any], until: str, ticks: int) -> dict[str, Any]:
+def record_missed_ticks(
+    at: datetime, context: dict[str, Any], until: str, ticks: int
+) -> dict[str, Any]:
     """Keep several ticks at which nothing served as one row of the history."""
     return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": ticks}
 
 
 @DBOS.workflow(name=BY_HAND_TICK)
-def by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
+def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job for a person, once: who asks for it sees how it goes."""
-    _mark(Job.of(context), RUNNING)
-    return _attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
+    _set_phase(Job.of(context), RUNNING)
+    return _run_attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
 
 
-def _attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
+def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
     """Run the command until an attempt goes well, or no further one is to be made."""
     number = 1
     while True:
-        result = DBOS.run_step({"name": "attempt"}, _attempt, job, at, number, echo)
-        if result["state"] == attempt.RAN or number > job.retries or result["code"] in NOT_AGAIN:
+        result = DBOS.run_step({"name": "attempt"}, _run_attempt, job, at, number, echo)
+        if result["state"] == attempt.RAN or number > job.retries or result["code"] in FINAL_CODES:
             return result
         DBOS.sleep(job.pause_s(number))
         number += 1
 
 
-def _attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
+def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     """Run one attempt in a process of its own; how it ended, as it stands in the history."""
     workflow = str(DBOS.workflow_id)
     folder = store.home() / "scheduled" / f"{re.sub('[^a-z0-9T]+', '-', workflow)}-{number}"
-    order = Order(
+    spec = AttemptSpec(
         job=job.name,
         words=job.words_at(at),
         tick=at.astimezone(job.zone).isoformat(),
@@ -86,19 +88,20 @@ def _attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
         timeout_s=job.timeout_s,
         notify=job.notify,
     )
-    say(f"{job.name} of {_local(job, at)}: {'started' if number == 1 else f'attempt {number}'}")
+    title = f"{job.name} of {at.astimezone(job.zone):%Y-%m-%d %H:%M:%S}"
+    print_line(f"{title}: {'started' if number == 1 else f'attempt {number}'}")
     began = time.time()
-    outcome = attempt.carry_out(order, folder, echo)
+    outcome = attempt.run_in_process(spec, folder, echo)
     if _stopping.is_set() and outcome.state == KILLED:
         raise SystemExit  # it is not over: the next server repeats it
     shutil.rmtree(folder, ignore_errors=True)
     why = f": {outcome.why}" if outcome.why else ""
-    say(f"{job.name} of {_local(job, at)}: {outcome.state} after {time.time() - began:.1f} s{why}")
+    print_line(f"{title}: {outcome.state} after {time.time() - began:.1f} s{why}")
     times_s = {"started": began, "ended": time.time()}
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
-def _row_of_a_rule(job: Job, at: datetime) -> dict[str, Any] | None:
+def _row_if_left_out(job: Job, at: datetime) -> dict[str, Any] | None:
     """Return the row of a tick that a rule of its job leaves out; None where it is to run.
 
     Where a tick waits for the one before, this takes as long as that.
@@ -114,10 +117,10 @@ def _row_of_a_rule(job: Job, at: datetime) -> dict[str, Any] | None:
         if not waits:
             if WAITING in phases:
                 return _row(SKIPPED, "another tick was waiting already")
-            _mark(job, WAITING)
+            _set_phase(job, WAITING)
             waits = True
         time.sleep(1.0)
-    _mark(job, RUNNING)
+    _set_phase(job, RUNNING)
     return None
 
 
@@ -127,7 +130,7 @@ def _row(state: str, why: str) -> dict[str, Any]:
 
 def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
     """Return why a tick, found so late, is not run; None where it is."""
-    if now - at <= GRACE:
+    if now - at <= MISSED_AFTER:
         return None
     if job.missed == "skip":
         return NOT_SERVED
@@ -137,7 +140,7 @@ def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
     return None
 
 
-def _mark(job: Job, phase: str) -> None:
+def _set_phase(job: Job, phase: str) -> None:
     """Say of the workflow that runs now what others are to know of it."""
     attributes = {"job": job.name, "phase": phase, "beat": time.time()}
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
@@ -147,7 +150,9 @@ def _open_ticks(job: Job) -> list[WorkflowStatus]:
     """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
     return [
         row
-        for row in DBOS.list_workflows(status=OPEN, application_name=APPLICATIONS, load_input=False)
+        for row in DBOS.list_workflows(
+            status=OPEN_STATES, application_name=APPLICATIONS, load_input=False
+        )
         if (row.attributes or {}).get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
         and not (row.application_name == BY_HAND and reason_dead(row))  # nobody goes on with it
@@ -165,31 +170,33 @@ def reason_dead(row: WorkflowStatus) -> str | None:
 def serve(storage: str) -> None:
     """Serve a schedule until a signal ends it."""
     _stopping.clear()
-    before = {number: signal.signal(number, _stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, _request_stop) for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
-        with engine.client(storage) as client:
-            keep_missed(client)
-        with engine.workflows(storage, engine.SCHEDULE):
+        with engine.open_client(storage) as client:
+            record_missed(client)
+        with engine.serve_workflows(storage, engine.SCHEDULE):
             entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
             names = ", ".join(f"{job.name} ({job.times})" for job in entries)
-            say(f"serving {without_password(storage)}: {names or 'no job'}")
-            while not _stopping.wait(LOOK_S):
-                with _trouble():
-                    _look()
+            print_line(f"serving {without_password(storage)}: {names or 'no job'}")
+            while not _stopping.wait(RECOVERY_S):
+                with _report_errors():
+                    _recover_workflows()
             count = attempt.end_all()
             rest = f"; the next server repeats {count} that were running" if count else ""
-            say(f"stopped{rest}")
+            print_line(f"stopped{rest}")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def keep_missed(client: DBOSClient) -> None:
+def record_missed(client: DBOSClient) -> None:
     """Keep all but the last of the ticks at which nothing served as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.
     """
-    limit = datetime.now(UTC) - GRACE
+    limit = datetime.now(UTC) - MISSED_AFTER
     for entry in client.list_schedules():
         if entry["status"] != "ACTIVE" or not entry["last_fired_at"]:
             continue
@@ -206,11 +213,11 @@ def keep_missed(client: DBOSClient) -> None:
             client._sys_db.update_last_fired_at(job.name, last)
 
 
-def _stop(number: int, frame: object) -> None:
+def _request_stop(number: int, frame: object) -> None:
     _stopping.set()
 
 
-def _look() -> None:
+def _recover_workflows() -> None:
     """Give signs of life of what runs here; go on with what servers that were killed had begun."""
     for row in DBOS.list_workflows(
         status="PENDING", application_name=APPLICATIONS, load_input=False
@@ -221,19 +228,19 @@ def _look() -> None:
                 DBOS.update_workflow_attributes(row.workflow_id, beat, merge=True)
         elif reason := reason_dead(row):
             if row.application_name == engine.SCHEDULE:
-                say(f"{row.workflow_id}: {reason}; it is repeated here")
+                print_line(f"{row.workflow_id}: {reason}; it is repeated here")
                 DBOS._recover_pending_workflows([str(row.executor_id)])
             else:
                 DBOS.cancel_workflow(row.workflow_id)
 
 
 @contextlib.contextmanager
-def _trouble() -> Any:
+def _report_errors() -> Any:
     """Say what a database or a disk does not take, and go on: it is looked at again soon."""
     try:
         yield
     except Exception as error:
-        say(f"waits for its database and disk: {str(error).splitlines()[0][:300]}")
+        print_line(f"waits for its database and disk: {str(error).splitlines()[0][:300]}")
 
 
 def run_now(storage: str, name: str) -> int:
@@ -241,9 +248,9 @@ def run_now(storage: str, name: str) -> int:
 
     Unavailable where the job is running already.
     """
-    with engine.client(storage) as client:
+    with engine.open_client(storage) as client:
         job = schedule.find(client, name)
-    with engine.workflows(storage, BY_HAND):
+    with engine.serve_workflows(storage, BY_HAND):
         if any(not reason_dead(row) for row in _open_ticks(job)):
             raise Unavailable(
                 f"A job runs once at a time. Received: {name}, which is running. Wait for its end: "
@@ -253,7 +260,7 @@ def run_now(storage: str, name: str) -> int:
         workflow = f"now-{name}-{at.isoformat()}"
         try:
             with SetWorkflowID(workflow):
-                result = by_hand(at, dataclasses.asdict(job))
+                result = run_by_hand(at, dataclasses.asdict(job))
         except (KeyboardInterrupt, SystemExit):
             DBOS.cancel_workflow(workflow)
             raise
@@ -265,11 +272,7 @@ def run_now(storage: str, name: str) -> int:
     return 128 - code if code < 0 else int(code)
 
 
-def _local(job: Job, at: datetime) -> str:
-    return f"{at.astimezone(job.zone):%Y-%m-%d %H:%M:%S}"
-
-
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Write a line of the server's log."""
     with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
         print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

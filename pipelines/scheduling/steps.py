@@ -61,18 +61,18 @@ class Pipeline:
         As the command of a scheduled job it goes on from the attempts at its own tick alone.
         """
         place = [backend.backend(), str(datasets.data_home()), os.environ.get(_command.TICK)]
-        return digest([self.name, dict(self.options), _sources(), provenance.packages(), place])
+        return digest([self.name, dict(self.options), _code_digest(), provenance.packages(), place])
 
 
 @functools.cache
-def _sources() -> str:
+def _code_digest() -> str:
     """Return the digest of the project's code, all of it."""
     root = provenance.ROOT
     files = (path for package in PACKAGES for path in (root / package).rglob("*.py"))
     return digest({str(path.relative_to(root)): path.read_text() for path in files})
 
 
-def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[str, Any]:
+def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[str, Any]:
     """Do the steps that are not done, and give the pipeline's JSON document.
 
     With `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document,
@@ -82,8 +82,11 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
 
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
-    with recovery.one_at_a_time(key, waiting), engine.workflows(engine.place(), APPLICATION):
-        done = {} if anew and _command.TICK not in os.environ else _outputs_to_go_on_from(key)
+    with (
+        recovery.one_at_a_time(key, waiting),
+        engine.serve_workflows(engine.database_url(), APPLICATION),
+    ):
+        done = {} if anew and _command.TICK not in os.environ else _finished_outputs(key)
         with (
             tracked_run.tracked(
                 pipeline.title,
@@ -94,9 +97,9 @@ def carry_out(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[
             ) as run,
             _parent_of_commands(run),
         ):
-            course = _Course(pipeline, run, say, done)
+            course = _Execution(pipeline, run, say, done)
             try:
-                _in_workflow(key, course)
+                _run_as_workflow(key, course)
             finally:
                 run.tag(store.NOTE, course.note())
     return course.document("FINISHED")
@@ -109,7 +112,7 @@ def _parent_of_commands(run: tracked_run.Run) -> contextlib.AbstractContextManag
     return parent_run.parent_of_commands(run.id, run.experiment)
 
 
-def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
+def _finished_outputs(key: str) -> dict[str, Any]:
     """Return, by step, what the last workflow with that key has done if it was cut short."""
     from dbos import DBOS
 
@@ -123,7 +126,7 @@ def _outputs_to_go_on_from(key: str) -> dict[str, Any]:
     }
 
 
-def _in_workflow(key: str, course: "_Course") -> None:
+def _run_as_workflow(key: str, course: "_Execution") -> None:
     """Carry out a course as a workflow, which DBOS does not repeat: its command goes on with it."""
     from dbos import DBOS, SetWorkflowID
 
@@ -136,7 +139,7 @@ def _in_workflow(key: str, course: "_Course") -> None:
 
 
 @dataclass
-class _Course:
+class _Execution:
     """A pipeline on its way."""
 
     pipeline: Pipeline

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipelines.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-LEAST_S = 10  # between two ticks: a command takes seconds to begin
+MIN_INTERVAL_S = 10  # between two ticks: a command takes seconds to begin
 
 
 def next_tick(cron: str, zone: zoneinfo.ZoneInfo, after: datetime) -> datetime | None:
@@ -53,13 +53,13 @@ def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
 
 def cron_of_interval(text: str) -> str:
     """Return the cron expression for `20s`, `5m`, `6h` or `1d`; with six fields, seconds first."""
-    length_s = seconds(text)
+    length_s = parse_seconds(text)
     for unit, next_unit, pattern in (
         (1, 60, "*/{} * * * * *"),
         (60, 3_600, "*/{} * * * *"),
         (3_600, 86_400, "0 */{} * * *"),
     ):
-        if LEAST_S <= length_s < next_unit and next_unit % length_s == 0 == length_s % unit:
+        if MIN_INTERVAL_S <= length_s < next_unit and next_unit % length_s == 0 == length_s % unit:
             return pattern.format(f"{length_s / unit:.0f}")
     if length_s == UNITS["d"]:
         return "0 0 * * *"
@@ -69,7 +69,7 @@ def cron_of_interval(text: str) -> str:
     )
 
 
-def seconds(text: str) -> float:
+def parse_seconds(text: str) -> float:
     """Return the seconds of `90s`, `20m`, `6h`, `1d`; UserError for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
     if not match:
@@ -80,7 +80,7 @@ def seconds(text: str) -> float:
     return float(match[1]) * UNITS[match[2]]
 
 
-def named_zone(name: str) -> zoneinfo.ZoneInfo:
+def find_zone(name: str) -> zoneinfo.ZoneInfo:
     """Return the time zone of that name; UserError names those nearest."""
     try:
         return zoneinfo.ZoneInfo(name)

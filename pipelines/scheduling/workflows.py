@@ -39,7 +39,7 @@ class Options:
 
     @property
     def report(self) -> Step:
-        where = ("--out", _literal(str(self.out.resolve()))) if self.out else ()
+        where = ("--out", _escape_braces(str(self.out.resolve()))) if self.out else ()
         return Step("report", ("pipelines", "report", *where), lambda found: str(found["results"]))
 
 
@@ -69,9 +69,9 @@ class TrainAndRegister(Generic[T]):
     override: tyro.conf.OmitArgPrefixes[T]
 
 
-def verify(asked: Verify) -> Pipeline:
+def build_verification(asked: Verify) -> Pipeline:
     """The pipeline that measures claims again. UserError where there are no such claims."""
-    scale, claims = asked.options.scale, _claims(asked.claims, asked.options.scale)
+    scale, claims = asked.options.scale, _claim_names(asked.claims, asked.options.scale)
     if asked.seeds is not None:
         check_counts(seeds=asked.seeds)
     seeds = () if asked.seeds is None else ("--seeds", str(asked.seeds))
@@ -81,15 +81,19 @@ def verify(asked: Verify) -> Pipeline:
         f"verify at {scale} scale",
         {"claims": " ".join(asked.claims), "scale": scale, "seeds": asked.seeds},
         (
-            Step("data", ("pipelines", "data", "check"), _data),
-            *(Step(name, ("pipelines", "run", name, *more), _verdict) for name in claims),
+            Step("data", ("pipelines", "data", "check"), _describe_data),
+            *(Step(name, ("pipelines", "run", name, *more), _describe_verdict) for name in claims),
             asked.options.report,
-            Step("watch", ("pipelines", "watch", *(f"{{{c}[run_id]}}" for c in claims)), _watched),
+            Step(
+                "watch",
+                ("pipelines", "watch", *(f"{{{c}[run_id]}}" for c in claims)),
+                _describe_watch,
+            ),
         ),
     )
 
 
-def _claims(names: tuple[str, ...], scale: str) -> list[str]:
+def _claim_names(names: tuple[str, ...], scale: str) -> list[str]:
     """The names of the claims that these words mean."""
     recorded = [e.name for e in scoreboard.entries() if e.yours and e.yours.scale == scale]
     every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
@@ -107,59 +111,63 @@ def _claims(names: tuple[str, ...], scale: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def train_and_register(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pipeline:
+def build_training(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pipeline:
     """The pipeline that makes a trained recipe the champion where it is the best."""
     name, scale = asked.recipe, asked.options.scale
     at = (name, "--scale", scale)
-    words = tuple(map(_literal, overrides))
+    words = tuple(map(_escape_braces, overrides))
     return Pipeline(
         TRAIN,
         f"{TRAIN} {name} at {scale} scale",
         {"recipe": name, "scale": scale, "override": " ".join(overrides)},
         (
-            Step("data", ("pipelines", "data", "check", asked.override.data), _data),
-            Step("train", ("pipelines", "run", *at, *words, *asked.options.forced), _trained),
-            Step("evaluate", ("pipelines", "evaluate", "{train[run_id]}"), _evaluated),
-            Step("compare", ("pipelines", "register", *at, "--dry-run"), _compared),
-            Step("register", ("pipelines", "register", *at), _registered),
+            Step("data", ("pipelines", "data", "check", asked.override.data), _describe_data),
+            Step(
+                "train",
+                ("pipelines", "run", *at, *words, *asked.options.forced),
+                _describe_training,
+            ),
+            Step("evaluate", ("pipelines", "evaluate", "{train[run_id]}"), _describe_evaluation),
+            Step("compare", ("pipelines", "register", *at, "--dry-run"), _describe_comparison),
+            Step("register", ("pipelines", "register", *at), _describe_registration),
             asked.options.report,
         ),
     )
 
 
-def _literal(word: str) -> str:
+def _escape_braces(word: str) -> str:
     """A word in which braces mean themselves."""
     return word.replace("{", "{{").replace("}", "}}")
 
 
-def _data(found: Any) -> str:
+def _describe_data(found: Any) -> str:
     names = [row["name"] for row in found.get("data", [found]) if row["prepared"]]
     return f"{', '.join(names) or 'none'} can be read"
 
 
-def _verdict(found: Any) -> str:
+def _describe_verdict(found: Any) -> str:
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 
 
-def _watched(found: Any) -> str:
+def _describe_watch(found: Any) -> str:
     return f"{found['compared']} results compared, none changed"
 
 
-def _trained(found: Any) -> str:
+def _describe_training(found: Any) -> str:
     said = [f"{k} {v['mean']:.4g}" for k, v in found["metrics"].items() if k.startswith("val_")]
     return f"{', '.join(said)}{' (found finished)' if found['reused'] else ''}"
 
 
-def _evaluated(found: Any) -> str:
+def _describe_evaluation(found: Any) -> str:
     return f"{len(found['metrics'])} numbers agree with what was recorded"
 
 
-def _compared(found: Any) -> str:
+def _describe_comparison(found: Any) -> str:
     now = found["champion_now"]
     if now is None:
         return "there is no champion yet"
     return f"{'better' if found['new'] else 'no better'} than version {now['version']}"
 
 
-def _registered(found: Any) -> str:
+def _describe_registration(found: Any) -> str:
     return f"version {found['version']} {'is' if found['new'] else 'stays'} the champion"

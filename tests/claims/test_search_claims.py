@@ -195,11 +195,11 @@ def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_costs_are_listed_by_scale() -> None:
-    rows = {row["name"]: row for row in listing.document()["claims"]}
+    rows = {row["name"]: row for row in listing.list_names()["claims"]}
     row = rows["later-habits"]
     assert row["costs"] == dict(later_habits.CLAIM.costs)
     assert row["costs"].keys() <= set(row["scales"])
-    assert f"hours ({row['costs']['hours']})" in listing._line(row)
+    assert f"hours ({row['costs']['hours']})" in listing._format_row(row)
     assert listing.state_costs({"cpu": "8 s", "hours": "2 h"}) == "It takes: cpu 8 s; hours 2 h."
     assert listing.state_costs({}) == ""
-    assert listing._line({**row, "costs": {}}).endswith("smoke; cpu; hours; paper")
+    assert listing._format_row({**row, "costs": {}}).endswith("smoke; cpu; hours; paper")

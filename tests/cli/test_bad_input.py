@@ -195,13 +195,13 @@ GROUPS = {
 }
 SOURCE = """
 import contextlib, importlib, io, json, sys
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 dispatch = importlib.import_module(f"{sys.argv[1]}.__main__").dispatch
 for words in json.load(sys.stdin):
     said, printed = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(printed):
-            code = guarded(dispatch, words)
+            code = run_command_safely(dispatch, words)
     except BaseException as error:
         code = repr(error)
     heavy = sorted({"tensorflow", "keras"} & set(sys.modules))

@@ -70,10 +70,10 @@ def answers(calls: list[list[str]]) -> subprocess.CompletedProcess[str]:
     source = (
         "import sys, json\n"
         "from pipelines.__main__ import dispatch\n"
-        "from pipelines.cli.shell import guarded\n"
+        "from pipelines.cli.shell import run_command_safely\n"
         "for arguments in json.loads(sys.argv[1]):\n"
         "    try:\n"
-        "        code = guarded(dispatch, arguments)\n"
+        "        code = run_command_safely(dispatch, arguments)\n"
         "    except SystemExit as exit:\n"
         "        code = exit.code\n"
         "    print('exit', code, file=sys.stderr, flush=True)\n"
@@ -149,7 +149,7 @@ def test_a_signal_in_a_finalizer_is_not_lost(home: Path, number: signal.Signals,
         "    Last()\n"
         "    time.sleep(20)\n"
         "    print('went on')\n"
-        "sys.exit(shell.guarded(command, []))\n"
+        "sys.exit(shell.run_command_safely(command, []))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", source], cwd=ROOT, capture_output=True, text=True, check=False

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.cli import _checks, doctor
+from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import history, recovery, store, tracked_run
@@ -26,9 +26,9 @@ def examined() -> dict[str, dict[str, Any]]:
     return {row["check"]: row for row in doctor.examine()["checks"]}
 
 
-def unwell(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """The states of checks that are not well; CIFAR and ImageNet are never prepared in tests."""
-    states = {name: row["state"] for name, row in rows.items() if row["state"] != "well"}
+def unexpected_states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """The states of checks that are not ok; CIFAR and ImageNet are never prepared in tests."""
+    states = {name: row["state"] for name, row in rows.items() if row["state"] != "ok"}
     expected = {**dict.fromkeys(MACHINE, "note"), "data sets": "note"}
     return {name: state for name, state in states.items() if expected.get(name) != state}
 
@@ -47,10 +47,10 @@ def test_a_healthy_home_is_healthy_and_is_left_as_it_was(home: Path, digits: Pat
     assert document["healthy"]
     assert [list(row) for row in document["checks"]] == [KEYS] * len(doctor.CHECKS)
     rows = {row["check"]: row for row in document["checks"]}
-    assert unwell(rows) == {}
+    assert unexpected_states(rows) == {}
     for row in rows.values():
         assert row["found"]
-        assert bool(row["costs"]) == bool(row["mend"]) == (row["state"] != "well")
+        assert bool(row["costs"]) == bool(row["mend"]) == (row["state"] != "ok")
     assert {path for path in home.rglob("*") if path.is_file()} - before == set()
     with sqlite3.connect(home / "mlflow.db") as database:
         assert database.execute("SELECT * FROM experiment_tags").fetchall() == []
@@ -135,35 +135,35 @@ def torn_data(home: Path, patch: Patch) -> None:
 
 
 def little_memory(home: Path, patch: Patch) -> None:
-    patch.setattr(doctor, "LEAST_MEMORY", 1e18)
+    patch.setattr(doctor, "MIN_MEMORY_BYTES", 1e18)
 
 
 def little_disk(home: Path, patch: Patch) -> None:
-    patch.setattr(doctor, "LEAST_DISK", 1e18)
+    patch.setattr(doctor, "MIN_DISK_BYTES", 1e18)
 
 
 def other_python(home: Path, patch: Patch) -> None:
-    patch.setattr(doctor, "PYTHONS", ("3.99",))
+    patch.setattr(doctor, "SUPPORTED_PYTHONS", ("3.99",))
 
 
 Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state, its mend
 BROKEN: list[Broken] = [
-    (corrupt_studies, "studies", "ill", "python -m tuning show"),
-    (file_for_artifacts, "artifacts", "ill", "MLFLOW_TRACKING_URI"),
+    (corrupt_studies, "studies", "problem", "python -m tuning show"),
+    (file_for_artifacts, "artifacts", "problem", "MLFLOW_TRACKING_URI"),
     (waiting_journal, "running runs", "note", "python -m pipelines reap"),
     (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
     (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
     (damaged_journal, "running runs", "note", "*.orphan, then delete"),
     (unknown_tables, "tracking store", "note", "make setup"),
-    (home_below_a_file, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
-    (corrupt_runs, "tracking store", "ill", "MLFLOW_TRACKING_URI"),
-    (absent_server, "tracking store", "ill", "start its server"),
-    (absent_database, "tracking store", "ill", "start its server"),
-    (data_below_a_file, "data sets", "ill", "--data-dir"),
-    (torn_data, "data sets", "ill", "python -m pipelines data prepare digits"),
-    (little_memory, "memory", "ill", "more memory"),
-    (little_disk, "disk", "ill", "--data-dir"),
-    (other_python, "Python", "ill", "make setup PYTHON="),
+    (home_below_a_file, "tracking store", "problem", "MLFLOW_TRACKING_URI"),
+    (corrupt_runs, "tracking store", "problem", "MLFLOW_TRACKING_URI"),
+    (absent_server, "tracking store", "problem", "start its server"),
+    (absent_database, "tracking store", "problem", "start its server"),
+    (data_below_a_file, "data sets", "problem", "--data-dir"),
+    (torn_data, "data sets", "problem", "python -m pipelines data prepare digits"),
+    (little_memory, "memory", "problem", "more memory"),
+    (little_disk, "disk", "problem", "--data-dir"),
+    (other_python, "Python", "problem", "make setup PYTHON="),
 ]
 
 
@@ -174,12 +174,12 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
     breaks, check, state, mend = broken
     breaks(home, monkeypatch)
     rows = examined()
-    assert unwell(rows) == {check: state}
+    assert unexpected_states(rows) == {check: state}
     assert mend in rows[check]["mend"]
     assert rows[check]["costs"]
     assert not any("\n" in text or "secret" in text for text in rows[check].values())
     left_out = set(doctor.CHECKS) - rows.keys()
-    away = check == "tracking store" and state == "ill"
+    away = check == "tracking store" and state == "problem"
     assert left_out == ({"running runs", "artifacts", "studies"} if away else set())
 
 
@@ -187,19 +187,19 @@ def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
     says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().create_run(store.experiment(store.uri(), "test"))  # of nobody
-    assert _checks.runs().state == "well"
+    assert doctor.check_runs().state == "ok"
     dead = {says_running(heartbeat.PROCESS, f"{os.getpid()} 1.00")}
     silent = says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().set_tag(silent, heartbeat.BEAT, "0")
-    assert _checks.runs().found.startswith("of 2 runs ")
+    assert doctor.check_runs().found.startswith("of 2 runs ")
     assert recovery.reap().keys() == dead | {silent}
-    assert _checks.runs().state == "well"
+    assert doctor.check_runs().state == "ok"
 
 
 def test_claims_are_named_that_cannot_run_without_a_data_set(
     home: Path, digits: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    found = _checks.data_sets()
+    found = doctor.check_data_sets()
     assert (found.state, "digits prepared" in found.found) == ("note", True)
     for name in ("skip-length", "resnet-cifar100", "imagenet-underfits (paper scale)"):
         assert name in found.costs
@@ -208,42 +208,42 @@ def test_claims_are_named_that_cannot_run_without_a_data_set(
     assert "data prepare mnist " in found.mend
     assert "imagenet32" not in found.mend  # no claim reads it
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nowhere"))
-    assert "not there yet" in _checks.data_sets().found
+    assert "not there yet" in doctor.check_data_sets().found
     assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize(
-    ("commit", "state"), [("abc", "well"), ("abc+changes", "note"), ("unknown", "note")]
+    ("commit", "state"), [("abc", "ok"), ("abc+changes", "note"), ("unknown", "note")]
 )
 def test_code_that_its_commit_does_not_hold_is_a_note(
     commit: str, state: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(provenance, "tags", lambda: {"commit": commit})
-    assert doctor.code().state == state
+    assert doctor.check_code().state == state
 
 
-def test_a_check_that_raises_is_ill_in_a_sentence(
+def test_a_check_that_raises_is_a_problem_in_a_sentence(
     monkeypatch: Patch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def mistaken() -> _checks.Finding:
+    def mistaken() -> doctor.Finding:
         raise UserError("The rule. Received: this. Do that.")
 
-    def failing() -> _checks.Finding:
+    def failing() -> doctor.Finding:
         raise KeyError
 
-    checks = {"one": mistaken, "other": failing, "fine": lambda: _checks.Finding("well", "yes")}
+    checks = {"one": mistaken, "other": failing, "fine": lambda: doctor.Finding("ok", "yes")}
     monkeypatch.setattr(doctor, "CHECKS", checks)
     document = doctor.examine()
-    assert [row["state"] for row in document["checks"]] == ["ill", "ill", "well"]
+    assert [row["state"] for row in document["checks"]] == ["problem", "problem", "ok"]
     assert not document["healthy"]
     doctor.show(document)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "ill   one    The rule. Received: this. Do that."
+    assert lines[0] == "problem  one    The rule. Received: this. Do that."
     assert lines[1].strip().startswith("costs: ")
     assert lines[2].strip().startswith("mend: ")
-    assert lines[3].startswith("ill   other  KeyError")
-    assert lines[6] == "well  fine   yes"
-    assert lines[-1] == "not healthy: 1 well, 0 note, 2 ill"
+    assert lines[3].startswith("problem  other  KeyError")
+    assert lines[6] == "ok       fine   yes"
+    assert lines[-1] == "not healthy: 1 ok, 0 note, 2 problem"
 
 
 def test_the_command_ends_with_1_for_a_backend_that_is_not_there(
@@ -255,6 +255,6 @@ def test_the_command_ends_with_1_for_a_backend_that_is_not_there(
     document = json.loads(done.stdout)
     assert not document["healthy"]
     rows = {row["check"]: row for row in document["checks"]}
-    assert unwell(rows) == {"backend": "ill"}
+    assert unexpected_states(rows) == {"backend": "problem"}
     assert "no-such-backend" in rows["backend"]["found"]
     assert "data sets" not in rows

@@ -35,7 +35,9 @@ ENDS = [
 def test_what_a_repetition_may_mend_is_no_mistake(
     command: Callable[[list[str]], None], words: str, code: int, said: str, *, home: Path, capsys
 ) -> None:
-    assert shell.guarded(command, words.replace("PORT", str(free_port())).split()) == code
+    assert (
+        shell.run_command_safely(command, words.replace("PORT", str(free_port())).split()) == code
+    )
     printed = capsys.readouterr().err
     assert said in printed
     assert "Traceback" not in printed
@@ -46,7 +48,7 @@ def test_a_store_that_does_not_answer_may_answer_later(
 ) -> None:
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    assert shell.guarded(dispatch, ["compare", "a", "b"]) == 1
+    assert shell.run_command_safely(dispatch, ["compare", "a", "b"]) == 1
     assert "error: The tracking store must be reachable." in capsys.readouterr().err
 
 
@@ -57,7 +59,7 @@ def test_a_store_of_a_wrong_address_is_a_mistake(
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
     for address in ("nonsense://x", f"sqlite:///{tmp_path}/text"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        assert shell.guarded(dispatch, ["compare", "a", "b"]) == 2
+        assert shell.run_command_safely(dispatch, ["compare", "a", "b"]) == 2
         assert "error: The tracking store must be reachable." in capsys.readouterr().err
 
 

@@ -46,7 +46,7 @@ def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -
     source = (
         "import sys\n"
         "from pipelines.cli import quickstart, shell\n"
-        "sys.exit(shell.guarded(lambda _: quickstart._study(False), []))\n"
+        "sys.exit(shell.run_command_safely(lambda _: quickstart._run_study(False), []))\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], cwd=ROOT) as process:
         while not any(

@@ -17,7 +17,7 @@ TRAINING = ("pipelines", "run", "mlp-digits", "--scale", "smoke")
 # makes an ImportError of whatever is raised there.
 IN_C = """
 import os, signal, sys, traceback
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, which may have started the tests, ignores it
 
@@ -35,12 +35,12 @@ def command(_):
     while True:
         pass
 
-sys.exit(guarded(command, [], settles=False))
+sys.exit(run_command_safely(command, [], recovers_runs=False))
 """
 
 CUT_SHORT = """
 import logging, os, signal, sys
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
@@ -51,7 +51,7 @@ def command(_):
         logging.getLogger("sqlalchemy.pool").error("Error closing cursor", exc_info=True)
         raise
 
-sys.exit(guarded(command, [], settles=False))
+sys.exit(run_command_safely(command, [], recovers_runs=False))
 """
 ENDS = [(signal.SIGTERM, 143, ""), (signal.SIGHUP, 129, ""), (signal.SIGINT, 130, "Stopped")]
 

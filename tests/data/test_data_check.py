@@ -25,7 +25,7 @@ def halved(path: Path) -> None:
 
 
 def test_all_that_is_there_is_checked(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data_command.command(json=True)
+    data_command.check_command(json=True)
     found = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row for row in found["data"]}
     assert rows.keys() == datasets.DATASETS.keys()
@@ -41,7 +41,7 @@ def test_what_is_damaged_is_named_in_a_sentence(
     (own / "mnist.npz").write_text("no data")
     damage(next((own / "digits").rglob(f"*{part}")))
     with pytest.raises(SystemExit) as ended:
-        data_command.command(json=True)
+        data_command.check_command(json=True)
     said = capsys.readouterr()
     assert ended.value.code == 1
     assert json.loads(said.out)["unreadable"] == ["digits", "mnist"]

@@ -287,7 +287,9 @@ def read_back(base: Recipe, flags: str) -> Recipe:
 
     words = shlex.split(flags)
     default = overrides.with_schedule(base, words)
-    return overrides.overridden(default, run_command._parse(base.name, default, words).override)
+    return overrides.apply_overrides(
+        default, run_command._parse(base.name, default, words).override
+    )
 
 
 FLAGS: list[tuple[str, dict[str, Any], str]] = [

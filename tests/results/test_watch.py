@@ -118,17 +118,17 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
     result(0.5)
     new = result(0.5)
     with pytest.raises(SystemExit):
-        results_command.watch([NAME], json=True)
+        results_command.watch_command([NAME], json=True)
     capsys.readouterr()
-    results_command.watch([new], json=True)
+    results_command.watch_command([new], json=True)
     assert json.loads(capsys.readouterr().out)["compared"] == 1
     with pytest.raises(SystemExit):
-        results_command.watch([new, old], json=True)
+        results_command.watch_command([new, old], json=True)
     assert [each["run_id"] for each in json.loads(capsys.readouterr().out)["changes"]] == [old]
     with tracked_run.tracked("t", experiment="test", kind="training") as training:
         pass
     with pytest.raises(UserError, match="a training that is FINISHED"):
-        results_command.watch([training.id])
+        results_command.watch_command([training.id])
 
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
@@ -182,11 +182,11 @@ def test_the_command_prints_tells_and_ends_with_code_3(
     home: Path, webhook: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result(0.5)
-    results_command.watch([NAME], json=True)
+    results_command.watch_command([NAME], json=True)
     assert json.loads(capsys.readouterr().out)["changes"] == []
     result(0.5, verdict="refuted")
     with pytest.raises(SystemExit) as ended:
-        results_command.watch(json=True, target=f"http://{webhook}/")
+        results_command.watch_command(json=True, target=f"http://{webhook}/")
     assert ended.value.code == 3
     said = capsys.readouterr()
     assert json.loads(said.out)["changes"][0]["after"] == "refuted"
@@ -194,7 +194,7 @@ def test_the_command_prints_tells_and_ends_with_code_3(
     ((heard, _),) = Webhook.heard
     assert heard["watch"] == json.loads(said.out)
     with pytest.raises(UserError, match="small-norm-factorization"):
-        results_command.watch(["small-norm"])
+        results_command.watch_command(["small-norm"])
 
 
 def test_a_webhook_or_a_command_is_told_and_secrets_are_not_said(

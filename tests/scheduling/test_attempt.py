@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pipelines.scheduling import _command, attempt
-from pipelines.scheduling.attempt import LOG, ORDER, OUTCOME, Order, Outcome
+from pipelines.scheduling.attempt import LOG, OUTCOME, SPEC, AttemptSpec, Outcome
 from pipelines.tracking import history, store, tracked_run
 from tests.results.test_watch import METRIC, NAME, result, webhook
 
@@ -44,10 +44,10 @@ SCRIPTS = {
 class Running:
     """An attempt that is carried out in a thread, as a server does."""
 
-    def __init__(self, order: Order, folder: Path) -> None:
+    def __init__(self, spec: AttemptSpec, folder: Path) -> None:
         self.folder, self.outcomes = folder, list[Outcome]()
         self.thread = threading.Thread(
-            target=lambda: self.outcomes.append(attempt.carry_out(order, folder))
+            target=lambda: self.outcomes.append(attempt.run_in_process(spec, folder))
         )
         self.thread.start()
 
@@ -84,8 +84,8 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     def begin(script: str, number: int = 1, **fields: object) -> Running:
         job = f"job-{len(started)}"
         common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
-        order = Order(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
-        started.append(Running(order, home / "scheduled" / job))
+        spec = AttemptSpec(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
+        started.append(Running(spec, home / "scheduled" / job))
         return started[-1]
 
     yield begin
@@ -127,7 +127,7 @@ def test_what_an_exit_code_means(
 ) -> None:
     if log is not None:
         (tmp_path / LOG).write_text(log)
-    assert attempt.outcome_of(code, tmp_path / LOG) == outcome
+    assert attempt.read_exit_code(code, tmp_path / LOG) == outcome
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_an_attempt_that_came_to_its_end_is_not_repeated_for_a_server_that_was_k
 ) -> None:
     first = start("measures")
     outcome = first.end()
-    order = Order(**json.loads((first.folder / ORDER).read_text()))
-    assert attempt.carry_out(order, first.folder) == outcome
+    spec = AttemptSpec(**json.loads((first.folder / SPEC).read_text()))
+    assert attempt.run_in_process(spec, first.folder) == outcome
     (first.folder / OUTCOME).unlink()  # killed between its run's end and its own
-    assert attempt.carry_out(order, first.folder) == outcome
+    assert attempt.run_in_process(spec, first.folder) == outcome
     assert len(history.rows(None, kind="scheduled")) == 1
 
 

@@ -84,7 +84,7 @@ def test_a_job_that_cannot_be_is_refused_in_a_sentence(wrong: dict[str, Any], me
 
 
 def test_names_are_new_and_known_and_times_come(home: Path) -> None:
-    with engine.client(engine.place()) as client:
+    with engine.open_client(engine.database_url()) as client:
         for cron, message in {
             "30 2 * *": "five fields",
             "*/5 * * * * *": "five fields",
@@ -107,11 +107,11 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
 
 
 def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
-    with engine.client(engine.place()) as client:
+    with engine.open_client(engine.database_url()) as client:
         names = {job.name for job in schedule.next_ticks(client)}
         assert names == {"nightly-claims", "weekly-study", "data-check", "reap"}
         schedule.remove(client, "reap")
-    with engine.client(engine.place()) as client:
+    with engine.open_client(engine.database_url()) as client:
         assert {job.name for job in schedule.next_ticks(client)} == names - {"reap"}
 
 
@@ -121,7 +121,7 @@ def test_a_schedule_of_an_earlier_version_is_refused_with_the_way_to_take_it_ove
     with sqlite3.connect(home / "schedule.db") as database:
         database.execute("CREATE TABLE apscheduler_jobs (id TEXT)")
     database.close()
-    with pytest.raises(UserError, match="add each"), engine.client(engine.place()):
+    with pytest.raises(UserError, match="add each"), engine.open_client(engine.database_url()):
         pass
 
 
@@ -129,13 +129,13 @@ def test_a_schedules_address_is_the_same_from_any_folder(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert engine.place("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
-    assert engine.place() == f"sqlite:///{home}/schedule.db"
+    assert engine.database_url("sqlite:///x.db") == f"sqlite:///{tmp_path}/x.db"
+    assert engine.database_url() == f"sqlite:///{home}/schedule.db"
     monkeypatch.setenv("SCHEDULE_STORAGE", "postgresql://me:secret@host/x")
-    assert engine.place() == "postgresql+psycopg://me:secret@host/x"
+    assert engine.database_url() == "postgresql+psycopg://me:secret@host/x"
     for wrong in ("sqlite://", "sqlite:///:memory:", "nonsense", "mysql://host/x"):
         with pytest.raises(UserError, match="sqlite:///FILE"):
-            engine.place(wrong)
+            engine.database_url(wrong)
 
 
 def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
@@ -170,7 +170,7 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
     ],
 )
 def test_a_command_is_refused_that_would_refuse_its_words(line: str, message: str) -> None:
-    job = a_job(words=jobs.words(line.split()))
+    job = a_job(words=jobs.parse_words(line.split()))
     if not message:
         jobs.check_command(job)
         return
@@ -181,10 +181,12 @@ def test_a_command_is_refused_that_would_refuse_its_words(line: str, message: st
 def test_a_command_line_may_begin_as_people_type_it() -> None:
     typed = ["python -m pipelines run x --force", "-m pipelines run x --force", "run x --force"]
     typed += [".venv/bin/python3.11 -m pipelines run x --force"]
-    assert {jobs.words(line.split()) for line in typed} == {("pipelines", "run", "x", "--force")}
-    assert jobs.words(["tuning", "run", "y"]) == ("tuning", "run", "y")
+    assert {jobs.parse_words(line.split()) for line in typed} == {
+        ("pipelines", "run", "x", "--force")
+    }
+    assert jobs.parse_words(["tuning", "run", "y"]) == ("tuning", "run", "y")
     with pytest.raises(UserError, match="after --"):
-        jobs.words(["python", "-m"])
+        jobs.parse_words(["python", "-m"])
 
 
 def test_the_day_of_a_tick_is_that_of_the_jobs_time_zone() -> None:
@@ -194,10 +196,15 @@ def test_the_day_of_a_tick_is_that_of_the_jobs_time_zone() -> None:
 
 
 def test_lengths_and_zones_are_read() -> None:
-    assert [times.seconds(text) for text in ("90s", "20m", "1.5h", "1d")] == [90, 1200, 5400, 86400]
+    assert [times.parse_seconds(text) for text in ("90s", "20m", "1.5h", "1d")] == [
+        90,
+        1200,
+        5400,
+        86400,
+    ]
     for wrong in ("90", "m", "-1s", "1 week"):
         with pytest.raises(UserError, match="number with s, m, h or d"):
-            times.seconds(wrong)
+            times.parse_seconds(wrong)
     with pytest.raises(UserError, match="Europe/Berlin"):
-        times.named_zone("Europe/Berlim")
-    assert times.named_zone(times.local_zone())
+        times.find_zone("Europe/Berlim")
+    assert times.find_zone(times.local_zone())

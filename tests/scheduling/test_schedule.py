@@ -29,17 +29,17 @@ def workflows(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """The engine, which fires nothing by itself, and a folder of commands for jobs."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)  # between two looks DBOS does not end
-    storage = engine.place()
-    with engine.client(storage) as client:
+    storage = engine.database_url()
+    with engine.open_client(storage) as client:
         for entry in client.list_schedules():
             client.delete_schedule(entry["schedule_name"])
-    with engine.workflows(storage, engine.SCHEDULE):
+    with engine.serve_workflows(storage, engine.SCHEDULE):
         yield tmp_path
 
 
 def start(job: Job, at: datetime) -> Any:
     with SetWorkflowID(f"sched-{job.name}-{at.isoformat()}"):
-        return DBOS.start_workflow(server.tick, at, dataclasses.asdict(job))
+        return DBOS.start_workflow(server.run_tick, at, dataclasses.asdict(job))
 
 
 def script(folder: Path, text: str) -> tuple[str]:
@@ -58,8 +58,8 @@ def test_of_ticks_that_nothing_served_the_last_is_run_or_none(workflows: Path) -
         assert now > timedelta(hours=1)
         late = dataclasses.replace(job, cron=f"{hour.minute} {hour.hour} * * *", tz="UTC")
         assert start(late, hour).get_result()["state"] == last
-    with engine.client(engine.place()) as client:
-        rows = schedule_report.history(client, "once", 10)
+    with engine.open_client(engine.database_url()) as client:
+        rows = schedule_report.list_ticks(client, "once", 10)
     assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
 
 
@@ -69,14 +69,14 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)
     job, now = a_job(cron="*/20 * * * * *", missed="skip"), datetime.now(UTC)
     before = now.replace(second=0, microsecond=0) - timedelta(days=1)
-    with engine.client(engine.place()) as client:
+    with engine.open_client(engine.database_url()) as client:
         schedule.add(client, job)
         client._sys_db.update_last_fired_at("x", before.isoformat())
         for _ in range(2):  # two servers begin
-            server.keep_missed(client)
-        with engine.workflows(engine.place(), engine.SCHEDULE):
+            server.record_missed(client)
+        with engine.serve_workflows(engine.database_url(), engine.SCHEDULE):
             while (
-                not (rows := schedule_report.history(client, "x", 10))
+                not (rows := schedule_report.list_ticks(client, "x", 10))
                 or rows[-1]["state"] == "queued"
             ):
                 time.sleep(0.1)

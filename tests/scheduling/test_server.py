@@ -37,7 +37,7 @@ class Bench:
             Job(name="x", words=(*words, "2"), tz="UTC", cron=cron),
             Job(name="long", words=(*words, "20"), tz="UTC", cron="0 0 1 1 *"),
         ]
-        with engine.client(storage) as client:
+        with engine.open_client(storage) as client:
             for shipped in schedule.next_ticks(client):
                 schedule.remove(client, shipped.name)
             for job in jobs:
@@ -49,8 +49,8 @@ class Bench:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the history, the oldest first."""
-        with engine.client(self.storage) as client:
-            return schedule_report.history(client, None, 100)[::-1]
+        with engine.open_client(self.storage) as client:
+            return schedule_report.list_ticks(client, None, 100)[::-1]
 
     def words(self, first: str) -> list[list[str]]:
         """Return what the commands have said: process, seconds since 1970, folder."""
@@ -98,7 +98,7 @@ def bench(
     storage = None
     if request.param == "postgresql":
         storage = request.getfixturevalue("postgresql_database")
-    begun = Bench(home, engine.place(storage))
+    begun = Bench(home, engine.database_url(storage))
     yield begun
     for process in begun.servers:
         process.kill()
@@ -125,7 +125,7 @@ def test_whatever_is_killed_every_tick_is_accounted_for_and_none_is_done_twice(
     assert bench.servers[2].wait(60) == 0
     bench.serve()
     bench.next_command()
-    with engine.client(bench.storage) as client:
+    with engine.open_client(bench.storage) as client:
         schedule.pause(client, "x")
     wait(lambda: all(row["state"] not in ("running", "queued") for row in bench.rows()))
     bench.servers[3].terminate()

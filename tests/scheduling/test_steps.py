@@ -15,12 +15,12 @@ import pytest
 
 from pipelines.__main__ import dispatch
 from pipelines.cli.pipeline_command import pipeline_command
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
 from pipelines.scheduling import _command, steps
-from pipelines.scheduling.steps import Pipeline, Step, carry_out
+from pipelines.scheduling.steps import Pipeline, Step, run_pipeline
 from pipelines.tracking import history, parent_run, store, tracked_run
 from pipelines.tracking.store import NOTE, PARENT
 from tests.conftest import ROOT
@@ -59,7 +59,7 @@ def states(document: dict[str, Any]) -> dict[str, str]:
 
 def failed(pipeline: Pipeline, *given: Any) -> Ended:
     with pytest.raises(Ended) as caught:
-        carry_out(pipeline, *given)
+        run_pipeline(pipeline, *given)
     return caught.value
 
 
@@ -74,7 +74,7 @@ def test_only_the_step_that_failed_is_done_again(
     assert (broken.status, broken.tags["pipeline"]) == ("FAILED", "three")
     assert "must hold mnist" in broken.tags["failure"]
     mend(empty)
-    found = carry_out(THREE)
+    found = run_pipeline(THREE)
     assert states(found) == {"drawn": "skipped", "stored": "done", "again": "done"}
     assert [step["output"]["name"] for step in found["steps"]][::2] == ["linear-teacher"] * 2
     row = history.row(found["run_id"])
@@ -87,7 +87,7 @@ def test_only_the_step_that_failed_is_done_again(
     said = capsys.readouterr().out
     assert "[1/3] drawn: generated, " in said
     assert "[1/3] drawn: done before\n" in said
-    assert set(states(carry_out(THREE)).values()) == {"done"}  # after one that finished
+    assert set(states(run_pipeline(THREE)).values()) == {"done"}  # after one that finished
 
 
 def test_a_step_of_other_code_or_options_is_not_taken_for_done(
@@ -96,7 +96,7 @@ def test_a_step_of_other_code_or_options_is_not_taken_for_done(
     failed(THREE)
     other = dataclasses.replace(THREE, options={"scale": "cpu"})
     assert states(failed(other).document)["drawn"] == "done"
-    monkeypatch.setattr(steps, "_sources", lambda: "other code")
+    monkeypatch.setattr(steps, "_code_digest", lambda: "other code")
     assert states(failed(THREE).document)["drawn"] == "done"
     assert states(failed(THREE).document)["drawn"] == "skipped"
     assert states(failed(THREE, True).document)["drawn"] == "done"  # anew
@@ -113,7 +113,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     ):
         assert states(failed(THREE, True).document)["drawn"] == "done"
         mend(empty)
-        document = carry_out(THREE, anew=True)
+        document = run_pipeline(THREE, anew=True)
     assert states(document) == {"drawn": "skipped", "stored": "done", "again": "done"}
     assert history.row(document["run_id"]).tags[PARENT] == run.id
 
@@ -153,7 +153,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
     capfd.readouterr()
-    assert guarded(dispatch, [*VERIFY, "--json"]) == 0
+    assert run_command_safely(dispatch, [*VERIFY, "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
     steps = ("data", "small-norm-factorization", "report", "watch")
     assert states(document) == dict(zip(steps, ("skipped", *["done"] * 3), strict=True))
@@ -166,7 +166,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
     with tracked_run.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
         run.log({"wall_s": 1.0})
-    assert guarded(dispatch, [*VERIFY, "--force", "--json"]) == 3
+    assert run_command_safely(dispatch, [*VERIFY, "--force", "--json"]) == 3
     said = capfd.readouterr()
     document = json.loads(said.out)
     assert (document["status"], states(document)["watch"]) == ("FAILED", "failed")
@@ -182,7 +182,7 @@ def test_a_recipe_is_trained_evaluated_and_registered(
     home: Path, empty: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     words = ("pipeline", "train-and-register", "linear-teacher", "--scale", "smoke", "--steps", "4")
-    assert guarded(dispatch, [*words, "--json"]) == 0
+    assert run_command_safely(dispatch, [*words, "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
     gave = {step["name"]: step["output"] for step in document["steps"]}
     assert list(gave) == ["data", "train", "evaluate", "compare", "register", "report"]

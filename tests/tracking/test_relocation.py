@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.__main__ import dispatch
-from pipelines.cli import _checks
+from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.results import evaluation, model_registry
 from pipelines.tracking import journals, recovery, store, tracked_run
@@ -43,7 +43,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     assert (other / "artifacts" / second / "artifacts" / "text.txt").read_text() == "of the copy"
     document = exporting.export_runs(other.parent / "all.zip", [], None)
     assert {run["run_id"] for run in document["runs"]} == {first, second}
-    assert _checks.artifacts().state == "well"
+    assert doctor.check_artifacts().state == "ok"
     if moved:
         assert not home.exists()
     else:
@@ -88,14 +88,14 @@ def test_missing_artifacts_are_said_with_their_place(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_id = write_run("r", "text")
-    assert _checks.artifacts().state == "well"
+    assert doctor.check_artifacts().state == "ok"
     (home / "artifacts").rename(tmp_path / "away")
     file = tmp_path / "runs.zip"
     with pytest.raises(UserError, match=rf"r \({run_id}\).* none at file:.*artifacts/models/m-"):
         exporting.export_runs(file, [], None)
     assert not file.exists()
-    finding = _checks.artifacts()
-    assert finding.state == "ill"
+    finding = doctor.check_artifacts()
+    assert finding.state == "problem"
     assert "python -m pipelines export" in finding.mend
     assert "2 runs and models have no files; the first: none at file:" in finding.found
     dispatch(["export", str(file), "--without-artifacts"])

@@ -358,7 +358,7 @@ def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
             fill(filler)
             for step in range(2, 3_000):
                 run.log({"loss": 1.0 / step}, step)
-        assert shell._sentence(caught.value) is not None
+        assert shell._describe_failure(caught.value) is not None
         filler.unlink()
         assert recovery.settle_dead() == [run.id]
         assert history.row(run.id).status in ("FAILED", "KILLED")
@@ -414,7 +414,7 @@ def test_a_store_that_stops_answering_is_one_sentence(
         raise mlflow.MlflowException("API request to http://h failed\nlong story")
 
     store.client()
-    assert shell.guarded(ask, []) == 1
+    assert shell.run_command_safely(ask, []) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: The tracking store must answer. Received: ")
     assert len(said.splitlines()) == 1
@@ -548,7 +548,7 @@ def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
 def test_a_journal_that_says_nothing_harms_no_command(on_sqlite: Path, content: bytes) -> None:
     (on_sqlite / "live").mkdir(exist_ok=True)
     (on_sqlite / "live" / ("1" * 32 + ".jsonl")).write_bytes(content)
-    assert shell.guarded(lambda _: None, []) == 0
+    assert shell.run_command_safely(lambda _: None, []) == 0
 
 
 WRONG = (
@@ -567,7 +567,7 @@ def test_a_journal_of_wrong_types_is_put_aside_and_said_so(
     (on_sqlite / "live").mkdir(exist_ok=True)
     path = dead_journal(on_sqlite, run_id, json.loads(wrong))
     content = path.read_text()
-    assert shell.guarded(lambda _: None, []) == 0
+    assert shell.run_command_safely(lambda _: None, []) == 0
     assert f"{run_id}.orphan cannot be delivered whole: " in capsys.readouterr().err
     assert path.with_suffix(".orphan").read_text() == content
     assert not path.exists()

@@ -34,11 +34,11 @@ WORKER = (
 )
 SERVER = """
 import sys
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 from tuning.storage import serving
 def serve(words):
     getattr(serving, words[0])(words[1], words[2], int(words[3]))
-sys.exit(guarded(serve, sys.argv[1:]))
+sys.exit(run_command_safely(serve, sys.argv[1:]))
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
 from tuning import catalog
@@ -52,7 +52,7 @@ def test_a_mistake_is_one_sentence(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ports = {"port": free_port(), "taken": taken.getsockname()[1]}
-        code = guarded(dispatch, [word.format(**ports) for word in words])
+        code = run_command_safely(dispatch, [word.format(**ports) for word in words])
     said = capsys.readouterr()
     assert code == (1 if words in AWAY else 2), said
     assert said.err.startswith("error: ")
@@ -69,7 +69,7 @@ def test_gp_without_pytorch_is_refused_before_there_is_a_study(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
     )
-    assert guarded(dispatch, ["run", "s", *SMOKE, "--sampler", "gp"]) == 2
+    assert run_command_safely(dispatch, ["run", "s", *SMOKE, "--sampler", "gp"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: The sampler gp needs PyTorch. Received: --sampler gp")
     assert said.count("\n") == 1
@@ -81,7 +81,7 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     home: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said(*words: str) -> str:
-        assert guarded(dispatch, list(words)) == 0
+        assert run_command_safely(dispatch, list(words)) == 0
         return capsys.readouterr().out
 
     document = json.loads(said("run", "s", *SMOKE, "--trials", "6", "--json"))
@@ -95,7 +95,7 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     assert [line.split()[0] for line in said("list").splitlines()] == ["s", "t"]
     from pipelines.__main__ import dispatch as pipelines
 
-    assert guarded(pipelines, ["run", "mlp-digits", *shlex.split(best)]) == 0
+    assert run_command_safely(pipelines, ["run", "mlp-digits", *shlex.split(best)]) == 0
     winner = min(document["trials"], key=lambda each: each["val_error_pct"])
     (again,) = [row for row in history.rows(kind="training") if row.params["seed"] == "0"]
     assert again.metrics["val_error_pct"] == winner["val_error_pct"]
@@ -105,19 +105,19 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
 def test_short_budgets_are_ranked_against_the_whole(
     home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(dispatch, ["run", "s", *SMOKE, "--trials", "6"]) == 0
+    assert run_command_safely(dispatch, ["run", "s", *SMOKE, "--trials", "6"]) == 0
     capsys.readouterr()
     words = ["budgets", "s", "--shares", "0.5", "--trials", "6", "--json"]
-    assert guarded(dispatch, words) == 0
+    assert run_command_safely(dispatch, words) == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["short"]["0.5"]["errors"]) == len(found["full"]) == 6
     assert -1 <= found["short"]["0.5"]["spearman"] <= 1
     runs = history.rows(kind="short")
     assert {row.params["steps"] for row in runs} == {"4"}
-    assert guarded(dispatch, words) == 0
+    assert run_command_safely(dispatch, words) == 0
     assert len(history.rows(kind="short")) == len(runs)  # what has been trained is not repeated
-    assert guarded(dispatch, ["budgets", "s", "--shares", "1.5"]) == 2
-    assert guarded(dispatch, ["budgets", "s", "--trials", "2"]) == 2
+    assert run_command_safely(dispatch, ["budgets", "s", "--shares", "1.5"]) == 2
+    assert run_command_safely(dispatch, ["budgets", "s", "--trials", "2"]) == 2
 
 
 def test_help_answers_without_heavy_libraries() -> None:

@@ -17,7 +17,7 @@ from matplotlib.text import Text
 from pipelines import resume
 from pipelines.claims.networks import better_schedule_exists
 from pipelines.cli.run_command import Options
-from pipelines.cli.shell import guarded
+from pipelines.cli.shell import run_command_safely
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import named
@@ -391,7 +391,7 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
 def test_wrong_words_are_one_sentence(
     words: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert guarded(dispatch, words.split()) == 2
+    assert run_command_safely(dispatch, words.split()) == 2
     err = capsys.readouterr().err
     assert said in err
     assert err.startswith("error: ")
@@ -405,7 +405,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
         with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
             subcommands.answer("tuning", "run")
 
-    assert guarded(ask, []) == 2
+    assert run_command_safely(ask, []) == 2
     said = capsys.readouterr().err
     assert said.count("study's name stands first") == 1
     assert "Traceback" not in said
