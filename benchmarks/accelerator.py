@@ -22,7 +22,7 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
@@ -80,7 +80,7 @@ def apart(way: str) -> Any:
 def recipe(precision: str, **habits: Any) -> Recipe:
     """As published on a GPU, for an epoch; the narrow form for 100 steps on a CPU."""
     accelerated = device()[1]
-    chosen = named("allconv-cifar10", "paper" if accelerated else "cpu")
+    chosen = get_recipe("allconv-cifar10", "paper" if accelerated else "cpu")
     return chosen.override(
         steps=350 if accelerated else 100,
         train_examples=None if accelerated else 100 * chosen.batch_size,
@@ -94,7 +94,7 @@ def device() -> tuple[str, bool]:
     """What trains here, and whether it is a GPU."""
     from pipelines.training import devices
 
-    place = devices.place(named("allconv-cifar10"))
+    place = devices.place(get_recipe("allconv-cifar10"))
     return str(place), place.accelerated
 
 
@@ -116,11 +116,11 @@ def trained(precision: str, habit: str) -> dict[str, float]:
 def _job(chosen: Recipe) -> Any:
     """The job of a recipe, with few pictures to validate on."""
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
 
     place, splits = devices.place(chosen), datasets.load("cifar10", chosen.train_examples)
     few = {part: _first(getattr(splits, part), 128) for part in ("val", "test")}
-    return assembled(chosen, dataclasses.replace(splits, **few), place)
+    return build_job(chosen, dataclasses.replace(splits, **few), place)
 
 
 def _first(split: Any, count: int) -> Any:

@@ -86,7 +86,7 @@ def seconds_per_step(recipe: Recipe, splits: Splits) -> float:
     """Return the mean seconds of a training step by the clock, the first left out."""
     backend.keras()
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
     from pipelines.training.train import train
 
     few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
@@ -96,7 +96,7 @@ def seconds_per_step(recipe: Recipe, splits: Splits) -> float:
         if "batch_loss" in metrics:
             ends.append(time.perf_counter())
 
-    train(assembled(recipe, few, devices.place(recipe)), log, test=False)
+    train(build_job(recipe, few, devices.place(recipe)), log, test=False)
     return (ends[-1] - ends[0]) / (len(ends) - 1)
 
 

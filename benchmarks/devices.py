@@ -14,7 +14,7 @@ from statistics import median
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
@@ -23,7 +23,7 @@ STEPS, ROUNDS = 60, 3
 
 
 def recipe(count: int = 1) -> Recipe:
-    return named("allconv-cifar10").override(
+    return get_recipe("allconv-cifar10").override(
         steps=STEPS, learning_rate=1e-6, train_examples=STEPS * 128, devices=count
     )
 
@@ -53,13 +53,13 @@ def trained(count: int) -> float:
     """images/s of a training on that many devices."""
     backend.keras()
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
     from pipelines.training.train import train
 
     setting = recipe(count)
     place = devices.place(setting)
     splits = datasets.load("cifar10", setting.train_examples)
-    job = assembled(setting, splits, place)
+    job = build_job(setting, splits, place)
     return train(job, lambda metrics, step: None, test=False).metrics["images_per_s"]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
@@ -29,7 +29,7 @@ SIZE = 4096  # of the matrices whose product is timed
 
 
 def recipe() -> Recipe:
-    return named("allconv-cifar10", "paper").override(
+    return get_recipe("allconv-cifar10", "paper").override(
         steps=STEPS, learning_rate=1e-6, train_examples=STEPS * 128, per_call=1
     )
 
@@ -80,13 +80,13 @@ def ours() -> float:
 
     backend.keras()
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
     from pipelines.training.train import train
 
     setting, splits = recipe(), datasets.load("cifar10", recipe().train_examples)
     few = dataclasses.replace(splits.val, x=splits.val.images[:128], y=splits.val.labels[:128])  # type: ignore[union-attr]
     splits = dataclasses.replace(splits, val=few)
-    job = assembled(setting, splits, devices.place(setting))
+    job = build_job(setting, splits, devices.place(setting))
     clock = Clock()
     train(job, lambda metrics, step: clock.tick() if "batch_loss" in metrics else None, test=False)
     return clock.images_per_s(setting.batch_size)

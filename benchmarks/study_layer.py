@@ -69,7 +69,7 @@ def trained(plan: Plan, trials: list[Any]) -> float:
     start = time.perf_counter()
     for trial in outcomes.finished(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)
-        training_job = job.assembled(recipe, splits, devices.place(recipe))
+        training_job = job.build_job(recipe, splits, devices.place(recipe))
         with contextlib.suppress(Diverged):
             train.train(training_job, lambda metrics, step: None, test=False)
     return time.perf_counter() - start

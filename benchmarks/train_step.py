@@ -14,7 +14,7 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
@@ -29,7 +29,7 @@ def main() -> None:
     tags = provenance.tags()
     print(f"{tags['cpu']}, {tags['cores']} cores; ratios of images/s: median (least-most)")
     for name, steps in STEPS.items():
-        recipe = named(name).override(steps=steps, learning_rate=1e-6, weight_decay=0)
+        recipe = get_recipe(name).override(steps=steps, learning_rate=1e-6, weight_decay=0)
         try:
             splits = datasets.load(recipe.data)
         except UserError as error:
@@ -71,9 +71,9 @@ def compare(recipe: Recipe, splits: Splits, run: tracked_run.Run) -> dict[str, l
 
 def _job(recipe: Recipe, splits: Splits) -> Any:
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
 
-    return assembled(recipe, splits, devices.place(recipe))
+    return build_job(recipe, splits, devices.place(recipe))
 
 
 def ours(job: Any, log: Callable[..., None]) -> float:

@@ -18,12 +18,12 @@ RUN_AS = "run_as"  # tag of a training that a person started by name: name and s
 PARTED = ("diverged", "pruned")  # tags of runs that ended of themselves
 
 
-def folder(run_id: str) -> Path:
+def checkpoint_folder(run_id: str) -> Path:
     """Where the checkpoints of a run are: beside the database, on the machine that trains."""
     return store.home() / "checkpoints" / run_id
 
 
-def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
+def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
     """The id of the newest run with these settings, if it was interrupted.
 
     A training goes on below whatever parent asks for it; a trial is its study's. Without a
@@ -31,9 +31,9 @@ def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str |
     """
     below = {PARENT: parent.id} if parent and kind != TRAINING else {}
     same = history.rows(None, kind=kind, fingerprint=recipe.fingerprint, **below)
-    if not same or not _interrupted(same[0]):
+    if not same or not _is_interrupted(same[0]):
         return None
-    row, step = same[0], stopped_at(same[0].id)
+    row, step = same[0], last_checkpoint_step(same[0].id)
     changed = row.tags.get("code") != code_digest.training()
     if step == 0 and (changed or row.status == "FAILED"):
         return None
@@ -42,7 +42,7 @@ def find(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str |
     return row.id
 
 
-def diverged(kind: str, **tags: str) -> Diverged | None:
+def find_diverged(kind: str, **tags: str) -> Diverged | None:
     """How the newest run with these tags diverged, if it did."""
     same = history.rows(None, kind=kind, **tags)
     if not same or PARTED[0] not in same[0].tags:
@@ -51,9 +51,9 @@ def diverged(kind: str, **tags: str) -> Diverged | None:
     return Diverged(said, int(same[0].tags[PARTED[0]]))
 
 
-def stopped_at(run_id: str) -> int:
+def last_checkpoint_step(run_id: str) -> int:
     """The step of a run's latest checkpoint; 0 without one."""
-    found = Saving(folder(run_id)).latest()
+    found = Saving(checkpoint_folder(run_id)).latest()
     return found.step if found else 0
 
 
@@ -61,7 +61,7 @@ def refuse_changed(recipe: Recipe, run_as: str) -> None:
     """UserError where a run of that name, scale and seed was interrupted with other settings."""
     rows = history.rows(None, kind=TRAINING, run_as=run_as)
     same = [row for row in rows if row.params.get("seed") == str(recipe.seed)]
-    if not same or not _interrupted(same[0]) or not (step := stopped_at(same[0].id)):
+    if not same or not _is_interrupted(same[0]) or not (step := last_checkpoint_step(same[0].id)):
         return
     old, new = same[0].params, recipe.flat()
     differing = [
@@ -77,12 +77,12 @@ def refuse_changed(recipe: Recipe, run_as: str) -> None:
         )
 
 
-def _interrupted(row: history.Row) -> bool:
+def _is_interrupted(row: history.Row) -> bool:
     return row.status in ("KILLED", "FAILED") and not any(tag in row.tags for tag in PARTED)
 
 
 @contextmanager
-def explained(run: Run) -> Iterator[None]:
+def report_stop(run: Run) -> Iterator[None]:
     """Say of a run that ends early where it stopped: it can go on, or it diverged or was pruned."""
     try:
         yield
@@ -90,7 +90,8 @@ def explained(run: Run) -> Iterator[None]:
         run.tag(type(error).__name__.lower(), str(error.step))
         raise
     except (KeyboardInterrupt, SystemExit):
-        said = f"{run.name}: saved after step {stopped_at(run.id)}; the same command goes on."
+        step = last_checkpoint_step(run.id)
         with suppress(BrokenPipeError):  # who read what a worker says has ended too
-            print(said, file=sys.stderr)
+            goes_on = f"saved after step {step}; the same command goes on."
+            print(f"{run.name}: {goes_on}", file=sys.stderr)
         raise

@@ -1,6 +1,6 @@
-"""The spine: one recipe, its data, its network, its training, as one tracked run. Read this first.
+"""One recipe, its data, its network and its training, as one tracked run. Read this first.
 
-Recipe -> data.load -> Splits -> train(log=run.log) -> mlruns/ -> report
+Recipe -> datasets.load -> Splits -> train(log=run.log) -> mlruns/ -> scoreboard
 """
 
 import functools
@@ -18,7 +18,7 @@ from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend, code_digest, tf_config
+from pipelines.runtime import backend, code_digest
 from pipelines.tracking import history, recovery, tracked_run
 from pipelines.training.checkpoints import Saving
 
@@ -27,8 +27,8 @@ PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
 
 
 @dataclass(frozen=True)
-class Habits:
-    """What is done about earlier runs, how often a run is saved, when it pauses."""
+class RunOptions:
+    """What is done about earlier runs, how often a run is saved, when it pauses, what trains."""
 
     force: bool = False
     """Train again what has finished."""
@@ -38,6 +38,8 @@ class Habits:
     """Steps between checkpoints; None: about a minute."""
     until: float = math.inf
     """The moment of time.monotonic() from which on what is done is saved and Paused is raised."""
+    trainer: Any = None
+    """What trains; None: the devices of this machine (training.train.Trainer)."""
 
     def pause(self, done: int, whole: int, what: str) -> None:
         """Raise Paused between two of `whole` things where the time is over."""
@@ -45,7 +47,7 @@ class Habits:
             raise Paused(f"{done} of {whole} {what}")
 
 
-USUAL = Habits()
+DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Watch:
+class TrainingObserver:
     """What a search sees of a training, whose test set stays unread."""
 
     report: Callable[[Mapping[str, float], int], None]
@@ -71,11 +73,11 @@ class Watch:
 
 def run(
     recipe: Recipe,
-    habits: Habits = USUAL,
+    run_options: RunOptions = DEFAULT,
     *,
     parent: tracked_run.Run | tracked_run.Parent | None = None,
     kind: str = "training",
-    watch: Watch | None = None,
+    watch: TrainingObserver | None = None,
     title: str | None = None,
     tags: Mapping[str, str] | None = None,
 ) -> Result:
@@ -87,16 +89,18 @@ def run(
     same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        done = [] if habits.force else history.rows(kind=kind, **same)
+        done = [] if run_options.force else history.rows(kind=kind, **same)
         if done:
-            _dismiss_others(recipe)
-            Saving(resume.folder(done[0].id)).discard()  # a kill may have come before that
-            return Result(done[0].id, _final(done[0].metrics), reused=True)
-        if habits.until < math.inf and (before := resume.diverged(kind, **same)):
+            if run_options.trainer:
+                run_options.trainer.dismiss(recipe)
+            Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
+            return Result(done[0].id, _select_final(done[0].metrics), reused=True)
+        if run_options.until < math.inf and (before := resume.find_diverged(kind, **same)):
             raise before  # in an earlier slice: a later one has other things to do
         recipe.check_here()
-        interrupted = None if habits.new_run else resume.find(kind, recipe, parent)
-        job = _job(recipe, watch.validate_every if watch else None)
+        interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
+        trainer = _choose_trainer(run_options)
+        job = prepare(recipe, trainer, watch.validate_every if watch else None)
         with tracked_run.tracked(
             title or f"{recipe.name} seed {recipe.seed}",
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
@@ -106,64 +110,55 @@ def run(
             parent=parent,
             resume=interrupted,
         ) as tracked:
-            result = Result(tracked.id, _recorded(job, tracked, habits, watch))
-        Saving(resume.folder(result.run_id)).discard()
+            metrics = _train_and_record(job, trainer, tracked, run_options, watch)
+            result = Result(tracked.id, metrics)
+        Saving(resume.checkpoint_folder(result.run_id)).discard()
         return result
 
 
-def check_trainable(recipe: Recipe, habits: Habits = USUAL) -> None:
+def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     """Raise what `check_here` raises, unless a finished run has the numbers."""
     try:
         recipe.check_here()
     except (UserError, Unavailable):
         same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
-        if habits.force or not history.rows(kind="training", **same):
+        if run_options.force or not history.rows(kind="training", **same):
             raise
 
 
-def _job(recipe: Recipe, validate_every: int | None = None) -> Any:
-    """The recipe with its devices, data and rates: what `train` takes."""
+def _choose_trainer(run_options: RunOptions) -> Any:
+    """Return what trains: the trainer of the options, else the one of this machine's devices."""
     backend.keras()
-    from pipelines.training import devices, train
-    from pipelines.training.job import assembled
+    from pipelines.training.train import Trainer
 
-    place = devices.place(recipe)  # before data, which start TensorFlow
-    if place.role:
-        train.cluster().begin(place, work=True)
+    return run_options.trainer or Trainer()
+
+
+def prepare(recipe: Recipe, trainer: Any, validate_every: int | None = None) -> Any:
+    """Return the recipe with its devices, data and rates: the job that `train` takes."""
+    from pipelines.training.job import build_job
+
+    place = trainer.place(recipe)  # before data, which start TensorFlow
+    trainer.announce(place, work=True)
     drawn = json.dumps(dict(recipe.data_args))
     splits = _splits(recipe.data, recipe.train_examples, drawn, datasets.data_home())
-    return assembled(recipe, splits, place, validate_every)
+    return build_job(recipe, splits, place, validate_every)
 
 
 @functools.lru_cache(maxsize=1)
 def _splits(name: str, train_examples: int | None, data_args: str, folder: Path) -> Splits:
-    """The data, read once for the trainings of a process that follow one another on them."""
+    """Return the data, read once for trainings of a process that follow one another on them."""
     return datasets.load(name, train_examples, json.loads(data_args))
 
 
-def follow(recipe: Recipe) -> None:
-    """Train as one of several machines that is not their chief: nothing is recorded here."""
-    backend.keras()
-    from pipelines.training import multi_machine
-    from pipelines.training.train import train
-
-    if not multi_machine.serve(recipe):
-        train(_job(recipe), log=lambda metrics, step: None)
-
-
-def _dismiss_others(recipe: Recipe) -> None:
-    """Let the machines of TF_CONFIG, if there are any, go: nothing is to be trained."""
-    if tf_config.role():
-        backend.keras()
-        from pipelines.training import devices, multi_machine
-
-        multi_machine.begin(devices.place(recipe), work=False)
-
-
-def _recorded(
-    job: Any, tracked: tracked_run.Run, habits: Habits, watch: Watch | None
+def _train_and_record(
+    job: Any,
+    trainer: Any,
+    tracked: tracked_run.Run,
+    run_options: RunOptions,
+    watch: TrainingObserver | None,
 ) -> dict[str, float]:
-    """Train into a tracked run, from its latest checkpoint on; the final numbers."""
+    """Train into a tracked run, from its latest checkpoint on; return the final numbers."""
     from pipelines.training.train import serving_model, train
 
     def log(metrics: Mapping[str, float], step: int) -> None:
@@ -175,10 +170,12 @@ def _recorded(
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
     tracked.tag("device", job.device)
-    saving = Saving(resume.folder(tracked.id), habits.checkpoint_every, habits.until)
+    saving = Saving(
+        resume.checkpoint_folder(tracked.id), run_options.checkpoint_every, run_options.until
+    )
     try:
-        with tracked_run.system_metrics(tracked), resume.explained(tracked):
-            trained = train(job, log, saving, test=watch is None)
+        with tracked_run.system_metrics(tracked), resume.report_stop(tracked):
+            trained = train(job, log, saving, test=watch is None, trainer=trainer)
     except Diverged as error:
         if watch is None:
             raise
@@ -191,6 +188,6 @@ def _recorded(
     return trained.metrics
 
 
-def _final(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The final numbers among a run's metrics: no per-step curves, no system metrics."""
+def _select_final(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the final numbers among a run's metrics: no per-step curves, no system metrics."""
     return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}

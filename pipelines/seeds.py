@@ -7,14 +7,17 @@ from pipelines import resume
 from pipelines.errors import check_counts
 from pipelines.measurement.verdict import spread, spreads, summary
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import EXPERIMENT, USUAL, Habits, Result, check_trainable, run
+from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
 from pipelines.runtime import code_digest, provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
 
 
 def repeat(
-    recipe: Recipe, seeds: int | None = None, habits: Habits = USUAL, run_as: str | None = None
+    recipe: Recipe,
+    seeds: int | None = None,
+    run_options: RunOptions = DEFAULT,
+    run_as: str | None = None,
 ) -> dict[str, Any]:
     """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run.
 
@@ -22,30 +25,30 @@ def repeat(
     """
     tags = {resume.RUN_AS: run_as} if run_as else {}
     all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
-    for each in all_of_them if run_as and not habits.new_run else []:
+    for each in all_of_them if run_as and not run_options.new_run else []:
         resume.refuse_changed(each, str(run_as))
     if seeds is None:
-        return _document(recipe, run(recipe, habits, tags=tags), 1)
+        return _document(recipe, run(recipe, run_options, tags=tags), 1)
     check_counts(seeds=seeds)
     fingerprint = digest([each.fingerprint for each in all_of_them])
     waiting = f"Another process trains {recipe.name} with the same {seeds} seeds; waiting for it."
     with recovery.one_at_a_time(f"seeds-{fingerprint}", waiting):
-        return _document(recipe, _over_seeds(all_of_them, fingerprint, habits, tags), seeds)
+        return _document(recipe, _over_seeds(all_of_them, fingerprint, run_options, tags), seeds)
 
 
 def _over_seeds(
-    recipes: Sequence[Recipe], fingerprint: str, habits: Habits, tags: Mapping[str, str]
+    recipes: Sequence[Recipe], fingerprint: str, run_options: RunOptions, tags: Mapping[str, str]
 ) -> Result:
     """The run above the trainings of one recipe with several seeds, finished before or now."""
     recipe, seeds = recipes[0], len(recipes)
     same = {"fingerprint": fingerprint, "code": code_digest.training()}
     rows = history.rows(None, kind="seeds", **same)
     done = [row for row in rows if row.status == "FINISHED"]
-    if done and not habits.force:
+    if done and not run_options.force:
         return Result(done[0].id, done[0].metrics, reused=True)
     for each in recipes:
-        check_trainable(each, habits)
-    broken = rows and rows[0].status in ("KILLED", "FAILED") and not habits.new_run
+        check_trainable(each, run_options)
+    broken = rows and rows[0].status in ("KILLED", "FAILED") and not run_options.new_run
     with tracked_run.tracked(
         f"{recipe.name} {seeds} seeds",
         experiment=EXPERIMENT,
@@ -56,9 +59,9 @@ def _over_seeds(
     ) as parent:
         results: list[Result] = []
         for each in recipes:
-            results.append(run(each, habits, parent=parent, tags=tags))
+            results.append(run(each, run_options, parent=parent, tags=tags))
             if not results[-1].reused:
-                habits.pause(len(results), seeds, "seeds")
+                run_options.pause(len(results), seeds, "seeds")
         stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
         parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))

@@ -9,7 +9,7 @@ import tyro
 from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from tuning.plan import Goal, Plan, changes
 
@@ -117,7 +117,7 @@ def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
 def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
     with parse_errors_as_user_errors():
         search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
-    published = named(search.proxy or search.recipe, search.scale)
+    published = get_recipe(search.proxy or search.recipe, search.scale)
     with parse_errors_as_user_errors():
         default = with_schedule(published, arguments)
         parsed = tyro.cli(

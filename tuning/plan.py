@@ -10,7 +10,7 @@ from typing import Any
 
 from pipelines.data import datasets, prepared
 from pipelines.errors import MOST, UserError, check_counts, unknown
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
@@ -82,7 +82,7 @@ class Plan:
     @cached_property
     def full(self) -> Recipe:
         """The recipe that is trained, at its whole length."""
-        return dataclasses.replace(named(self.trained, self.scale), **self.changes)
+        return dataclasses.replace(get_recipe(self.trained, self.scale), **self.changes)
 
     @cached_property
     def base(self) -> Recipe:

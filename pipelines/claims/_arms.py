@@ -15,7 +15,7 @@ from pipelines.measurement.grid import Measured
 from pipelines.measurement.verdict import Bound, Floor
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Watch, run
+from pipelines.run import TrainingObserver, run
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
@@ -156,10 +156,12 @@ def is_at_an_end(recipe: Recipe, rate: float, rates: int) -> bool:
 
 def validation_error(bench: Bench, recipe: Recipe) -> float:
     """Return the validation error of a training, in percent; its test set stays unread."""
-    watch = Watch(report=lambda metrics, step: None, lost={"val_error_pct": DIVERGED_PCT})
+    watch = TrainingObserver(
+        report=lambda metrics, step: None, lost={"val_error_pct": DIVERGED_PCT}
+    )
     result = run(
         recipe,
-        bench.habits,
+        bench.run_options,
         parent=bench.run,
         kind="search",
         watch=watch,

@@ -56,7 +56,7 @@ def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str
     name = words[0] if words else min(catalog.RECIPES)
     own = rest[len(words) :]
     options, overrides = tyro.cli(Options, args=own, return_unknown_args=True, add_help=False)
-    recipe = with_schedule(catalog.named(name, options.scale), own)
+    recipe = with_schedule(catalog.get_recipe(name, options.scale), own)
     kind: Any = TrainAndRegister[Recipe]
     parsed: TrainAndRegister[Recipe] = tyro.cli(
         kind,

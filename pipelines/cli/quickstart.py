@@ -6,9 +6,9 @@ from typing import Any
 
 from pipelines.cli import tables
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evidence, reference_runs, scoreboard
-from pipelines.run import Habits
+from pipelines.run import RunOptions
 from pipelines.runtime.subcommands import study
 from pipelines.scheduling.workflows import CLAIMS
 
@@ -37,14 +37,14 @@ def quickstart(force: bool) -> None:
 
 
 def _measure_claim(name: str, force: bool) -> str:
-    settings, habits = claim_catalog.load(name).scales["cpu"], Habits(force=force)
-    found: dict[str, Any] = sweep.check(name, "cpu", settings, habits=habits)
+    settings, run_options = claim_catalog.load(name).scales["cpu"], RunOptions(force=force)
+    found: dict[str, Any] = sweep.check(name, "cpu", settings, run_options=run_options)
     return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
 
 
 def _run_study(force: bool) -> str:
     """In a process of its own: tuning builds on pipelines, not the other way round."""
-    name = f"quickstart-{named(RECIPE).fingerprint}"
+    name = f"quickstart-{get_recipe(RECIPE).fingerprint}"
     options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
     found = study(name, *options)
     best, published = (found["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))

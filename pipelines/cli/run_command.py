@@ -17,8 +17,8 @@ from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import evidence, scoreboard
 from pipelines.resume import refuse_changed
-from pipelines.run import Habits, follow
-from pipelines.runtime import tf_config
+from pipelines.run import RunOptions, prepare
+from pipelines.runtime import backend, tf_config
 from pipelines.seeds import repeat
 
 PROG = "python -m pipelines"
@@ -51,8 +51,8 @@ class Options:
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
 
     @property
-    def habits(self) -> Habits:
-        return Habits(
+    def run_options(self) -> RunOptions:
+        return RunOptions(
             force=self.force,
             new_run=self.new_run,
             checkpoint_every=self.checkpoint_every,
@@ -112,7 +112,7 @@ def run_command(name: str, arguments: list[str]) -> None:
     if name in claim_catalog.names():
         settings = claim_catalog.setting(claim_catalog.load(name), name, options.scale)
     elif name in catalog.RECIPES:
-        settings = catalog.named(name, options.scale)
+        settings = catalog.get_recipe(name, options.scale)
     else:
         raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
     with parse_errors_as_user_errors():
@@ -148,10 +148,16 @@ def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> Non
             f"{role.workers} machines and {'--seeds' if isinstance(recipe, Recipe) else 'a claim'}."
             " Leave --seeds out and set --seed, or unset TF_CONFIG."
         )
+    tf_config.check_asynchronous(recipe.asynchronous, role)
+    backend.keras()
+    from pipelines.training import multi_machine
+    from pipelines.training.train import train
+
+    trainer = multi_machine.trainer(role)
     if role.chief:
-        _run_recipe(recipe, options)
-    else:
-        follow(recipe)
+        _run_recipe(recipe, options, trainer)
+    elif not multi_machine.serve(role):
+        train(prepare(recipe, trainer), log=lambda metrics, step: None, trainer=trainer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +198,7 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         parsed.seeds,
         workers=parsed.workers,
         scheduler=parsed.scheduler,
-        habits=Habits(force=parsed.force),
+        run_options=RunOptions(force=parsed.force),
     )
     if parsed.json:
         print_json(document)
@@ -229,7 +235,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         options.scale,
         settings,
         options.seeds,
-        habits=options.habits,
+        run_options=options.run_options,
         sparing=True,
         only_seed=options.only_seed,
     )
@@ -254,14 +260,15 @@ def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
         refuse_changed(recipe.override(seed=seed), f"{name} {options.scale}")
 
 
-def _run_recipe(recipe: Recipe, options: Options) -> None:
+def _run_recipe(recipe: Recipe, options: Options, trainer: Any = None) -> None:
     run_as = f"{recipe.name} {options.scale}"
     if options.only_seed is not None:
         raise UserError(
             f"A claim has seeds of its own. Received: --only-seed {options.only_seed} for the "
             f"recipe {recipe.name}. Set --seed instead."
         )
-    document = repeat(recipe, options.seeds, options.habits, run_as) | {"scale": options.scale}
+    run_options = dataclasses.replace(options.run_options, trainer=trainer)
+    document = repeat(recipe, options.seeds, run_options, run_as) | {"scale": options.scale}
     if options.json:
         print_json(document)
         return

@@ -69,7 +69,7 @@ def _trained(order: Order, found: claim.Experiment, cell: Cell, run: tracked_run
         parent=run,
         resume=below[0].id if below and below[0].status in ("KILLED", "FAILED") else None,
     ) as child:
-        bench = claim.Bench(child, order.habits, order.training_tags)
+        bench = claim.Bench(child, order.run_options, order.training_tags)
         steps, curves = found.measure(order.setting(cell), cell.seed, bench)
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))

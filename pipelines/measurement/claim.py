@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.verdict import VERDICTS, Bound, Floor
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import USUAL, Habits, Result, run
+from pipelines.run import DEFAULT, Result, RunOptions, run
 from pipelines.tracking import bulk, history, tracked_run
 
 SEED = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
@@ -27,13 +27,13 @@ class Bench:
     """Where an experiment trains: a run in MLflow, whose children its trainings become."""
 
     run: tracked_run.Run
-    habits: Habits = USUAL
+    run_options: RunOptions = DEFAULT
     tags: Mapping[str, str] = field(default_factory=dict)
     """Of its trainings."""
 
     def train(self, recipe: Recipe) -> Result:
         """A training run, which becomes a child of this one unless an earlier run is the same."""
-        result = run(recipe, self.habits, parent=self.run, tags=self.tags)
+        result = run(recipe, self.run_options, parent=self.run, tags=self.tags)
         if result.reused:  # a child of another run: say which
             self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
         return result

@@ -11,7 +11,7 @@ from pipelines.measurement.grid import Cell
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.resume import RUN_AS
-from pipelines.run import USUAL, Habits
+from pipelines.run import DEFAULT, RunOptions
 from pipelines.runtime.provenance import digest
 
 
@@ -28,7 +28,7 @@ class Order:
     kind: str = "claim"
     varied: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     """Axes of fields that hold a single value in the settings."""
-    habits: Habits = USUAL
+    run_options: RunOptions = DEFAULT
     sparing: bool = False
     """Whether finished cells and runs are taken that were measured anywhere, by whatever code."""
     cells_there: Mapping[str, str] | None = None

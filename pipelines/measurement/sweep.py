@@ -22,7 +22,7 @@ from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import Order
 from pipelines.measurement.verdict import spreads, summary
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import USUAL, Habits, check_trainable
+from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
 
@@ -40,15 +40,15 @@ def check(
     settings: Any,
     seeds: int | None = None,
     *,
-    habits: Habits = USUAL,
+    run_options: RunOptions = DEFAULT,
     only_seed: int | None = None,
     sparing: bool = False,
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `habits.force`; nor, `sparing`, when it is expensive and was measured anywhere by whatever code.
-    The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    `run_options.force`; nor, `sparing`, when it is expensive and was measured anywhere, by whatever
+    code. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
     order = Order(
         name=name,
@@ -56,7 +56,7 @@ def check(
         settings=settings,
         seeds=_seeds(name, seeds) if only_seed is None else 1,
         first_seed=only_seed or 0,
-        habits=habits,
+        run_options=run_options,
         workers=1 if scale == "smoke" else _cores(),  # a smoke test is over before that
     )
     return measure(dataclasses.replace(order, sparing=sparing and is_expensive(order)))
@@ -82,7 +82,7 @@ def sweep(
     *,
     workers: int | None = None,
     scheduler: str | None = None,
-    habits: Habits = USUAL,
+    run_options: RunOptions = DEFAULT,
 ) -> dict[str, Any]:
     """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's.
 
@@ -104,7 +104,7 @@ def sweep(
             seeds=_seeds(name, seeds),
             kind="sweep",
             varied=varied,
-            habits=habits,
+            run_options=run_options,
             workers=workers,
             scheduler=scheduler,
         )
@@ -146,7 +146,7 @@ def _check_here(order: Order) -> None:
     there = _finished_cells(order)
     todo = [cell for cell in order.cells if order.cell_fingerprint(cell) not in there]
     for recipe in _recipes(order, todo):
-        check_trainable(recipe, order.habits)
+        check_trainable(recipe, order.run_options)
     if order.claim.reads:
         for name in {cell.point[order.claim.reads] for cell in todo}:
             datasets.examples(name)
@@ -165,7 +165,7 @@ def measure(order: Order) -> dict[str, Any]:
     tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
     waiting = f"Another process measures the same settings of {order.name}; waiting for it."
     with recovery.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
-        anew = order.habits.force or order.cells_there is not None
+        anew = order.run_options.force or order.cells_there is not None
         same = [] if anew else history.rows(None, kind=order.kind, **tags)
         done = [row for row in same if row.status == "FINISHED"]
         if done:
@@ -178,7 +178,7 @@ def measure(order: Order) -> dict[str, Any]:
 
 def _stand_in(order: Order) -> history.Row | None:
     """Return the newest run that took long for the same settings and seeds, wherever it was."""
-    if order.habits.force or not order.sparing:
+    if order.run_options.force or not order.sparing:
         return None
     same = {"fingerprint": order.fingerprint, "scale": order.scale}
     return next(iter(history.everyones(kind=order.kind, **same)), None)
@@ -236,7 +236,7 @@ def _finished_cells(order: Order) -> dict[str, str]:
     """Return by fingerprint the runs of cells that need not be measured."""
     if order.cells_there is not None:
         return dict(order.cells_there)
-    if order.habits.force:
+    if order.run_options.force:
         return {}
     find = history.finished_anywhere if order.sparing else history.finished
     return find(order.name, order.code)
@@ -340,7 +340,7 @@ def _cells(order: Order, run: tracked_run.Run, resumed: bool) -> tuple[list[Meas
             for number, new in enumerate(found, 1):
                 measured[order.cell_fingerprint(new.cell)] = new
                 advance(1, number / (time.perf_counter() - started))
-                order.habits.pause(len(measured), len(cells), "settings")
+                order.run_options.pause(len(measured), len(cells), "settings")
     if todo:
         bulk.analyze()
     return [measured[print_] for print_ in cells], before_s

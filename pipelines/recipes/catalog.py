@@ -18,7 +18,7 @@ Args = Mapping[str, Any]
 Scales = dict[str, Recipe]
 
 
-def named(name: str, scale: str = "cpu") -> Recipe:
+def get_recipe(name: str, scale: str = "cpu") -> Recipe:
     """The recipe of that name at that scale; UserError lists the choices."""
     if name not in RECIPES:
         raise unknown("A recipe", name, RECIPES)
@@ -27,7 +27,7 @@ def named(name: str, scale: str = "cpu") -> Recipe:
     return RECIPES[name][scale]
 
 
-def _own(cpu: Recipe, tiny: Args) -> Scales:
+def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:
     """A recipe, and a few steps of it on few examples, which show that the path works."""
     smoke = cpu.override(model_args=tiny, steps=8, train_examples=256, batch_size=32)
     return {"smoke": smoke, "cpu": cpu}
@@ -38,14 +38,14 @@ def _on_cifar10(paper: Recipe, steps: int, narrow: Args, tiny: Args) -> Scales:
 
     At smoke scale on pictures of the same shape that need no download.
     """
-    scales = _own(paper.override(model_args=narrow, steps=steps), tiny)
+    scales = _with_smoke(paper.override(model_args=narrow, steps=steps), tiny)
     return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
 
 
 def _on_imagenet(paper: Recipe, tiny: Args) -> Scales:
     """As published; at cpu scale a tiny network for 20 steps, for which a sample is enough."""
     cpu = paper.override(model_args=tiny, steps=20, batch_size=32)
-    return {**_own(cpu, {}), "paper": paper}
+    return {**_with_smoke(cpu, {}), "paper": paper}
 
 
 def _on_imagenet32(paper: Recipe) -> Scales:
@@ -78,12 +78,12 @@ _NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
 RECIPES: dict[str, Scales] = {
     scales["cpu"].name: scales
     for scales in (
-        _own(digits.ALLCONV, _FEW),
-        _own(digits.PLAIN, _FEW),
-        _own(digits.MLP, {}),
-        _own(digits.TEACHER, {}),
-        _own(digits.STUDENT, {}),
-        _own(digits.RELU_BLOCKS, {}),
+        _with_smoke(digits.ALLCONV, _FEW),
+        _with_smoke(digits.PLAIN, _FEW),
+        _with_smoke(digits.MLP, {}),
+        _with_smoke(digits.TEACHER, {}),
+        _with_smoke(digits.STUDENT, {}),
+        _with_smoke(digits.RELU_BLOCKS, {}),
         _ALLCONV,
         _on_cifar10(cifar.ALLCONV_FOOTNOTE5, 400, _SMALL, tiny=_FEW),
         _on_cifar10(cifar.RESNET, 400, _FEW, tiny={"widths": (4, 8, 16)}),

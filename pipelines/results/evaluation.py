@@ -128,10 +128,10 @@ def _measured(
     network = _compiled(_reading(model, splits), splits)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
-            with input_pipeline.sentences():
+            with input_pipeline.unwrap_errors():
                 stream = input_pipeline.evaluation(recipe, split, 1)
                 logs = network.evaluate(stream, verbose=0, return_dict=True)
-            for key, value in callbacks.named(part.rstrip("_"), logs).items():
+            for key, value in callbacks.rename_means(part.rstrip("_"), logs).items():
                 if key in recorded:
                     yield key, value, len(split)
 

@@ -31,7 +31,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     what would become of the champion of now. UserError where there is no such recipe, no finished
     run of it, or no model in the best one.
     """
-    recipe = catalog.named(name, scale)
+    recipe = catalog.get_recipe(name, scale)
     with locks.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
         row, held = _chosen(recipe, scale, version)
@@ -190,7 +190,7 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "new": new,
         "rule": RULE,
         "serve": serve(name),
-        "ask": ask(catalog.named(name, scale)),
+        "ask": ask(catalog.get_recipe(name, scale)),
     }
 
 

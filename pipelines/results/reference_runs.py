@@ -81,7 +81,7 @@ def stated(name: str) -> Mapping[str, float]:
 
 
 def _recipe(name: str) -> Recipe:
-    return catalog.named(name, SCALE)
+    return catalog.get_recipe(name, SCALE)
 
 
 def _experiment(row: Reported) -> str:

@@ -21,7 +21,12 @@ from pipelines.runtime.provenance import ROOT, digest
 
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
-TRAINING = ("pipelines.run:_job", "pipelines.run:_splits", "pipelines.run:_recorded")
+TRAINING = (
+    "pipelines.run:prepare",
+    "pipelines.run:_splits",
+    "pipelines.run:_train_and_record",
+    "pipelines.training.multi_machine:",
+)
 SILENT = (  # modules and folders that check, show, record or survive: no number depends on them
     "keras_models._arguments",
     "pipelines.errors",

@@ -5,27 +5,15 @@ TF_CONFIG is TensorFlow's own setting, one JSON text a machine: {"cluster": {"wo
 training is synchronous; with "chief", "worker" and "ps" it is asynchronous between machines.
 """
 
-import contextlib
 import json
-import logging
 import os
-import re
-import socket
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines.errors import Unavailable, UserError
+from pipelines.errors import UserError
 
 TASKS = ("chief", "worker", "ps")
-TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")  # TensorFlow's names of them
-PATIENCE_S = 300  # how long machines wait for one another at the start
-
-
-class MachineLost(Unavailable):
-    """A machine of the cluster has left, or never came."""
 
 
 @dataclass(frozen=True)
@@ -144,100 +132,3 @@ def _malformed(rule: str, received: Any) -> UserError:
         f"TF_CONFIG must give {rule}. Received: {received!r}. Set TF_CONFIG as README.md shows, "
         "or unset it to train on one machine."
     )
-
-
-def meet(role: Role, seconds: float = PATIENCE_S) -> None:
-    """Return when all machines are there: each listens at its own address and calls the others.
-
-    MachineLost names those that do not come in time. Unavailable when the own port is taken.
-    """
-    everyone = [address for addresses in role.cluster.values() for address in addresses]
-    with bound(role) as ours:
-        ours.listen()
-        own = role.cluster[role.task][role.index]
-        wait_for([address for address in everyone if address != own], seconds)
-
-
-def bound(role: Role) -> socket.socket:
-    """A socket at this machine's own port, which answers nobody yet. Unavailable when taken."""
-    own = role.cluster[role.task][role.index]
-    dual = socket.has_dualstack_ipv6()
-    ours = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
-    ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if dual:
-        ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    try:
-        ours.bind(("", int(own.rpartition(":")[2])))
-    except OSError as error:
-        ours.close()
-        raise Unavailable(
-            f"TF_CONFIG must give this machine a port that is free. Received: {own} ({error}). "
-            "End the process that holds it, or name another port on every machine."
-        ) from error
-    return ours
-
-
-def wait_for(addresses: Sequence[str], seconds: float = PATIENCE_S) -> None:
-    """Return as soon as every address answers; MachineLost names those that do not in time."""
-    deadline, missing = time.monotonic() + seconds, list(addresses)
-    while missing := [address for address in missing if not answers(address)]:
-        if time.monotonic() > deadline:
-            raise MachineLost(
-                f"Every machine of TF_CONFIG must be up within {seconds:g} s. Received no answer "
-                f"from {', '.join(missing)}. Start the same command there, at the same time."
-            )
-        time.sleep(0.5)
-
-
-def answers(address: str, seconds: float = 2.0) -> bool:
-    """Whether a process listens at `host:port`."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
-    except OSError:
-        return False
-    return True
-
-
-@contextlib.contextmanager
-def lost_machines(during: str) -> Iterator[None]:
-    """Turn TensorFlow's errors about a machine that has gone into one sentence: MachineLost."""
-    from tensorflow import errors
-
-    try:
-        yield
-    except (
-        errors.UnavailableError,
-        errors.AbortedError,
-        errors.CancelledError,
-        errors.DeadlineExceededError,
-        errors.FailedPreconditionError,
-    ) as error:
-        raise MachineLost(
-            f"Every machine of TF_CONFIG must stay to the end. Received during {during}: no answer "
-            f"from {_named(error.message)}. Start the same command on every machine again: "
-            "training goes on from the last checkpoint."
-        ) from error
-
-
-def repeated() -> Callable[[logging.LogRecord], bool]:
-    """A filter of TensorFlow's log: a sentence for every worker that fails, once, and no traces."""
-    told: set[str] = set()
-
-    def keep(record: logging.LogRecord) -> bool:
-        found = TASK.search(record.getMessage().partition("\n")[0])
-        if found and found[0] not in told:
-            told.add(found[0])
-            print(f"{found[1]} {found[2]} has failed; its update is repeated.", file=sys.stderr)
-        return not found
-
-    return keep
-
-
-def _named(message: str) -> str:
-    """The other machines that an error of TensorFlow's names."""
-    own = role()
-    found = {(task, int(index)) for task, index in TASK.findall(message)}
-    others = sorted(found - {(own.task, own.index)} if own else found)
-    others = [each for each in others if each[0] == "ps"] or others  # workers may leave
-    return ", ".join(f"{task} {index}" for task, index in others) or "another machine"

@@ -85,7 +85,7 @@ def _within(positions: Any, size: int) -> Any:
     return (positions >= 0) & (positions < size)
 
 
-def placed(recipe: Recipe, splits: Splits, place: Place) -> Splits:
+def place_pictures(recipe: Recipe, splits: Splits, place: Place) -> Splits:
     """The splits for a device that holds their pictures, where `recipe.pictures` says so.
 
     UserError where that is asked of data that cannot be held by one device.
@@ -110,7 +110,7 @@ def placed(recipe: Recipe, splits: Splits, place: Place) -> Splits:
     return dataclasses.replace(splits, train=train, val=val, test=test)
 
 
-def fed(network: keras.Model, splits: Splits) -> keras.Model:
+def wrap(network: keras.Model, splits: Splits) -> keras.Model:
     """The network as it reads what the splits give: behind a device's pictures, or as it is."""
     train = splits.train
     if not isinstance(train, Places):
@@ -121,7 +121,7 @@ def fed(network: keras.Model, splits: Splits) -> keras.Model:
     return keras.Model(where, network(layer(where)), name=network.name)
 
 
-def bare(model: keras.Model) -> keras.Model:
+def unwrap(model: keras.Model) -> keras.Model:
     """The network alone, which `fed` put behind a device's pictures."""
     behind = any(isinstance(layer, Resident) for layer in model.layers)
     return model.layers[-1] if behind else model

@@ -135,7 +135,7 @@ class Curves(keras.callbacks.Callback):
         )
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
-        curves = {**named("train", logs), **named("val", logs, prefix="val_")}
+        curves = {**rename_means("train", logs), **rename_means("val", logs, prefix="val_")}
         if self.of_model:
             curves |= self.of_model(self.model)
         validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
@@ -146,7 +146,7 @@ class Curves(keras.callbacks.Callback):
         self.last = curves
 
 
-def named(split: str, logs: Mapping[str, float], prefix: str = "") -> dict[str, float]:
+def rename_means(split: str, logs: Mapping[str, float], prefix: str = "") -> dict[str, float]:
     """Our names for Keras's means over a split: `{split}_{number}` of every number of the task."""
     start = prefix + MEAN
     return {
@@ -164,13 +164,13 @@ METRICS = "metrics"
 def variables(model: keras.Model) -> dict[str, Sequence[Any]]:
     """Every variable that the next training step reads, by part."""
     return {
-        LASTING[0]: _device_data.bare(model).variables,
+        LASTING[0]: _device_data.unwrap(model).variables,
         LASTING[1]: model.optimizer.variables,
         METRICS: model.metrics_variables,
     }
 
 
-def captured(model: keras.Model) -> Arrays:
+def capture(model: keras.Model) -> Arrays:
     """Their values; call it between two steps, within the scope of the devices."""
     return {
         part: [ops.convert_to_numpy(variable) for variable in found]
@@ -233,10 +233,10 @@ class Saver(keras.callbacks.Callback):
         self._between_steps(logs)
 
     def _between_steps(self, logs: Mapping[str, float]) -> None:
-        asked = logs if self.place.role else self.wishes()
+        asked = logs if self.place.shares_wishes else self.wishes()
         if asked.get("save"):
             with self.place.scope():
-                arrays = captured(self.model)
+                arrays = capture(self.model)
             if self.saving:
                 self._write(self.saving, arrays, must=bool(asked.get("pause")))
             self.saved = time.monotonic()
@@ -266,7 +266,7 @@ class Saver(keras.callbacks.Callback):
         every = self.saving.every
         if not every:
             return time.monotonic() - self.saved > SECONDS
-        if self.place.role:  # several machines ask before the step
+        if self.place.shares_wishes:  # several machines ask before the step
             return (self.curves.step + 1) % every == 0
         return self.curves.passed(every)
 

@@ -1,75 +1,66 @@
-"""Devices: which ones share the batches of a recipe, here and on other machines.
+"""Devices: which ones of this machine share the batches of a recipe.
 
 Imports Keras at the top: import this module inside the functions that train.
 """
 
 import contextlib
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 
 from pipelines.data.batches import WHOLE, Part
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import tf_config
-from pipelines.runtime.tf_config import Role
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a recipe trains: equal devices that share every batch, on one or several machines."""
+    """Where a recipe trains: equal devices of one machine that share every batch."""
 
     replicas: int
     kind: str  # CPU, NVIDIA H100
     strategy: Any = None  # TensorFlow's, or Keras's distribution on JAX
-    role: Role | None = None  # this machine's among several
+    shares_wishes: ClassVar[bool] = False
+    """Whether the logs of a step tell what a machine wishes, as several have to act alike."""
 
     def __str__(self) -> str:
-        if self.role is None:
-            return f"{self.replicas} {self.kind}"
-        how = "asynchronous" if self.role.asynchronous else "synchronous"
-        return f"{self.replicas} {self.kind}, {self.role.workers} machines, {how}"
+        return f"{self.replicas} {self.kind}"
 
     @property
     def accelerated(self) -> bool:
+        """Whether the devices are no CPUs."""
         return self.kind != "CPU"
 
     @property
     def alone(self) -> bool:
         """Whether one device of one machine trains."""
-        return self.replicas == 1 and self.role is None
+        return self.replicas == 1
 
     @property
     def part(self) -> Part:
         """This machine's part of every batch."""
-        return (self.role.rank, self.role.workers) if self.role else WHOLE
+        return WHOLE
 
     def scope(self) -> Any:
-        """What a network is built and read in; of asynchronous training, the chief's own one."""
+        """Return what a network is built and read in."""
         if keras.backend.backend() == "jax":
             keras.distribution.set_distribution(self.strategy)  # which clear_session drops
             return contextlib.nullcontext()
-        local = self.strategy is None or (self.role and self.role.asynchronous)
-        return contextlib.nullcontext() if local else self.strategy.scope()
+        return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
 
 def place(recipe: Recipe) -> Place:
-    """Where the recipe trains: MirroredStrategy or, on JAX, DataParallel over several devices.
+    """Return where the recipe trains: MirroredStrategy or, on JAX, DataParallel over devices.
 
-    With TF_CONFIG, all GPUs of its machines. Call it before anything else starts the backend:
-    several CPU devices can be made only then.
+    Call it before anything else starts the backend: several CPU devices can be made only then.
     """
-    role = tf_config.role()
-    tf_config.check_asynchronous(recipe.asynchronous, role)
-    if role:
-        return _machines(recipe, role)
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
     return backends[keras.backend.backend()](recipe)
 
 
 def round_products(precision: str) -> None:
-    """Whether a GPU may round the factors of float32 products to 10 bits, which is faster.
+    """Set whether a GPU may round the factors of float32 products to 10 bits, which is faster.
 
     Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no. What is
     left in float32 under `mixed_bfloat16` goes by JAX's default, and is not rounded elsewhere.
@@ -91,29 +82,8 @@ def round_products(precision: str) -> None:
         torch.backends.fp32_precision = "tf32" if yes else "ieee"
 
 
-def _machines(recipe: Recipe, role: Role) -> Place:
-    """All devices of all machines, once they have met."""
-    from pipelines.training.distributed import multi_worker, parameter_server
-
-    if recipe.devices is not None:
-        raise UserError(
-            "On several machines every GPU trains. Received: devices="
-            f"{recipe.devices} with TF_CONFIG. Leave --devices out; hide GPUs with "
-            "CUDA_VISIBLE_DEVICES."
-        )
-    if recipe.ema:
-        raise UserError(
-            f"Averages of the weights are kept on one machine. Received: ema={recipe.ema} with "
-            "TF_CONFIG. Set --ema 0, or unset TF_CONFIG."
-        )
-    strategy = (parameter_server if role.asynchronous else multi_worker).strategy(role)
-    replicas = strategy.num_replicas_in_sync
-    recipe.check_even(replicas)
-    return Place(replicas, _gpu_kind(), strategy, role)
-
-
 def _count(recipe: Recipe, gpus: int) -> int:
-    """How many devices the recipe asks for. UserError where they are not there."""
+    """Return how many devices the recipe asks for. UserError where they are not there."""
     count = recipe.devices or max(1, gpus)
     recipe.check_even(count)
     if gpus and count > gpus:
@@ -130,13 +100,13 @@ def _tensorflow(recipe: Recipe) -> Place:
     gpus = tf.config.list_physical_devices("GPU")
     count = _count(recipe, len(gpus))
     if count == 1:
-        return Place(1, _gpu_kind(), tf.distribute.get_strategy())
+        return Place(1, gpu_kind(), tf.distribute.get_strategy())
     names = [gpu.name.removeprefix("/physical_device:") for gpu in gpus] or _logical_cpus(count)
-    return Place(count, _gpu_kind(), tf.distribute.MirroredStrategy(names[:count]))
+    return Place(count, gpu_kind(), tf.distribute.MirroredStrategy(names[:count]))
 
 
-def _gpu_kind() -> str:
-    """What TensorFlow calls the GPUs here; CPU without any."""
+def gpu_kind() -> str:
+    """Return what TensorFlow calls the GPUs here; CPU without any."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
@@ -145,7 +115,7 @@ def _gpu_kind() -> str:
 
 
 def _logical_cpus(count: int) -> list[str]:
-    """Names of `count` logical CPU devices, for trying data parallelism without a GPU."""
+    """Return the names of `count` logical CPU devices, to try data parallelism without a GPU."""
     import tensorflow as tf
 
     cpu = tf.config.list_physical_devices("CPU")[0]

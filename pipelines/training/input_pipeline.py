@@ -59,7 +59,7 @@ def train(
         return lent.train_batch(step, recipe.batch_size, recipe.seed, recipe.largest_shift, mine)
 
     count = (stop - start) * pieces
-    return _mapped(batch, count, split, size) if _tensorflow() else _ahead(batch, count)
+    return _map_batches(batch, count, split, size) if _tensorflow() else _prefetch(batch, count)
 
 
 def evaluation(
@@ -73,7 +73,7 @@ def evaluation(
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
         size = math.ceil(min(len(split), recipe.batch_size) / replicas) * replicas
-        return _cut(streamed.eval_dataset(split, size), size, part)
+        return _take_part(streamed.eval_dataset(split, size), size, part)
     count = math.ceil(len(split) / EVAL_BATCH)
     size = math.ceil(len(split) / count / replicas) * replicas
     if not _tensorflow():
@@ -89,10 +89,10 @@ def evaluation(
         output_signature=signature,
     )
     ds = ds.apply(tf.data.experimental.assert_cardinality(count))
-    return _owning(split, _cut(ds, size, part).prefetch(tf.data.AUTOTUNE))
+    return _attach(split, _take_part(ds, size, part).prefetch(tf.data.AUTOTUNE))
 
 
-def _cut(batches: Any, size: int, part: Part) -> Any:
+def _take_part(batches: Any, size: int, part: Part) -> Any:
     """One machine's part of every batch."""
     mine = share(size, part)
     return batches if part == WHOLE else batches.map(lambda *batch: tuple(a[mine] for a in batch))
@@ -113,7 +113,7 @@ class Evaluation(keras.utils.PyDataset):
 
 
 @contextlib.contextmanager
-def sentences() -> Iterator[None]:
+def unwrap_errors() -> Iterator[None]:
     """Give back our own error for what TensorFlow makes of one that was raised in a feed."""
     try:
         yield
@@ -136,7 +136,7 @@ def _needs_tensorflow(recipe: Recipe) -> None:
         )
 
 
-def _mapped(batch: Callable[[int], Batch], count: int, split: Split, size: int) -> Any:
+def _map_batches(batch: Callable[[int], Batch], count: int, split: Split, size: int) -> Any:
     """tf.data of numbered batches, in order, prepared ahead."""
     import tensorflow as tf
 
@@ -147,10 +147,10 @@ def _mapped(batch: Callable[[int], Batch], count: int, split: Split, size: int) 
         return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
 
     ds = tf.data.Dataset.range(count).map(mapped, num_parallel_calls=2, deterministic=True)
-    return _owning(split, ds.prefetch(tf.data.AUTOTUNE))
+    return _attach(split, ds.prefetch(tf.data.AUTOTUNE))
 
 
-def _owning(split: Split, ds: Any) -> Any:
+def _attach(split: Split, ds: Any) -> Any:
     """The data set, with which the split lives and dies.
 
     TensorFlow never lets go of a Python function that a data set has called: those here only borrow
@@ -168,7 +168,7 @@ def _specs(split: Split, size: int) -> tuple[Any, Any]:
     return x, y
 
 
-def _ahead(batch: Callable[[int], Batch], count: int) -> Iterator[Batch]:
+def _prefetch(batch: Callable[[int], Batch], count: int) -> Iterator[Batch]:
     """The same numbered batches for backends that read arrays, prepared ahead by a thread."""
     with ThreadPoolExecutor(1) as thread:
         numbers = iter(range(count))

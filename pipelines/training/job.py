@@ -106,7 +106,7 @@ class Job:
         devices.round_products(self.recipe.precision)
         numbers = self.splits.task.numbers
         with self.place.scope():
-            model = _device_data.fed(self.network(), self.splits)
+            model = _device_data.wrap(self.network(), self.splits)
             model.compile(
                 optimizer=self._optimizer(),
                 loss=self._loss(),
@@ -147,7 +147,7 @@ class Job:
         return _optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
 
 
-def assembled(
+def build_job(
     recipe: Recipe, splits: Splits, place: devices.Place, validate_every: int | None = None
 ) -> Job:
     """The job of a recipe, with its rates, and its pictures where they are to be kept.
@@ -155,4 +155,6 @@ def assembled(
     UserError where the splits do not suit the recipe or the device.
     """
     rates = plan(recipe, len(splits.train))
-    return Job(recipe, _device_data.placed(recipe, splits, place), rates, place, validate_every)
+    return Job(
+        recipe, _device_data.place_pictures(recipe, splits, place), rates, place, validate_every
+    )

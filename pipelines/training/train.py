@@ -7,18 +7,28 @@ Imports Keras at the top: import this module inside the functions that train.
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 
 from pipelines.data.batches import Pictures, Split
 from pipelines.data.streamed import Photographs
-from pipelines.errors import Diverged, Pruned
-from pipelines.runtime import signals
+from pipelines.errors import Diverged, Pruned, UserError
+from pipelines.recipes.recipe import Recipe
+from pipelines.runtime import signals, tf_config
 from pipelines.runtime.progress import progress_bar
-from pipelines.training import _device_data, callbacks, input_pipeline
-from pipelines.training.callbacks import Curves, Log, named
-from pipelines.training.checkpoints import Saving
+from pipelines.training import _device_data, devices, input_pipeline
+from pipelines.training._device_data import set_steps
+from pipelines.training.callbacks import (
+    LASTING,
+    Averages,
+    Curves,
+    Log,
+    Saver,
+    rename_means,
+    restore,
+)
+from pipelines.training.checkpoints import Checkpoint, Saving
+from pipelines.training.devices import Place
 from pipelines.training.job import Job
 
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
@@ -33,7 +43,82 @@ class Trained:
     device: str
 
 
-def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True) -> Trained:
+class Trainer:
+    """Keras's own loops on the devices of one machine. `multi_machine` has those of several."""
+
+    keeps_means = True
+    """Whether running means over an epoch outlive an interruption."""
+
+    def place(self, recipe: Recipe) -> Place:
+        """Return where the recipe trains; call it before anything else starts the backend."""
+        if role := tf_config.role():
+            raise UserError(
+                "Several machines train one recipe, once, by `python -m pipelines run`. Received: "
+                f"a TF_CONFIG with {role.workers} machines. Unset TF_CONFIG."
+            )
+        tf_config.check_asynchronous(recipe.asynchronous, None)
+        return devices.place(recipe)
+
+    def announce(self, place: Place, work: bool) -> None:
+        """Let the other machines know whether there is anything to train."""
+
+    def dismiss(self, recipe: Recipe) -> None:
+        """Let the other machines go: nothing is to be trained."""
+
+    def agree(self, checkpoint: Checkpoint | None, place: Place) -> Checkpoint | None:
+        """Return the checkpoint that all machines go on from."""
+        return checkpoint
+
+    def restore_means(
+        self, job: Job, model: keras.Model, saver: Saver, checkpoint: Checkpoint
+    ) -> None:
+        """Go on with the running means of the epoch that was interrupted."""
+        set_steps(model, job.per_call(job.epoch))  # before anything is compiled
+        self.evaluate(job, model, job.splits.val, steps=1)  # makes the running means
+        saver.resume(checkpoint)
+
+    def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
+        """Train to the end of an epoch that was begun, then whole epochs, then what is left."""
+        epoch, start, stop = job.epoch, curves.step, len(job.rates)
+        whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
+        cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
+        validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
+        for begin, end in itertools.pairwise(cuts):
+            steps = min(epoch, end - begin)
+            curves.per_call = job.per_call(steps)
+            set_steps(model, curves.per_call)
+            model.fit(
+                input_pipeline.train(job.recipe, job.splits.train, begin, end),
+                epochs=(end - begin) // steps,
+                steps_per_epoch=steps * job.recipe.accumulate,
+                validation_data=validation,
+                callbacks=callbacks_of(job, curves, saver),
+                shuffle=False,
+                verbose=0,
+            )
+
+    def evaluate(
+        self, job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
+    ) -> dict[str, float]:
+        """Return Keras's means over a split, or its first batches."""
+        stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
+        logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
+        return logs
+
+
+def callbacks_of(job: Job, curves: Curves, saver: Saver) -> list[keras.callbacks.Callback]:
+    """Return the callbacks of a training, in their order."""
+    return [*([Averages()] if job.recipe.ema else []), curves, saver]
+
+
+def train(
+    job: Job,
+    log: Log,
+    saving: Saving | None = None,
+    *,
+    test: bool = True,
+    trainer: Trainer | None = None,
+) -> Trained:
     """Train for `len(rates)` steps; `log(metrics, step)` receives the curves as they grow.
 
     Goes on from the latest checkpoint of `saving`, to the same end as without the interruption.
@@ -44,6 +129,7 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
     examples while the weights moved. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
+    trainer = trainer or Trainer()
     model, rates, task = job.model(), job.rates, job.splits.task
     with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
         curves = Curves(
@@ -57,7 +143,7 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
             of_model=task.of_model,
         )
         try:
-            _run(job, model, curves, saving)
+            _run(job, model, curves, saving, trainer)
         except (Diverged, Pruned) as error:
             known = {key: value for key, value in curves.best.items() if math.isfinite(value)}
             log({**known, "wall_s": curves.wall_s}, error.step)
@@ -70,79 +156,37 @@ def train(job: Job, log: Log, saving: Saving | None = None, *, test: bool = True
     if job.recipe.ema:
         model.optimizer.put_averages(model.trainable_variables)
     if test:
-        final |= named("test", _evaluate(job, model, job.splits.test))
-        fitted = named("train", _evaluate(job, model, job.splits.train.beginning(FITTED)))
-        final |= {f"final_{key}": value for key, value in fitted.items()}
+        final |= _evaluate(job, model, trainer)
     final["wall_s"] = curves.wall_s
     log(final, len(rates))
-    return Trained(_device_data.bare(model), curves.last | final, job.device)
+    return Trained(_device_data.unwrap(model), curves.last | final, job.device)
 
 
-@input_pipeline.sentences()
-def _run(job: Job, model: keras.Model, curves: Curves, saving: Saving | None) -> None:
-    """Bring the network from its last checkpoint, or its start, to the end."""
-    several = job.place.role
-    with signals.held() as held:
-        saver = callbacks.Saver(curves, saving, held, job.place)
-        averages = [callbacks.Averages()] if job.recipe.ema else []
-        found = saving.latest() if saving else None
-        if several and not several.asynchronous:
-            found = cluster().agreed(found, job.place.strategy)
-        if found:
-            with job.place.scope():
-                callbacks.restore(model, found.arrays, *callbacks.LASTING)
-            curves.resume(found.note, means=not several)
-        if found and not several:
-            _device_data.set_steps(model, job.per_call(job.epoch))  # before anything is compiled
-            _evaluate(job, model, job.splits.val, steps=1)  # makes the running means
-            saver.resume(found)
-        if several:
-            cluster().fit(job, model, curves.step, [*averages, curves, saver], saver.wishes)
-        else:
-            _fit(job, model, curves, [*averages, curves, saver])
-
-
-def cluster() -> Any:
-    """The module that trains on several machines, which needs TensorFlow."""
-    from pipelines.training import multi_machine
-
-    return multi_machine
-
-
-def _fit(
-    job: Job, model: keras.Model, curves: Curves, callbacks: list[keras.callbacks.Callback]
+@input_pipeline.unwrap_errors()
+def _run(
+    job: Job, model: keras.Model, curves: Curves, saving: Saving | None, trainer: Trainer
 ) -> None:
-    """To the end of an epoch that was begun before, then whole epochs, then what is left."""
-    epoch, start, stop = job.epoch, curves.step, len(job.rates)
-    whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
-    cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
-    validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
-    for begin, end in itertools.pairwise(cuts):
-        steps = min(epoch, end - begin)
-        curves.per_call = job.per_call(steps)
-        _device_data.set_steps(model, curves.per_call)
-        model.fit(
-            input_pipeline.train(job.recipe, job.splits.train, begin, end),
-            epochs=(end - begin) // steps,
-            steps_per_epoch=steps * job.recipe.accumulate,
-            validation_data=validation,
-            callbacks=callbacks,
-            shuffle=False,
-            verbose=0,
-        )
+    """Bring the network from its last checkpoint, or its start, to the end."""
+    with signals.held() as interrupts:
+        saver = Saver(curves, saving, interrupts, job.place)
+        checkpoint = trainer.agree(saving.latest() if saving else None, job.place)
+        if checkpoint:
+            with job.place.scope():
+                restore(model, checkpoint.arrays, *LASTING)
+            curves.resume(checkpoint.note, means=trainer.keeps_means)
+            if trainer.keeps_means:
+                trainer.restore_means(job, model, saver, checkpoint)
+        trainer.fit(job, model, curves, saver)
 
 
-@input_pipeline.sentences()
-def _evaluate(
-    job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
-) -> dict[str, float]:
-    """Keras's means over a split, or its first batches."""
-    if job.place.role:
-        several: dict[str, float] = cluster().evaluation(job, model, split)()
-        return several
-    stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
-    logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
-    return logs
+@input_pipeline.unwrap_errors()
+def _evaluate(job: Job, model: keras.Model, trainer: Trainer) -> dict[str, float]:
+    """Return the numbers of the trained network on the test set and on its training examples."""
+    splits = job.splits
+    test = rename_means("test", trainer.evaluate(job, model, splits.test))
+    first = splits.train.beginning(FITTED)
+    fitted = rename_means("train", trainer.evaluate(job, model, first))
+    return test | {f"final_{key}": value for key, value in fitted.items()}
 
 
 def serving_model(model: keras.Model, split: Split | Photographs) -> keras.Model:

@@ -27,7 +27,7 @@ from pipelines.claims.ours import (
 )
 from pipelines.errors import Diverged, UserError
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 
@@ -83,19 +83,19 @@ def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
     }
     for module, name in published.items():
         first, *_ = module.recipes(module.CLAIM.scales["paper"], seed=0).values()
-        assert first.fingerprint == named(name, "paper").fingerprint
+        assert first.fingerprint == get_recipe(name, "paper").fingerprint
 
 
 def test_at_paper_scale_all_cnn_and_hms_network_are_the_published_recipes() -> None:
     both = allconv_beats_allcnn.recipes(allconv_beats_allcnn.CLAIM.scales["paper"], seed=0)
     for arm, recipe in both.items():
-        assert recipe.fingerprint == named(f"{arm}-cifar10", "paper").fingerprint
+        assert recipe.fingerprint == get_recipe(f"{arm}-cifar10", "paper").fingerprint
 
 
 def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
     residual, plain = identity_beats_plain.recipes(identity_beats_plain.DIGITS, seed=0).values()
-    assert residual.fingerprint == named("allconv-digits").fingerprint
-    assert plain.fingerprint == named("plain-digits").fingerprint
+    assert residual.fingerprint == get_recipe("allconv-digits").fingerprint
+    assert plain.fingerprint == get_recipe("plain-digits").fingerprint
 
 
 def test_a_diverged_arm_has_no_error() -> None:
@@ -114,7 +114,7 @@ def test_a_difference_from_a_diverged_arm_decides_nothing(rule: dict[str, float]
 
 
 def test_width_scales_every_stage_and_bounds_the_stem() -> None:
-    published = named("allconv-cifar10", "paper")
+    published = get_recipe("allconv-cifar10", "paper")
     assert _arms.at_width(published, 64) == published
     narrow = _arms.at_width(published, 8).model_args
     assert (narrow["widths"], narrow["stem_width"]) == ((8, 16, 32), 8)

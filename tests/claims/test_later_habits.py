@@ -14,7 +14,7 @@ from pipelines.claims import _search
 from pipelines.claims.ours import later_habits
 from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 
@@ -41,7 +41,7 @@ def test_each_arm_adds_one_habit_to_the_published_recipe(scale: str) -> None:
 
 def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
     arms = later_habits.recipes(later_habits.CLAIM.scales["paper"], 0, FOUND)
-    published = named("allconv-cifar10", "paper").override(seed=1)
+    published = get_recipe("allconv-cifar10", "paper").override(seed=1)
     assert arms["published"].fingerprint == published.fingerprint
 
 

@@ -14,7 +14,7 @@ from pipelines.cli import listing
 from pipelines.errors import UserError
 from pipelines.measurement import claim
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 
 TUNING = (tuning_without_batchnorm, tuning_without_regularization)
 SCALES = ("smoke", "cpu", "hours", "paper")
@@ -172,7 +172,7 @@ def test_only_imagenet_decides_whether_a_better_schedule_exists() -> None:
     assert verdict(0.5, 34.0, "paper") == "refuted"  # better, not substantially
     assert verdict(9.0, 70.0, "paper") == "inconclusive"
     first = found.scales["paper"].base(0)
-    assert first.fingerprint == named("allconv-imagenet", "paper").fingerprint
+    assert first.fingerprint == get_recipe("allconv-imagenet", "paper").fingerprint
     assert first.fingerprint == found.scales["paper"].search_base().fingerprint
 
 

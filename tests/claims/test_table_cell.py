@@ -7,7 +7,7 @@ from pipelines.claims import _table_cell
 from pipelines.errors import Diverged
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.recipes.catalog import RECIPES, named
+from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 from tests.recipes.test_published import HM_TABLE_2
@@ -17,11 +17,11 @@ from tests.recipes.test_published import HM_TABLE_2
 def test_a_cell_is_a_claim_about_its_recipe(name: str) -> None:
     cell = claim_catalog.load(name)
     assert cell.scales == RECIPES[name]
-    assert cell.reported == named(name).reported
+    assert cell.reported == get_recipe(name).reported
     (bound,) = cell.decided_by
     assert bound.at_most == pytest.approx(1.05 * HM_TABLE_2[name])
     assert f"run {name} --scale paper" in claim_catalog.card(name)
-    assert named(name).cost in " ".join(claim_catalog.card(name).split())
+    assert get_recipe(name).cost in " ".join(claim_catalog.card(name).split())
     assert f"{HM_TABLE_2[name]:g} %" in claim_catalog.card(name)
     assert cell.seeds == (1 if name.endswith("imagenet") else 5)
     assert cell.verdict({"test_error_pct": [0.0, 0.0]}, "cpu") == "smaller scale"
@@ -36,7 +36,7 @@ class Bench:
 
 
 def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
-    recipe = named("mlp-digits", "smoke").override(seed=2)
+    recipe = get_recipe("mlp-digits", "smoke").override(seed=2)
     steps, curves = _table_cell.measure(recipe, 1, Bench())  # type: ignore[arg-type]
     assert steps == [0]
     assert {key: float(value[0]) for key, value in curves.items()} == {
@@ -50,7 +50,7 @@ def test_a_diverged_cell_errs_everywhere() -> None:
         def train(self, recipe: Recipe) -> Result:
             raise Diverged("The training loss must stay finite.", step=1)
 
-    _, curves = _table_cell.measure(named("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
+    _, curves = _table_cell.measure(get_recipe("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
     assert {float(value[0]) for value in curves.values()} == {100.0}
 
 

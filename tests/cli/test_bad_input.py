@@ -17,7 +17,7 @@ import pytest
 from pipelines.data import datasets, packed
 from pipelines.data.prepared import Examples
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.seeds import repeat
 from tests.conftest import ROOT
 
@@ -260,7 +260,7 @@ def test_what_has_finished_is_found_also_where_its_data_are_gone(
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     file = packed.write(tmp_path / "mnist.npz", "mnist", 10, Few())
-    recipe = named("mlp-digits", "smoke").override(data="mnist", steps=1, batch_size=8)
+    recipe = get_recipe("mlp-digits", "smoke").override(data="mnist", steps=1, batch_size=8)
     first = repeat(recipe)
     with pytest.raises(UserError, match="Received: batch_size=91 for 90 examples of mnist"):
         recipe.override(batch_size=91).check_here()

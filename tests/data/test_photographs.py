@@ -170,7 +170,7 @@ def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Pa
     file.write_bytes(file.read_bytes()[:100])
     with (
         pytest.raises(UserError, match=r"must be whole.*bytes of a record"),
-        input_pipeline.sentences(),
+        input_pipeline.unwrap_errors(),
     ):
         arrays(streamed.train_dataset(split, 0, 1, 4, 5, augment=True))
 

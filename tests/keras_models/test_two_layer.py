@@ -14,7 +14,7 @@ from keras_models import singular_values
 from keras_models.two_layer import matrix
 from pipelines.data import datasets
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 SIZES = {
@@ -135,18 +135,20 @@ class Log:
 
 def student(**changes: Any) -> Recipe:
     tiny = {"model_args": {"start_frobenius": 1.4}, "data_args": SIZES, "batch_size": 16}
-    return named("relu-teacher").override(**tiny | {"steps": 40, "learning_rate": 0.02} | changes)
+    return get_recipe("relu-teacher").override(
+        **tiny | {"steps": 40, "learning_rate": 0.02} | changes
+    )
 
 
 def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
     import dataclasses
 
     from pipelines.training import devices, train
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
     splits = datasets.load(recipe.data, None, recipe.data_args)
-    job = assembled(recipe, splits, devices.place(recipe))
+    job = build_job(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving).model
 
 

@@ -12,7 +12,7 @@ from pipelines.measurement import claim, claim_catalog, sweep
 from pipelines.measurement.plan import Order
 from pipelines.measurement.verdict import Bound, Floor
 from pipelines.results import scoreboard
-from pipelines.run import Habits
+from pipelines.run import RunOptions
 from pipelines.tracking import history, store
 from tests.conftest import PREPARED, needs
 
@@ -76,7 +76,7 @@ def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     assert (again["run_id"], again["reused"]) == (first["run_id"], True)
     assert len(history.rows(status=None)) == count
     assert (
-        sweep.check(name, "smoke", setting, seeds=1, habits=Habits(force=True))["run_id"]
+        sweep.check(name, "smoke", setting, seeds=1, run_options=RunOptions(force=True))["run_id"]
         != first["run_id"]
     )
     assert sweep.check(name, "smoke", setting, seeds=2)["run_id"] != first["run_id"]

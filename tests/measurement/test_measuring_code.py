@@ -197,7 +197,7 @@ def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
         ("teacher-student", "Bench"),
         ("skip-length", "numbers"),
         ("tuning-without-batchnorm", "lr_only"),
-        ("identity-beats-plain", "_recorded"),
+        ("identity-beats-plain", "_train_and_record"),
     ],
 )
 def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
@@ -206,7 +206,8 @@ def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["train", "_fit", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"]
+    "name",
+    ["train", "Trainer", "batch_index", "cosine", "dense_layer", "random_batches", "_splits"],
 )
 def test_trainings_depend_on_the_loop_the_batches_the_schedules_and_the_networks(name: str) -> None:
     assert name in {definition for _, definition in code_digest.training_definitions()}

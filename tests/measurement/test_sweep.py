@@ -17,11 +17,11 @@ import pytest
 from pipelines.cli import tables
 from pipelines.measurement import claim, claim_catalog, sweep
 from pipelines.results import scoreboard
-from pipelines.run import Habits
+from pipelines.run import RunOptions
 from pipelines.tracking import history, store
 from tests.conftest import ROOT, command
 
-AGAIN = Habits(force=True)
+AGAIN = RunOptions(force=True)
 NAME = "small-norm-factorization"
 GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
 
@@ -81,7 +81,7 @@ def test_the_curves_are_those_of_the_theory_whatever_the_batch(home: Path) -> No
 
 
 def test_processes_give_what_one_process_gives(home: Path) -> None:
-    alone, together = swept(*GRID), swept(*GRID, workers=2, habits=AGAIN)
+    alone, together = swept(*GRID), swept(*GRID, workers=2, run_options=AGAIN)
     assert alone["run_id"] != together["run_id"]
     assert content(alone) == content(together)
     assert alone["metrics"] == together["metrics"]
@@ -94,7 +94,7 @@ def test_finished_settings_are_not_measured_again(home: Path) -> None:
     rows = children(wider)
     assert {row.params["d"] for row in rows} == {"4"}
     assert len(wider["settings"]) == 18
-    straight = swept("d=2,3,4", *GRID[1:], habits=AGAIN)
+    straight = swept("d=2,3,4", *GRID[1:], run_options=AGAIN)
     assert wider["metrics"] == straight["metrics"]
     assert len(children(straight)) == 18
 
@@ -104,13 +104,13 @@ def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None
     assert swept(*GRID[:1], "gamma=1", GRID[2])["run_id"] == typed["run_id"]
     found, measured = swept("d=2,3,4", "gamma=1", "l=10,20,5"), swept("d=4", "gamma=1", "l=5,10,20")
     assert found["settings"][-3:] == measured["settings"]  # found ones are those measured
-    again = swept("d=2,3,4", "gamma=1", "l=5,10,20", habits=AGAIN)
+    again = swept("d=2,3,4", "gamma=1", "l=5,10,20", run_options=AGAIN)
     assert again["metrics"] == found["metrics"]
 
 
 def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
     swept("d=2", "gamma=1", "l=5")
-    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", habits=AGAIN))}
+    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", run_options=AGAIN))}
     wider = swept("d=2,3", "gamma=1", "l=5")
     assert newest <= {row["run_id"] for row in wider["settings"]}
 
@@ -200,7 +200,7 @@ def test_killed_and_started_again_it_ends_like_an_uninterrupted_one(home: Path) 
     assert len(interrupted) == 48
     assert {status for status, _, _ in interrupted.values()} == {"FINISHED"}
     specs = [words[i + 1] for i, word in enumerate(words) if word == "--grid"]
-    straight = sweep.sweep(NAME, "smoke", specs, seeds=6, workers=1, habits=AGAIN)
+    straight = sweep.sweep(NAME, "smoke", specs, seeds=6, workers=1, run_options=AGAIN)
     assert content(straight) == interrupted
     assert {k: v for k, v in parent.metrics.items() if k != "wall_s"} == {
         k: v for k, v in history.row(straight["run_id"]).metrics.items() if k != "wall_s"

@@ -14,7 +14,7 @@ from pipelines.data import datasets
 from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import RECIPES, SCALES, named
+from pipelines.recipes.catalog import RECIPES, SCALES, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tests.conftest import PREPARED, needs
 
@@ -74,7 +74,7 @@ def network(recipe: Recipe) -> Any:
 
 @every_named
 def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
-    recipe = named(name, scale)
+    recipe = get_recipe(name, scale)
     assert recipe.name == name
     assert scale in SCALES
     assert recipe.model in keras_models.names()
@@ -86,7 +86,7 @@ def test_named_recipes_are_made_of_what_there_is(name: str, scale: str) -> None:
 @every_named
 def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None:
     for schedule in lr.SCHEDULES:  # any of which --schedule may name
-        recipe = named(name, scale).override(schedule=schedule)
+        recipe = get_recipe(name, scale).override(schedule=schedule)
         options = [field.name for kind in (Recipe, Options) for field in dataclasses.fields(kind)]
         options += [*recipe.model_args, *recipe.data_args, *recipe.schedule_args]
         assert len(options) == len(set(options))
@@ -100,14 +100,14 @@ def test_recipes_of_different_names_and_scales_have_different_fingerprints() -> 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_smoke_recipes_build_their_network(name: str) -> None:
-    model = network(named(name, "smoke"))
+    model = network(get_recipe(name, "smoke"))
     assert len(model.output_shape) == 2
     assert sum(math.prod(v.shape) for v in model.trainable_variables) < 1_000_000
 
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_smoke_differs_in_size_only(name: str) -> None:
-    smoke, cpu = named(name, "smoke"), named(name)
+    smoke, cpu = get_recipe(name, "smoke"), get_recipe(name)
     assert smoke.steps <= 10
     assert smoke.train_examples <= 256
     kept = {field.name for field in dataclasses.fields(Recipe)}
@@ -119,7 +119,7 @@ def test_smoke_differs_in_size_only(name: str) -> None:
 
 @every_published
 def test_cpu_differs_from_paper_in_size_only(name: str) -> None:
-    cpu, paper = named(name), named(name, "paper")
+    cpu, paper = get_recipe(name), get_recipe(name, "paper")
     kept = {field.name for field in dataclasses.fields(Recipe)}
     kept -= {"model_args", "steps", "epochs", "batch_size", "train_examples"}
     assert [getattr(cpu, key) for key in kept] == [getattr(paper, key) for key in kept]
@@ -130,17 +130,17 @@ def test_cpu_differs_from_paper_in_size_only(name: str) -> None:
 @every_published
 def test_a_batch_of_the_sample_of_imagenet_is_enough(name: str) -> None:
     for scale in ("smoke", "cpu"):
-        recipe = named(name, scale)
+        recipe = get_recipe(name, scale)
         assert recipe.data != "imagenet2012" or recipe.batch_size <= 32
 
 
 def test_the_tables_are_reported() -> None:
     table = {**HM_TABLE_2, **LY_TABLE_1, "resnet34-imagenet": 25.03}
-    papers = {name: named(name, "paper").reported for name in PUBLISHED}
+    papers = {name: get_recipe(name, "paper").reported for name in PUBLISHED}
     assert papers.pop("allconv-imagenet32") == {}  # our proxy
     assert papers.pop("allconv-cifar10-footnote5") == {}  # our variant
     assert {name: numbers["test_error_pct"] for name, numbers in papers.items()} == table
-    assert named("allconv-imagenet").reported["test_top5_error_pct"] == 14.17
+    assert get_recipe("allconv-imagenet").reported["test_top5_error_pct"] == 14.17
 
 
 # Batch, first rate, decay, steps on our cut of the data, (step, rate) after every drop.
@@ -161,7 +161,7 @@ AS_PUBLISHED = {
 @pytest.mark.parametrize("name", AS_PUBLISHED)
 def test_settings_are_the_papers(name: str) -> None:
     batch, first, decay, steps, drops = AS_PUBLISHED[name]
-    recipe = named(name, "paper")
+    recipe = get_recipe(name, "paper")
     assert (recipe.batch_size, recipe.weight_decay, recipe.momentum) == (batch, decay, 0.9)
     found = rates(recipe)
     assert (len(found), recipe.augment) == (steps, True)
@@ -173,7 +173,7 @@ def test_settings_are_the_papers(name: str) -> None:
 
 def test_imagenet_drops_every_two_epochs() -> None:
     # An epoch of 1,281,167 pictures is 5004.56 steps of 256: stairs at 10009.1, 20018.2, ...
-    found = rates(named("allconv-imagenet", "paper"))
+    found = rates(get_recipe("allconv-imagenet", "paper"))
     stairs = np.flatnonzero(np.diff(found)) + 1
     assert stairs[:3].tolist() == [10_010, 20_019, 30_028]
     assert len(stairs) == 69  # of 139.87 epochs
@@ -182,8 +182,8 @@ def test_imagenet_drops_every_two_epochs() -> None:
 
 @pytest.mark.parametrize("scale", ["cpu", "paper"])
 def test_the_proxy_of_imagenet_has_its_schedule_and_the_network_of_cifar(scale: str) -> None:
-    proxy, imagenet = named("allconv-imagenet32", scale), named("allconv-imagenet", scale)
-    assert proxy.model_args == named("allconv-cifar10", scale).model_args
+    proxy, imagenet = get_recipe("allconv-imagenet32", scale), get_recipe("allconv-imagenet", scale)
+    assert proxy.model_args == get_recipe("allconv-cifar10", scale).model_args
     kept = ("learning_rate", "schedule", "schedule_args", "warmup", "momentum", "weight_decay")
     assert [getattr(proxy, key) for key in kept] == [getattr(imagenet, key) for key in kept]
     assert "proxy" in proxy.source
@@ -192,7 +192,7 @@ def test_the_proxy_of_imagenet_has_its_schedule_and_the_network_of_cifar(scale: 
 
 
 def test_only_densenet_has_nesterov_and_nobody_starts_asynchronous() -> None:
-    papers = [named(name, "paper") for name in PUBLISHED]
+    papers = [get_recipe(name, "paper") for name in PUBLISHED]
     assert {r.name for r in papers if r.nesterov} == {"densenet-cifar10", "densenet-cifar100"}
     assert not any(recipe.asynchronous or recipe.accumulate > 1 for recipe in papers)
 
@@ -200,7 +200,10 @@ def test_only_densenet_has_nesterov_and_nobody_starts_asynchronous() -> None:
 def test_cifar100_differs_in_its_classes_and_error() -> None:
     for name in ("allconv", "allcnn", "densenet"):
         for scale in RECIPES[f"{name}-cifar10"]:
-            ten, hundred = named(f"{name}-cifar10", scale), named(f"{name}-cifar100", scale)
+            ten, hundred = (
+                get_recipe(f"{name}-cifar10", scale),
+                get_recipe(f"{name}-cifar100", scale),
+            )
             assert hundred.data == ten.data.replace("cifar10", "cifar100")
             assert hundred.override(data=ten.data).fingerprint == ten.fingerprint
 
@@ -211,23 +214,23 @@ def test_the_variant_of_footnote_5_differs_in_its_pictures_only() -> None:
         arguments = dict(variant.model_args)
         assert arguments.pop("standardize")
         same = dataclasses.replace(variant, shift=4, data_args={}, model_args=arguments)
-        assert same.fingerprint == named("allconv-cifar10", scale).fingerprint
+        assert same.fingerprint == get_recipe("allconv-cifar10", scale).fingerprint
 
 
 def test_pictures_move_as_far_as_published() -> None:
-    shifts = {name: named(name, "paper").shift for name in PUBLISHED if "cifar" in name}
+    shifts = {name: get_recipe(name, "paper").shift for name in PUBLISHED if "cifar" in name}
     others = {"allconv-cifar10-footnote5": 2, "allcnn-cifar10": 5, "allcnn-cifar100": 5}
     assert {name: shift for name, shift in shifts.items() if shift != 4} == others
 
 
 def test_the_plain_twin_differs_in_its_shortcuts_only() -> None:
-    plain, residual = named("plain-digits"), named("allconv-digits")
+    plain, residual = get_recipe("plain-digits"), get_recipe("allconv-digits")
     changed = plain.override(model_args={"shortcut": "identity", "init": "small"})
     assert changed.fingerprint == residual.fingerprint
 
 
 def test_the_three_networks_of_ly_differ_in_their_skips_only() -> None:
-    papers = [named(name, "paper") for name in LY_TABLE_1]
+    papers = [get_recipe(name, "paper") for name in LY_TABLE_1]
     assert len({r.override(model_args={"variant": "single"}).fingerprint for r in papers}) == 1
 
 
@@ -249,20 +252,20 @@ MILLIONS = {  # trainable parameters, as their papers give them
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MILLIONS)
 def test_networks_have_their_published_size(name: str) -> None:
-    found = sum(math.prod(v.shape) for v in network(named(name, "paper")).trainable_variables)
+    found = sum(math.prod(v.shape) for v in network(get_recipe(name, "paper")).trainable_variables)
     assert found / 1e6 == pytest.approx(MILLIONS[name], rel=0.01)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=needs(named(name).data)) for name in PUBLISHED],
+    [pytest.param(name, marks=needs(get_recipe(name).data)) for name in PUBLISHED],
 )
 def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from pipelines.run import run
 
     monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
-    metrics = run(named(name, "smoke")).metrics
+    metrics = run(get_recipe(name, "smoke")).metrics
     assert 0 <= metrics["test_error_pct"] <= 100
     assert math.isfinite(metrics["train_loss"])
 
@@ -280,5 +283,5 @@ def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_unknown_recipes_and_scales_list_the_choices(name: str, scale: str, expected: str) -> None:
     with pytest.raises(UserError) as caught:
-        named(name, scale)
+        get_recipe(name, scale)
     assert expected in str(caught.value)

@@ -10,7 +10,7 @@ import pytest
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import LABELS, Recipe
 
 TINY = Recipe(
@@ -64,7 +64,7 @@ def test_override_changes_what_it_names_and_nothing_else() -> None:
 
 
 def test_an_override_keeps_the_labels() -> None:
-    paper = named("allconv-cifar10", "paper")
+    paper = get_recipe("allconv-cifar10", "paper")
     changed = paper.override(seed=3, batch_size=64, model="mlp", data="cifar100", epochs=1)
     assert [getattr(changed, key) for key in LABELS] == [getattr(paper, key) for key in LABELS]
     assert changed.reported == {"test_error_pct": 6.38}
@@ -109,7 +109,7 @@ def test_other_pictures_are_read_as_those_before() -> None:
 
 
 def test_data_arguments_are_settings() -> None:
-    teacher = named("linear-teacher")
+    teacher = get_recipe("linear-teacher")
     assert teacher.flat()["data_args.noise"] == "0.1"
     changed = teacher.override(data_args={"noise": 0.2})
     assert changed.flat() == teacher.flat() | {"data_args.noise": "0.2"}
@@ -333,7 +333,7 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
 def test_flags_say_on_the_command_line_what_an_override_says_in_python(
     name: str, changes: dict[str, Any], words: str
 ) -> None:
-    base = named(name)
+    base = get_recipe(name)
     recipe = base.override(**changes)
     assert words in recipe.flags(base)
     assert read_back(base, recipe.flags(base)) == recipe
@@ -342,7 +342,7 @@ def test_flags_say_on_the_command_line_what_an_override_says_in_python(
 @pytest.mark.parametrize("schedule", lr.SCHEDULES)
 @pytest.mark.parametrize("name", ["allconv-digits", "densenet-cifar10", "allconv-imagenet"])
 def test_flags_name_every_argument_of_a_schedule(name: str, schedule: str) -> None:
-    base = named(name)
+    base = get_recipe(name)
     shape = {
         key: (0.125, 0.875) if key == "boundaries" else value + 1 if key == "cycles" else value / 2
         for key, value in lr.defaults(schedule).items()
@@ -364,6 +364,6 @@ def test_flags_name_every_argument_of_a_schedule(name: str, schedule: str) -> No
     ],
 )
 def test_what_no_flag_can_say_is_one_sentence(changes: dict[str, Any], received: str) -> None:
-    base = named("allconv-digits")
+    base = get_recipe("allconv-digits")
     with pytest.raises(UserError, match=f"argument that the recipe has. Received: {received}"):
         base.override(**changes).flags(base)

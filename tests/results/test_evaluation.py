@@ -9,16 +9,16 @@ import pytest
 
 from pipelines.cli import results_command
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evaluation
-from pipelines.run import Watch, run
+from pipelines.run import TrainingObserver, run
 from pipelines.tracking import history, store, tracked_run
 
 
 def test_recorded_numbers_are_measured_again(
     home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recipe = named("mlp-digits", "smoke").override(steps=2, train_examples=64)
+    recipe = get_recipe("mlp-digits", "smoke").override(steps=2, train_examples=64)
     row = history.row(run(recipe).run_id)
     results_command.evaluate_command(row.id[:10], json=True)
     document = json.loads(capsys.readouterr().out)
@@ -42,8 +42,8 @@ def test_recorded_numbers_are_measured_again(
 
 
 def test_what_a_search_has_not_read_is_not_read(home: Path, digits: Path) -> None:
-    recipe = named("linear-teacher", "smoke").override(steps=2)
-    seen = Watch(report=lambda metrics, step: None, lost={})
+    recipe = get_recipe("linear-teacher", "smoke").override(steps=2)
+    seen = TrainingObserver(report=lambda metrics, step: None, lost={})
     found = evaluation.evaluate(run(recipe, kind="trial", watch=seen).run_id)
     assert found["metrics"].keys() == {"val_loss"}
     assert found["agrees"]

@@ -10,7 +10,7 @@ from pipelines.cli import tables
 from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
 from pipelines.results import evidence, evidence_check, scoreboard
-from pipelines.run import Habits
+from pipelines.run import RunOptions
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting
 from tests.conftest import Go
@@ -33,8 +33,8 @@ def measure(seeds: int | None = None, **how: Any) -> str:
 
 
 def measured_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
-    settings, habits = claim_catalog.load(NAME).scales["smoke"], Habits(force=force)
-    return sweep.check(NAME, "smoke", settings, seeds, habits=habits, sparing=True, **how)
+    settings, run_options = claim_catalog.load(NAME).scales["smoke"], RunOptions(force=force)
+    return sweep.check(NAME, "smoke", settings, seeds, run_options=run_options, sparing=True, **how)
 
 
 def entry() -> scoreboard.Entry:

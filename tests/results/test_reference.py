@@ -62,7 +62,7 @@ def test_reference_runs_are_where_ours_are(home: Path) -> None:
         experiment = store.client().get_run(row.id).info.experiment_id
         assert store.client().get_experiment(experiment).name == ours
         if name in catalog.RECIPES:
-            settings = catalog.named(name, "paper").flat()
+            settings = catalog.get_recipe(name, "paper").flat()
             assert row.params == {k: v for k, v in settings.items() if k != "seed"}
             assert row.tags["recipe"] == name
     own = plan.Order(

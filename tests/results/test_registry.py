@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.results import model_registry
 from pipelines.run import EXPERIMENT
 from pipelines.tracking import history, store, tracked_run
@@ -43,7 +43,7 @@ def trained(
 
     `val` is of its last epoch, `best` the least of all.
     """
-    recipe = named(name, scale).override(**changes)
+    recipe = get_recipe(name, scale).override(**changes)
     run_as = f"{name} {scale}" if run_as == "" else run_as
     tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
     with tracked_run.tracked(
@@ -140,9 +140,9 @@ def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home:
 
 
 def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
-    cpu = named(NAME, "cpu")
+    cpu = get_recipe(NAME, "cpu")
     both = trained(8.0, scale="cpu", run_as=f"{NAME} smoke")  # by overrides, of cpu's settings
-    assert cpu.data == named(NAME, "smoke").data
+    assert cpu.data == get_recipe(NAME, "smoke").data
     assert model_registry.register(NAME, "smoke")["run_id"] == both
     document = model_registry.register(NAME, "cpu")
     assert (document["run_id"], document["scale"], document["version"]) == (both, "cpu", "2")
@@ -201,7 +201,7 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
     trained(math.nan)
     with tracked_run.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
         pass
-    found = model_registry.candidates(named(NAME, SCALE), SCALE)
+    found = model_registry.candidates(get_recipe(NAME, SCALE), SCALE)
     assert {row.id for row in found} == {overridden, same_settings}
     assert model_registry.register(NAME, SCALE)["run_id"] == overridden
 
@@ -253,8 +253,8 @@ def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlruns/mlflow.db")
     assert f"MLFLOW_TRACKING_URI=sqlite:///{home}/mlflow.db mlflow" in model_registry.serve(NAME)
     assert "models:/mlp-digits@champion --env-manager local" in model_registry.serve(NAME)
-    assert "zeros((2, 8, 8, 1))" in model_registry.ask(named(NAME, SCALE))
-    assert "zeros((2, 8))" in model_registry.ask(named("linear-teacher", SCALE))
+    assert "zeros((2, 8, 8, 1))" in model_registry.ask(get_recipe(NAME, SCALE))
+    assert "zeros((2, 8))" in model_registry.ask(get_recipe("linear-teacher", SCALE))
 
 
 def wait_for(server: subprocess.Popen[bytes], port: int) -> None:

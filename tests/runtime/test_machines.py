@@ -7,7 +7,9 @@ import pytest
 from pipelines.cli.run_command import run_command
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import tf_config
-from pipelines.runtime.tf_config import MachineLost, Role
+from pipelines.runtime.tf_config import Role
+from pipelines.training.distributed import machines
+from pipelines.training.distributed.machines import MachineLost
 from tests.training.loopback import cluster_config, free_addresses
 
 CLUSTER = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
@@ -81,16 +83,16 @@ def test_a_machine_that_never_comes_is_named() -> None:
     here, missing = free_addresses(2)
     role = Role("worker", 0, {"worker": (here, missing)})
     with pytest.raises(MachineLost, match=f"no answer from {missing}"):
-        tf_config.meet(role, 0.2)
+        machines.wait_for_all(role, 0.2)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     (here,) = free_addresses(1)
     role = Role("worker", 0, {"worker": (here, "10.0.0.2:2222")})
-    with tf_config.bound(role) as taken:
+    with machines.bind_port(role) as taken:
         taken.listen()
         with pytest.raises(Unavailable, match=f"a port that is free.*{here}"):
-            tf_config.meet(role, 0.2)
+            machines.wait_for_all(role, 0.2)
 
 
 SERVED = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}

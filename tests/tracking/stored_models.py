@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.run import EXPERIMENT
 from pipelines.tracking import store, tracked_run
 
@@ -28,7 +28,7 @@ def network(*shape: int) -> Any:
 
 def record_training(*shape: int) -> str:
     """The id of a finished training of RECIPE with such a network."""
-    recipe = named(RECIPE, SCALE).override(train_examples=64)
+    recipe = get_recipe(RECIPE, SCALE).override(train_examples=64)
     tags = {"recipe": RECIPE, "source": recipe.source, "run_as": f"{RECIPE} {SCALE}"}
     with tracked_run.tracked(
         "net", experiment=EXPERIMENT, kind="training", params=recipe.flat(), tags=tags

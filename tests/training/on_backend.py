@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import Diverged, UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import backend
 from pipelines.training.checkpoints import Checkpoint, Saving
 
@@ -26,17 +26,17 @@ class Stopped(Exception):
 
 
 def recipe(changes: Mapping[str, Any]) -> Any:
-    return named("allconv-digits", "smoke").override(**{"steps": 20, **changes})
+    return get_recipe("allconv-digits", "smoke").override(**{"steps": 20, **changes})
 
 
 def job(changes: Mapping[str, Any]) -> Any:
     from pipelines.data import datasets
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
 
     chosen = recipe(changes)
     place = devices.place(chosen)
-    return assembled(chosen, datasets.load(chosen.data, chosen.train_examples), place)
+    return build_job(chosen, datasets.load(chosen.data, chosen.train_examples), place)
 
 
 def training(
@@ -71,7 +71,7 @@ def start(folder: Path, name: str, **changes: Any) -> None:
 
     note = {"busy_s": 0.0, "timed": 0, "best_val": np.inf, "summed": 0.0, "counted": 0}
     note |= {"step": 0, "last": {}, "wall_s": 0.0}
-    arrays = callbacks.captured(job(changes).model())
+    arrays = callbacks.capture(job(changes).model())
     Saving(folder / name).write(Checkpoint(0, note, arrays))
 
 

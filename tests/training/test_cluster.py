@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.tracking import history, store
 from pipelines.training import devices, train
-from pipelines.training.job import assembled
+from pipelines.training.job import build_job
 from tests.training.loopback import Cluster
 
 STEPS = 20  # epochs of 8
@@ -59,13 +59,13 @@ def weights(home: Path) -> list[Any]:
 @pytest.mark.parametrize("pieces", [1, 2])
 def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> None:
     changes = {"steps": STEPS, "accumulate": pieces, "augment": True}
-    recipe = named("allconv-digits", "smoke").override(model_args={"init": "he"}, **changes)
+    recipe = get_recipe("allconv-digits", "smoke").override(model_args={"init": "he"}, **changes)
     options = ("--steps", str(STEPS), "--accumulate", str(pieces))
     two = cluster(*options, *HE, worker=2)
     splits = datasets.load(recipe.data, recipe.train_examples)
     logged: dict[tuple[str, int], float] = {}
     alone = train.train(
-        assembled(recipe, splits, devices.place(recipe)),
+        build_job(recipe, splits, devices.place(recipe)),
         lambda metrics, step: logged.update({(key, step): v for key, v in metrics.items()}),
     )
     assert two.codes() == {"worker0": 0, "worker1": 0}, two.everything()

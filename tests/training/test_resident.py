@@ -10,7 +10,7 @@ from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.checkpoints import Saving
 
@@ -19,13 +19,13 @@ STEPS = 20  # epochs of 8, and half of one
 
 def recipe(**changes: Any) -> Recipe:
     small = {"steps": STEPS, "augment": True, "weight_decay": 1e-4}
-    return named("allconv-digits", "smoke").override(**{**small, **changes})
+    return get_recipe("allconv-digits", "smoke").override(**{**small, **changes})
 
 
 def placed(chosen: Recipe, splits: Splits) -> Splits:
     from pipelines.training import _device_data, devices
 
-    return _device_data.placed(chosen, splits, devices.place(chosen))
+    return _device_data.place_pictures(chosen, splits, devices.place(chosen))
 
 
 class Stopped(Exception):
@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> Any:
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
     from pipelines.training.train import train
 
     splits = datasets.load(chosen.data, chosen.train_examples)
@@ -43,7 +43,7 @@ def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
         if step == stop_at:
             raise Stopped
 
-    return train(assembled(chosen, splits, devices.place(chosen)), log, saving)
+    return train(build_job(chosen, splits, devices.place(chosen)), log, saving)
 
 
 @pytest.mark.parametrize("shift", [None, 2, 4])
@@ -55,7 +55,7 @@ def test_the_device_makes_the_batches_of_the_host(shift: int | None) -> None:
     host = datasets.load("synthetic", 200)
     there = placed(recipe(data="synthetic", pictures="device"), host)
     echo = keras.Model(layer := keras.Input(host.input_shape), layer)
-    device = _device_data.fed(echo, there)
+    device = _device_data.wrap(echo, there)
     for part in ("train", "val", "test"):
         one, two = getattr(host, part), getattr(there, part)
         for step in (0, 5):
@@ -101,7 +101,7 @@ def test_what_cannot_stay_on_one_device_is_one_sentence(digits: Path) -> None:
     chosen = recipe(pictures="device")
     several = devices.Place(2, "CPU")
     with pytest.raises(UserError, match=r"stay on one device.*device for digits on 2 CPU"):
-        _device_data.placed(chosen, datasets.load("digits", 256), several)
-    drawn = named("linear-teacher").override(pictures="device")
+        _device_data.place_pictures(chosen, datasets.load("digits", 256), several)
+    drawn = get_recipe("linear-teacher").override(pictures="device")
     with pytest.raises(UserError, match="device for linear"):
         placed(drawn, datasets.load(drawn.data, None, drawn.data_args))

@@ -19,9 +19,9 @@ from pipelines import resume
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Habits, run
+from pipelines.run import RunOptions, run
 from pipelines.runtime import signals
 from pipelines.seeds import repeat
 from pipelines.tracking import history, store, tracked_run
@@ -50,7 +50,7 @@ class Recorder:
 
 
 def small(**changes: Any) -> Recipe:
-    return named("allconv-digits", "smoke").override(**{"steps": STEPS} | changes)
+    return get_recipe("allconv-digits", "smoke").override(**{"steps": STEPS} | changes)
 
 
 DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
@@ -58,10 +58,10 @@ DENSE = {"depth": 10, "growth": 4, "dropout": 0.2}
 
 def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
     from pipelines.training import devices, train
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
 
     splits = datasets.load(recipe.data, recipe.train_examples)
-    job = assembled(recipe, splits, devices.place(recipe))
+    job = build_job(recipe, splits, devices.place(recipe))
     return train.train(job, log, saving)
 
 
@@ -188,7 +188,7 @@ def test_an_interrupted_run_goes_on_as_the_same_run(
         run(recipe, tags=tags)
     thread.join(10)
     (stopped,) = history.rows(None)
-    step = resume.stopped_at(stopped.id)
+    step = resume.last_checkpoint_step(stopped.id)
     assert stopped.status == "KILLED"
     assert 30 <= step < 240
     assert f"saved after step {step}" in capsys.readouterr().err
@@ -202,7 +202,7 @@ def test_an_interrupted_run_goes_on_as_the_same_run(
     assert done.run_id == stopped.id
     assert steps_of(done.run_id) == list(range(1, 241))
     assert steps_of(done.run_id, "val_loss") == list(range(8, 241, 8))
-    assert not resume.folder(done.run_id).exists()
+    assert not resume.checkpoint_folder(done.run_id).exists()
     assert history.row(done.run_id).status == "FINISHED"
     assert run(recipe).reused
 
@@ -217,7 +217,7 @@ def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
         with (
             pytest.raises(SystemExit, match="143"),
             tracked_run.tracked("r", experiment="training", kind="training") as run,
-            resume.explained(run),
+            resume.report_stop(run),
         ):
             raise SystemExit(143)
     assert history.row(run.id).status == "KILLED"
@@ -231,7 +231,7 @@ def test_new_run_starts_another_and_leaves_the_first(home: Path, digits: Path) -
         run(recipe)
     thread.join(10)
     (stopped,) = history.rows("KILLED")
-    anew = run(recipe, Habits(new_run=True))
+    anew = run(recipe, RunOptions(new_run=True))
     assert anew.run_id != stopped.id
     assert steps_of(anew.run_id) == list(range(1, 241))
     assert history.row(stopped.id).status == "KILLED"
@@ -247,7 +247,7 @@ def test_slices_of_a_run_end_as_one_does(
     paused = []
     while not history.rows("FINISHED", kind="training"):
         try:
-            done = run(recipe, Habits(until=time.monotonic()))  # one step, or a validation
+            done = run(recipe, RunOptions(until=time.monotonic()))  # one step, or a validation
         except Paused as pause:
             paused.append(str(pause))
     rest = "of 3: the time of --max-minutes is over. The same command goes on."
@@ -255,7 +255,7 @@ def test_slices_of_a_run_end_as_one_does(
     assert len(history.rows(None, kind="training")) == 1
     assert steps_of(done.run_id) == [1, 2, 3]
     assert steps_of(done.run_id, "val_loss") == [2, 3]
-    whole = run(recipe, Habits(force=True))
+    whole = run(recipe, RunOptions(force=True))
     for one, two in zip(stored_weights(done.run_id), stored_weights(whole.run_id), strict=True):
         assert np.array_equal(one, two)
     assert done.metrics["test_loss"] == whole.metrics["test_loss"]
@@ -264,7 +264,7 @@ def test_slices_of_a_run_end_as_one_does(
 def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: Path) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     done = run(recipe)
-    saving = Saving(resume.folder(done.run_id))  # a kill came before it was discarded
+    saving = Saving(resume.checkpoint_folder(done.run_id))  # a kill came before it was discarded
     saving.write(Checkpoint(2, {}, {"network": [np.zeros(3)]}))
     assert run(recipe).reused
     assert not saving.folder.exists()
@@ -284,7 +284,7 @@ def test_between_trainings_a_pause_is_taken_too(
         "pipelines.training.checkpoints.Saving.over", False
     )  # the time is over after them
     with pytest.raises(Paused, match="after 2 of 3 seeds"):  # the first is found and costs none
-        repeat(recipe, 3, Habits(until=time.monotonic()))
+        repeat(recipe, 3, RunOptions(until=time.monotonic()))
     with pytest.raises(Paused, match="after 1 of 6 settings"):
         sweep.check(
             "gradient-formula",
@@ -293,13 +293,13 @@ def test_between_trainings_a_pause_is_taken_too(
                 claim_catalog.load("gradient-formula"), "gradient-formula", "smoke"
             ),
             3,
-            habits=Habits(until=time.monotonic()),
+            run_options=RunOptions(until=time.monotonic()),
         )
 
 
 def test_a_later_slice_does_not_repeat_what_diverged(home: Path, digits: Path) -> None:
     recipe = small(model="mlp", train_examples=64, learning_rate=1e9)
-    slices = Habits(until=time.monotonic() + 600)
+    slices = RunOptions(until=time.monotonic() + 600)
     said = []
     for _ in range(2):
         with pytest.raises(Diverged) as raised:
@@ -325,14 +325,14 @@ def test_a_blow_up_keeps_the_last_good_checkpoint(home: Path, digits: Path) -> N
     recipe = small(learning_rate=0.05, momentum=0.0, schedule="exponential", warmup=0.0)
     recipe = recipe.override(learning_rate=400.0)
     with pytest.raises(Diverged) as raised:
-        run(recipe, Habits(checkpoint_every=1))
+        run(recipe, RunOptions(checkpoint_every=1))
     (row,) = history.rows("FAILED", kind="training")
     last = raised.value.step - 1
     assert row.tags["diverged"] == str(last + 1)
-    kept = Saving(resume.folder(row.id)).latest()
+    kept = Saving(resume.checkpoint_folder(row.id)).latest()
     assert kept is not None
     assert kept.step == last
     assert all(np.all(np.isfinite(array)) for array in kept.arrays["network"])
     with pytest.raises(Diverged):  # it is not gone on with
-        run(recipe, Habits(checkpoint_every=1))
+        run(recipe, RunOptions(checkpoint_every=1))
     assert len(history.rows("FAILED", kind="training")) == 2

@@ -16,7 +16,7 @@ import pytest
 from pipelines.data import datasets
 from pipelines.data.batches import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
@@ -38,17 +38,16 @@ class Log:
 
 
 def small(**changes: object) -> Recipe:
-    return named("mlp-digits", "smoke").override(steps=STEPS, **changes)
+    return get_recipe("mlp-digits", "smoke").override(steps=STEPS, **changes)
 
 
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
-    from pipelines.training import devices
-    from pipelines.training.job import assembled
-    from pipelines.training.train import train
+    from pipelines.training.job import build_job
+    from pipelines.training.train import Trainer, train
 
-    place = devices.place(recipe)
+    place = Trainer().place(recipe)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
-    return train(assembled(recipe, splits, place), log or Log(), test=test)
+    return train(build_job(recipe, splits, place), log or Log(), test=test)
 
 
 def test_curves_have_every_step_once_and_the_rate_of_the_table(digits: Path) -> None:
@@ -161,7 +160,7 @@ def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits:
 
     from pipelines.run import run
 
-    result = run(named("allconv-digits", "smoke").override(steps=STEPS))
+    result = run(get_recipe("allconv-digits", "smoke").override(steps=STEPS))
     row = history.row(result.run_id)
     assert row.status == "FINISHED"
     assert row.params["model_args.widths"] == "[8, 16, 32]"
@@ -180,7 +179,7 @@ def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits:
 
 
 def linear(**changes: object) -> Recipe:
-    return named("linear-teacher").override(**changes)
+    return get_recipe("linear-teacher").override(**changes)
 
 
 def test_the_training_error_at_the_end_is_that_of_the_stored_network(home: Path) -> None:
@@ -189,7 +188,7 @@ def test_the_training_error_at_the_end_is_that_of_the_stored_network(home: Path)
 
     from pipelines.run import run
 
-    recipe = named("allconv-digits", "smoke").override(augment=True)
+    recipe = get_recipe("allconv-digits", "smoke").override(augment=True)
     row = history.row(run(recipe).run_id)
     train = datasets.load(recipe.data, recipe.train_examples, recipe.data_args).train
     logits = mlflow.keras.load_model(f"runs:/{row.id}/model").predict(train.images, verbose=0)
@@ -321,8 +320,8 @@ def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
     from pipelines.training import _device_data, devices
     from pipelines.training.job import Job, plan
 
-    recipe = named("allconv-digits").override(pictures="device")
-    splits = _device_data.placed(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
+    recipe = get_recipe("allconv-digits").override(pictures="device")
+    splits = _device_data.place_pictures(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
 
     def steps(place: devices.Place, left: int, **changes: object) -> int:
         own = recipe.override(**changes)

@@ -10,7 +10,7 @@ import pytest
 from pipelines.data.datasets import DATASETS, Dataset
 from pipelines.errors import UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import RECIPES, named
+from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tests.recipes.test_recipes import read_back
 from tuning.search import _ranges, spaces
@@ -51,7 +51,7 @@ def test_classification_recipes_are_searched_and_only_those() -> None:
 @every_space
 @every_recipe
 def test_every_draw_is_a_run_that_can_be_drawn(name: str, scale: str, space: str) -> None:
-    base = named(name, scale)
+    base = get_recipe(name, scale)
     for _, tried in drawn(space, base, 12):
         for steps in (tried.steps or 500, 10_007):
             rates = table(tried, min(steps, 10_007))
@@ -71,7 +71,7 @@ def test_every_draw_is_a_run_that_can_be_drawn(name: str, scale: str, space: str
 
 
 def test_every_schedule_is_in_the_space_and_its_arguments_are_searched() -> None:
-    base = named("allconv-cifar10")
+    base = get_recipe("allconv-cifar10")
     found: dict[str, set[str]] = {}
     for trial, tried in drawn("lr-schedule", base, 400):
         shapes = {key for key in trial.params if key.startswith(f"{tried.schedule}.")}
@@ -94,7 +94,11 @@ def test_a_new_schedule_is_in_the_space_without_another_edit(
         return lr.cosine(t, final) * unheard_of**t
 
     monkeypatch.setitem(lr.SCHEDULES, "new", new)
-    own = [(t, r) for t, r in drawn("lr-schedule", named("mlp-digits"), 200) if r.schedule == "new"]
+    own = [
+        (t, r)
+        for t, r in drawn("lr-schedule", get_recipe("mlp-digits"), 200)
+        if r.schedule == "new"
+    ]
     assert own
     for trial, tried in own:
         assert tried.schedule_args == {"final": trial.params["new.final"], "unheard_of": 0.5}
@@ -108,7 +112,7 @@ def test_every_row_of_shapes_is_an_argument_of_a_schedule() -> None:
 
 
 def test_the_peak_rate_is_log_uniform_about_the_base_s() -> None:
-    base = named("allconv-imagenet", "paper")
+    base = get_recipe("allconv-imagenet", "paper")
     octaves = np.log2([tried.learning_rate / 0.1 for _, tried in drawn("lr-only", base, 2000)])
     assert (octaves.min(), octaves.max()) == (pytest.approx(-5, abs=0.1), pytest.approx(3, abs=0.1))
     counts, _ = np.histogram(octaves, bins=8, range=(-5, 3))
@@ -116,24 +120,24 @@ def test_the_peak_rate_is_log_uniform_about_the_base_s() -> None:
 
 
 def test_what_the_base_has_not_is_not_searched() -> None:
-    assert named("mlp-digits").weight_decay == 0
-    base = named("mlp-digits").override(momentum=0.0)
+    assert get_recipe("mlp-digits").weight_decay == 0
+    base = get_recipe("mlp-digits").override(momentum=0.0)
     for trial, tried in drawn("lr-schedule", base, 30):
         assert not {"momentum", "weight_decay"} & trial.params.keys()
         assert (tried.momentum, tried.weight_decay) == (0, 0)
 
 
 def test_one_cycle_brings_its_own_warmup() -> None:
-    tried = [r for _, r in drawn("lr-schedule", named("allconv-digits"), 200)]
+    tried = [r for _, r in drawn("lr-schedule", get_recipe("allconv-digits"), 200)]
     assert {r.warmup for r in tried if r.schedule == "one-cycle"} == {0.0}
-    own = named("allconv-digits").override(schedule="one-cycle")  # with the warm-up 0.1
+    own = get_recipe("allconv-digits").override(schedule="one-cycle")  # with the warm-up 0.1
     (point,) = (p for label, p in published("lr-schedule", own).items() if label == "paper")
     assert recipe("lr-schedule", own, optuna.trial.FixedTrial(point.params)) == own
 
 
 @every_recipe
 def test_the_neighbourhood_is_of_one_family_and_near(name: str, scale: str) -> None:
-    base = named(name, scale)
+    base = get_recipe(name, scale)
     for _, tried in drawn("paper-neighbourhood", base, 20):
         assert tried.schedule == base.schedule
         assert 0.5 <= tried.learning_rate / base.learning_rate <= 2
@@ -147,7 +151,7 @@ def test_the_neighbourhood_is_of_one_family_and_near(name: str, scale: str) -> N
 @every_recipe
 def test_published_schedules_are_points_of_the_space(name: str, scale: str, space: str) -> None:
     # Warnings are errors: Optuna warns where an enqueued value is out of its range.
-    base = named(name, scale)
+    base = get_recipe(name, scale)
     known, searched = published(space, base), study()
     assert next(iter(known)) == "paper"
     assert known["paper"].recipe == base
@@ -167,7 +171,7 @@ def test_published_schedules_are_points_of_the_space(name: str, scale: str, spac
 
 
 def test_the_families_start_from_those_of_the_papers() -> None:
-    hm, imagenet = named("allconv-cifar10", "paper"), named("allconv-imagenet", "paper")
+    hm, imagenet = get_recipe("allconv-cifar10", "paper"), get_recipe("allconv-imagenet", "paper")
     found = published("lr-schedule", imagenet)
     assert list(found) == ["paper", "HM CIFAR-10", "He et al.", "cosine"]  # not its own again
     assert list(published("lr-schedule", hm)) == ["paper", "HM ImageNet", "He et al.", "cosine"]
@@ -176,7 +180,7 @@ def test_the_families_start_from_those_of_the_papers() -> None:
     assert table(first)[[0, 468, 469, 781, 782]].tolist() == pytest.approx(
         [0.1, 0.1, 0.01, 0.01, 0.001]
     )
-    cosine = named("allconv-cifar10").override(schedule="cosine")
+    cosine = get_recipe("allconv-cifar10").override(schedule="cosine")
     assert list(published("lr-schedule", cosine)) == [
         "paper",
         "HM CIFAR-10",
@@ -199,7 +203,7 @@ def test_the_families_start_from_those_of_the_papers() -> None:
 )
 @every_space
 def test_ranges_widen_to_hold_any_base(space: str, changes: dict[str, Any]) -> None:
-    base = named("allconv-cifar10").override(**changes)
+    base = get_recipe("allconv-cifar10").override(**changes)
     searched = study()
     for label, point in published(space, base).items():
         searched.enqueue_trial(point.params, user_attrs={spaces.PUBLISHED: label})
@@ -220,7 +224,7 @@ def test_boundaries_come_back_from_their_shares() -> None:
 
 
 def test_a_finished_trial_gives_its_recipe_again() -> None:
-    base, searched = named("allconv-digits"), study()
+    base, searched = get_recipe("allconv-digits"), study()
     before = []
     for label in [None] * 20 + ["cosine"]:
         if label:
@@ -236,14 +240,14 @@ def test_a_label_that_is_not_known_is_refused() -> None:
     trial = study().ask()
     trial.set_user_attr(spaces.PUBLISHED, "cosin")
     with pytest.raises(UserError, match=r"A published schedule .*'cosin'. Did you mean cosine\?"):
-        recipe("lr-schedule", named("allconv-digits"), trial)
+        recipe("lr-schedule", get_recipe("allconv-digits"), trial)
 
 
 @pytest.mark.parametrize(
     ("name", "scale"), [("allconv-digits", "cpu"), ("allcnn-cifar10", "paper")]
 )
 def test_lengths_are_shares_of_the_base_s(name: str, scale: str) -> None:
-    base, searched = named(name, scale), study()
+    base, searched = get_recipe(name, scale), study()
     for label, point in published("lr-only", base, lengths=True).items():
         searched.enqueue_trial(point.params, user_attrs={spaces.PUBLISHED: label})
         assert recipe("lr-only", base, searched.ask(), lengths=True) == point.recipe
@@ -262,7 +266,7 @@ def test_lengths_are_shares_of_the_base_s(name: str, scale: str) -> None:
 @every_space
 def test_flags_train_what_the_trial_trains(space: str) -> None:
     for name, scale in (("allconv-digits", "cpu"), ("densenet-cifar10", "paper")):
-        base, searched = named(name, scale), study()
+        base, searched = get_recipe(name, scale), study()
         points = list(published(space, base, lengths=True).values())
         for point in points:
             searched.enqueue_trial(point.params)
@@ -276,17 +280,17 @@ def by_name(points: list[dict[str, Any]], name: str) -> list[Any]:
 
 
 def test_a_grid_of_one_range_is_even_in_its_scale() -> None:
-    points = grid("lr-only", named("allconv-imagenet", "paper"), 8)
+    points = grid("lr-only", get_recipe("allconv-imagenet", "paper"), 8)
     rates = by_name(points, "learning_rate")  # the middle of each octave
     np.testing.assert_allclose(rates, 0.1 * 2.0 ** np.arange(-4.5, 3), rtol=1e-12)
     assert len(points) == 8
-    (middle,) = grid("lr-only", named("allconv-imagenet", "paper"), 1)
+    (middle,) = grid("lr-only", get_recipe("allconv-imagenet", "paper"), 1)
     assert middle["learning_rate"] == pytest.approx(0.1 / 2)
 
 
 @pytest.mark.parametrize("most", [11, 12, 40, 150, 1000])
 def test_a_grid_is_all_combinations_and_no_more_than_asked(most: int) -> None:
-    base = named("allconv-cifar10")
+    base = get_recipe("allconv-cifar10")
     points = grid("lr-schedule", base, most)
     assert len({tuple(sorted(p.items())) for p in points}) == len(points) <= most
     assert {p["schedule"] for p in points} == lr.SCHEDULES.keys()
@@ -301,7 +305,7 @@ def test_a_grid_is_all_combinations_and_no_more_than_asked(most: int) -> None:
 
 
 def test_a_grid_s_points_are_trials() -> None:
-    base, searched = named("allconv-cifar10"), study()
+    base, searched = get_recipe("allconv-cifar10"), study()
     for point in grid("lr-schedule", base, 100):
         searched.enqueue_trial(point)
         trial = searched.ask()
@@ -312,8 +316,8 @@ def test_a_grid_s_points_are_trials() -> None:
 def test_a_grid_that_cannot_be_that_small_says_the_least() -> None:
     sentence = "grid of lr-schedule must have 11 points or more, .* trials for 10. Raise --trials"
     with pytest.raises(UserError, match=sentence):
-        grid("lr-schedule", named("allconv-cifar10"), 10)
-    assert len(grid("lr-schedule", named("allconv-cifar10"), 11)) == 11
+        grid("lr-schedule", get_recipe("allconv-cifar10"), 10)
+    assert len(grid("lr-schedule", get_recipe("allconv-cifar10"), 11)) == 11
 
 
 def test_points_and_neighbourhoods_of_ranges() -> None:

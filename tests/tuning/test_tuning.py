@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import Unavailable, UserError
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import heartbeat
 from pipelines.tracking import history, store, tracked_run
 from tuning import catalog, study
@@ -242,7 +242,7 @@ def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
         pruner="median",
         sampler="random",
         changes=changes(
-            named("mlp-digits", "smoke").override(steps=18), named("mlp-digits", "smoke")
+            get_recipe("mlp-digits", "smoke").override(steps=18), get_recipe("mlp-digits", "smoke")
         ),
     )
     document = search(8, plan)

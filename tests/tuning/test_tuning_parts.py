@@ -20,9 +20,9 @@ from pipelines.cli.run_command import Options
 from pipelines.cli.shell import run_command_safely
 from pipelines.errors import Ended, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Habits, Result, Watch, run
+from pipelines.run import Result, RunOptions, TrainingObserver, run
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import free_port
@@ -35,10 +35,10 @@ from tuning.plan import OBJECTIVE, PLAN, Plan, changes, steps_of
 from tuning.search import _ranges, spaces
 from tuning.storage import storage
 
-SMOKE = named("mlp-digits", "smoke")
+SMOKE = get_recipe("mlp-digits", "smoke")
 LR_ONLY = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 TWO_SEEDS = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", seeds=2)
-OFTEN = Habits(checkpoint_every=1)
+OFTEN = RunOptions(checkpoint_every=1)
 
 
 def asked(rate: float = 0.1, **more: float) -> Any:
@@ -105,12 +105,12 @@ def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> No
             raise Pruned(step)
 
     with pytest.raises(Pruned):
-        run(SMOKE, OFTEN, kind="pruned", watch=Watch(prune, {}, validate_every=4))
+        run(SMOKE, OFTEN, kind="pruned", watch=TrainingObserver(prune, {}, validate_every=4))
     run(SMOKE.override(learning_rate=1e9), OFTEN, kind="diverged", watch=trial.UNWATCHED)
     for kind in ("pruned", "diverged"):
         (row,) = history.rows(None, kind=kind)
         assert kind in row.tags
-        assert not resume.folder(row.id).exists()
+        assert not resume.checkpoint_folder(row.id).exists()
 
 
 def test_a_new_schedule_is_another_space_of_schedules_only(
@@ -148,7 +148,7 @@ def test_a_pruned_trial_of_several_seeds_says_so_itself(
         trial.attempt(study, first, TWO_SEEDS, parent)
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
-    assert resume.find("trial", TWO_SEEDS.base, parent) is None
+    assert resume.find_interrupted("trial", TWO_SEEDS.base, parent) is None
 
 
 def test_a_trial_of_which_one_seed_diverged_says_so_itself(
@@ -205,7 +205,7 @@ def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
-    proxy, target = (named(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
+    proxy, target = (get_recipe(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
     plan = Plan(
         recipe="allconv-imagenet",
         space="lr-only",

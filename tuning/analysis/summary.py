@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.errors import Diverged
 from pipelines.recipes import lr
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
@@ -88,10 +88,10 @@ def override(plan: Plan, trial: Any) -> str:
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
     """
     found = plan.tried(trial, plan.full)
-    published = named(plan.recipe, plan.scale)
+    published = get_recipe(plan.recipe, plan.scale)
     if plan.proxy is None:
         return found.flags(published)
-    carried = _carried(published, found, named(plan.proxy, plan.scale))
+    carried = _carried(published, found, get_recipe(plan.proxy, plan.scale))
     share = trial.params["length"] if plan.minimize_cost else 1
     return shortened(carried, share).flags(published)
 
@@ -120,7 +120,7 @@ def words(scale: str, flags: str) -> str:
 
 def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
     """Markdown for the study's page: what was searched, what was found, how to repeat it."""
-    source = named(plan.recipe, plan.scale).source
+    source = get_recipe(plan.recipe, plan.scale).source
     lines = [
         f"**{plan.recipe}** at {plan.scale} scale ({source}), {numbers['trials']:.0f} trials of "
         f"{plan.space} by {plan.sampler}"

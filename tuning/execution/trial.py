@@ -10,15 +10,15 @@ from typing import Any
 from pipelines import resume
 from pipelines.errors import Pruned
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Habits, Watch, run
+from pipelines.run import RunOptions, TrainingObserver, run
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import outcomes
 from tuning.plan import OBJECTIVE, REPORTS, Plan, steps_of
 from tuning.search import spaces
 
-EVERY = Habits(force=True)  # trials are counted: each is trained
-UNWATCHED = Watch(lambda metrics, step: None, {OBJECTIVE: outcomes.LOST})
+EVERY = RunOptions(force=True)  # trials are counted: each is trained
+UNWATCHED = TrainingObserver(lambda metrics, step: None, {OBJECTIVE: outcomes.LOST})
 KIND, SEED = "trial", "trial seed"  # of its run, and of those below it where it has several seeds
 NUMBER = "trial"  # tag of a trial's runs
 REASON = "reason"  # attribute of a trial that was killed or failed: why, the last time
@@ -72,7 +72,7 @@ def _own(
         params=recipe.flat(),
         tags={"fingerprint": recipe.fingerprint, "code": code_digest.training(), **tags},
         parent=parent,
-        resume=resume.find(KIND, recipe, parent),
+        resume=resume.find_interrupted(KIND, recipe, parent),
     ) as own:
         try:
             yield own
@@ -82,7 +82,10 @@ def _own(
 
 
 def _mean(
-    own: tracked_run.Run, recipes: Sequence[Recipe], first: Watch, tags: Mapping[str, str]
+    own: tracked_run.Run,
+    recipes: Sequence[Recipe],
+    first: TrainingObserver,
+    tags: Mapping[str, str],
 ) -> float:
     """Mean error of the recipes, one a seed; a pruner reads the first. What is done is kept."""
     watches = [first, *[UNWATCHED] * (len(recipes) - 1)]
@@ -95,7 +98,9 @@ def _mean(
     return error
 
 
-def _error(own: tracked_run.Run, recipe: Recipe, watch: Watch, tags: Mapping[str, str]) -> float:
+def _error(
+    own: tracked_run.Run, recipe: Recipe, watch: TrainingObserver, tags: Mapping[str, str]
+) -> float:
     """The error of one seed, trained now or before this trial was interrupted."""
     same = {
         "fingerprint": recipe.fingerprint,

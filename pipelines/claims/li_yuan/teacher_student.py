@@ -50,7 +50,7 @@ from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import always
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
 
@@ -98,7 +98,7 @@ class Setting:
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return the five students, of one teacher and the same samples for every seed."""
-    base = named("relu-teacher").override(
+    base = get_recipe("relu-teacher").override(
         model_args={"start_frobenius": setting.start_frobenius, "hidden": setting.hidden},
         data_args={
             "dimension": setting.d,

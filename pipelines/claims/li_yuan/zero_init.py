@@ -36,7 +36,7 @@ from pipelines.claims._arms import ArmBound
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Floor
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"zeros": "zeros", "random": "random", "plain_zeros": "zeros, no identity"}
@@ -71,7 +71,7 @@ class Setting:
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """The three starts."""
-    base = named("relu-blocks-digits").override(
+    base = get_recipe("relu-blocks-digits").override(
         data=setting.data,
         epochs=setting.epochs,
         batch_size=setting.batch_size,

@@ -27,7 +27,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"allconv": "HM, residual", "allcnn": "All-CNN-C"}
@@ -52,7 +52,7 @@ class Setting(Arms):
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return both networks, each with the training of its own paper."""
     allconv = setting.base(seed)
-    allcnn = named("allcnn-cifar10", "paper").override(
+    allcnn = get_recipe("allcnn-cifar10", "paper").override(
         data=setting.data,
         steps=setting.allcnn_steps,
         batch_size=setting.batch_size,

@@ -30,7 +30,7 @@ from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"narrow": "network", "wide": "wider network"}
@@ -69,7 +69,7 @@ class Setting:
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return the network of HM section 4.2, or its stand-in, and a wider one."""
-    base = named(setting.recipe, setting.scale).override(
+    base = get_recipe(setting.recipe, setting.scale).override(
         data=setting.data,
         train_examples=setting.train_examples,
         steps=setting.steps,

@@ -32,7 +32,7 @@ from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Bound
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 Array = NDArray[np.float64]
@@ -58,7 +58,7 @@ class Setting:
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """The network that is trained."""
-    base = named("linear-teacher").override(
+    base = get_recipe("linear-teacher").override(
         model_args={"depth": setting.l},
         data_args={"gamma": setting.gamma, "data_seed": seed},
         batch_size=setting.batch_size,

@@ -95,7 +95,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
 
     backend.keras()
     from pipelines.training import devices
-    from pipelines.training.job import assembled
+    from pipelines.training.job import build_job
     from pipelines.training.train import train
 
     splits = datasets.load(recipe.data)
@@ -107,7 +107,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
             losses[step - 1] = metrics["batch_loss"]
 
     with contextlib.suppress(Diverged):
-        train(assembled(recipe, few, devices.place(recipe)), log, test=False)
+        train(build_job(recipe, few, devices.place(recipe)), log, test=False)
     return losses
 
 

@@ -15,7 +15,8 @@ import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2 as protobuf
 from tensorflow.python.eager import context
 
-from pipelines.runtime.tf_config import PATIENCE_S, Role, lost_machines, meet
+from pipelines.runtime.tf_config import Role
+from pipelines.training.distributed.machines import PATIENCE_S, translate_errors, wait_for_all
 
 HEARTBEAT_S = 10  # a machine silent for so long is taken for lost
 
@@ -41,12 +42,12 @@ def strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
         heartbeat_timeout_in_ms=1000 * HEARTBEAT_S,
         coordinated_jobs=jobs,
     )
-    with lost_machines("the start"):
-        meet(role, patience_s)
+    with translate_errors("the start"):
+        wait_for_all(role, patience_s)
         return tf.distribute.MultiWorkerMirroredStrategy()
 
 
-@lost_machines("the start")
+@translate_errors("the start")
 def broadcast(values: Any, strategy: Any) -> Any:
     """The chief's `values` on every machine: any nest of arrays and plain numbers.
 
@@ -73,7 +74,7 @@ def _from_first(words: Any, size: int, strategy: Any) -> Any:
     return tf.function(summed)(tf.constant(np.resize(words, size))).numpy()
 
 
-@lost_machines("training")
+@translate_errors("training")
 def fit(
     model: keras.Model,
     strategy: Any,
@@ -94,7 +95,7 @@ def fit(
     MachineLost when a machine leaves.
     """
     listeners = keras.callbacks.CallbackList(list(callbacks), model=model)
-    iterator = iter(_distributed(batches.repeat(), strategy))  # endless: no vote before each batch
+    iterator = iter(_distribute(batches.repeat(), strategy))  # endless: no vote before each batch
     step, train = start, _means(model, strategy, model.train_step)
     listeners.on_train_begin()
     while step < stop:
@@ -142,14 +143,14 @@ def evaluation(
 
     Its result has Keras's names and is the same on every machine: the means over all shares.
     """
-    shares = _distributed(batches.repeat(), strategy)
+    shares = _distribute(batches.repeat(), strategy)
 
     def test(iterator: Any) -> None:
         strategy.run(model.test_step, args=(next(iterator),))
 
     compiled = tf.function(test)
 
-    @lost_machines("evaluation")
+    @translate_errors("evaluation")
     def evaluate() -> dict[str, float]:
         model.reset_metrics()
         iterator = iter(shares)
@@ -161,7 +162,7 @@ def evaluation(
     return evaluate
 
 
-def _distributed(batches: tf.data.Dataset, strategy: Any) -> Any:
+def _distribute(batches: tf.data.Dataset, strategy: Any) -> Any:
     """This machine's batches, cut into equal parts for its devices."""
     devices = len(strategy.extended.worker_devices)
     if devices > 1:

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from pipelines.data.batches import PAD, Pictures, Split
 from pipelines.data.streamed import Photographs, shuffled_dataset
 from pipelines.data.tasks import MEAN, Task
-from pipelines.runtime import tf_config
-from pipelines.runtime.tf_config import PATIENCE_S, MachineLost, Role, lost_machines
+from pipelines.runtime.tf_config import Role
+from pipelines.training.distributed import machines
+from pipelines.training.distributed.machines import PATIENCE_S, MachineLost, translate_errors
 from pipelines.training.distributed.multi_worker import Evaluation, Wishes
 
 AHEAD = 8  # updates a worker that are scheduled before the oldest of them is done
@@ -35,17 +36,17 @@ def serve(role: Role, patience_s: float = PATIENCE_S) -> None:
 
     MachineLost when it does not come within `patience_s`; Unavailable when the own port is taken.
     """
-    tf_config.bound(role).close()
+    machines.bind_port(role).close()
     gpus = {"GPU": 0} if role.task == "ps" else {}
     options = tf.compat.v1.ConfigProto(device_count=gpus, gpu_options={"allow_growth": True})
     cluster = tf.train.ClusterSpec(role.cluster)
     server = tf.distribute.Server(cluster, role.task, role.index, config=options)
     (coordinator,) = role.cluster["chief"]
-    tf_config.wait_for([coordinator], patience_s)
+    machines.wait_for([coordinator], patience_s)
     silent = 0
     while silent < 3:  # 1.5 s: gone before a new coordinator can come to the same address
         time.sleep(0.5)
-        silent = 0 if tf_config.answers(coordinator) else silent + 1
+        silent = 0 if machines.is_listening(coordinator) else silent + 1
     print("The chief has left: this machine ends.", file=sys.stderr)
     del server  # it had to live
 
@@ -55,10 +56,10 @@ def strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
 
     Call it before anything else starts TensorFlow. Errors as of `serve`.
     """
-    tf_config.bound(role).close()
-    tf.get_logger().addFilter(tf_config.repeated())
-    tf_config.wait_for([*role.cluster["ps"], *role.cluster["worker"]], patience_s)
-    with lost_machines("the start"):
+    machines.bind_port(role).close()
+    tf.get_logger().addFilter(machines.failure_filter())
+    machines.wait_for([*role.cluster["ps"], *role.cluster["worker"]], patience_s)
+    with translate_errors("the start"):
         return tf.distribute.ParameterServerStrategy(
             tf.distribute.cluster_resolver.TFConfigClusterResolver()
         )
@@ -94,9 +95,9 @@ class Served:
         ]
 
 
-def served(build: Callable[[], keras.Model], strategy: Any) -> Served:
+def build_served(build: Callable[[], keras.Model], strategy: Any) -> Served:
     """A network from `build` on the parameter servers."""
-    with lost_machines("the start"), strategy.scope():
+    with translate_errors("the start"), strategy.scope():
         model, velocities = build(), []
         for weight in model.trainable_variables:
             with strategy.extended.colocate_vars_with(weight.value):
@@ -104,7 +105,7 @@ def served(build: Callable[[], keras.Model], strategy: Any) -> Served:
         return Served(model, velocities, tf.Variable(0, dtype=tf.int64))
 
 
-@lost_machines("training")
+@translate_errors("training")
 def fit(
     model: keras.Model,
     served: Served,
@@ -222,10 +223,10 @@ class _Updates:
         wanted = min(self.ahead, remaining) if not paused else 0
         for _ in range(max(wanted, 1) - len(self.pending)):
             self.pending.append(self.coordinator.schedule(self.update, args=(self.batches,)))
-        return _fetched(self.pending.popleft())
+        return _fetch(self.pending.popleft())
 
 
-def _fetched(value: Any) -> NDArray[np.float32]:
+def _fetch(value: Any) -> NDArray[np.float32]:
     """The value from its worker, or the error there; MachineLost when none comes in STALL_S."""
     outcome = queue.SimpleQueue[Any]()
 
