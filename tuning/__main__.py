@@ -48,11 +48,9 @@ def resume(study: Study) -> None:  # as `run`
 def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
     """Be one more worker of a study that another process leads, here or on another machine."""
     from tuning import study as studies
-    from tuning.execution import workers
     from tuning.storage import storage as storages
 
     use_data_dir(data_dir)
-    workers.end_with_crew()
     studies.help_out(study, storages.place(storage))
 
 

@@ -13,7 +13,7 @@ from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import code_digest
 from pipelines.runtime.provenance import digest
-from pipelines.runtime.subcommands import study
+from pipelines.runtime.subcommands import run_study
 
 HOURS: Mapping[str, Any] = {  # claims that share these settings share one study
     "steps": 20 * (45_000 // 128),
@@ -59,7 +59,7 @@ class Search(Arms):
         """Return the document of the study of a recipe at this setting, which is begun or found."""
         *_, scale = RECIPES[self.recipe]
         how = [self.trials, self.space, self.sampler]
-        return study(
+        return run_study(
             f"{title}-{digest([recipe.fingerprint, *how, code_digest.training()])}",
             *f"--recipe {self.recipe} --scale {scale} --space {self.space}".split(),
             *f"--sampler {self.sampler} --trials {self.trials} --workers {self.workers}".split(),

@@ -18,7 +18,7 @@ from pipelines.measurement.claim import Bench, Experiment, means
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Bound, Floor
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime.subcommands import answer
+from pipelines.runtime.subcommands import run_json
 
 GOOD = ("good_share", "good_rate_decades")  # not there where no trial was drawn
 NUMBERS = (*GOOD, "diverged_share", "best_val_error_pct")
@@ -117,7 +117,7 @@ def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) 
     recipes = variants.recipes(setting, seed)
     names = {arm: setting.study("tuning", each)["study"] for arm, each in recipes.items()}
     bench.run.tag("studies", " ".join(names.values()))
-    found = answer("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
+    found = run_json("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
     metrics = {study["study"]: study["metrics"] for study in found["studies"]}
     curves = {
         f"{arm}_best_of_k_pct": np.array(found["best_of_k"][name]["expected"])

@@ -9,7 +9,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evidence, reference_runs, scoreboard
 from pipelines.run import RunOptions
-from pipelines.runtime.subcommands import study
+from pipelines.runtime.subcommands import run_study
 from pipelines.scheduling.workflows import CLAIMS
 
 RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
@@ -46,7 +46,7 @@ def _run_study(force: bool) -> str:
     """In a process of its own: tuning builds on pipelines, not the other way round."""
     name = f"quickstart-{get_recipe(RECIPE).fingerprint}"
     options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
-    found = study(name, *options)
+    found = run_study(name, *options)
     best, published = (found["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))
     gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
     return gain + (" (found finished)" if found["reused"] else "")

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
+from pipelines.runtime import subcommands
 from pipelines.tracking import recovery, store
 
 UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -32,6 +33,7 @@ def run_command_safely(
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
             signal.signal(number, _raise_for_signal)
     sys.unraisablehook = _resend_lost_signal
+    subcommands.end_with_parent()
     try:
         check_words(arguments)
         for run_id in recovery.settle_dead() if recovers_runs else ():

@@ -25,7 +25,7 @@ from pipelines.errors import Unavailable, foreign_worker
 from pipelines.measurement import claim, claim_catalog, claim_code, grid
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import Order
-from pipelines.runtime import signals
+from pipelines.runtime import signals, subcommands
 from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
 
 MOST_NAMED = 10  # cells in a sentence
@@ -168,13 +168,7 @@ def _processes(order: Order, batches: Sequence[Cells]) -> Iterator[type[Exceptio
 def _follow(parent: int) -> None:
     """Make a worker leave Ctrl-C to its parent, and end when its parent has been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
+    subcommands.end_with_parent(parent, lambda: os._exit(1))
 
 
 def _compute(name: str, code: str, number: int, cells: Cells) -> tuple[int, Done]:

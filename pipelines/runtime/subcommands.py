@@ -1,84 +1,127 @@
-"""Commands of ours in processes of their own: `tuning` builds on `pipelines`, not the other way."""
+"""Commands of ours in processes of their own: started, read, told to end, ended with their parent.
+
+`tuning` builds on `pipelines`, not the other way: what needs a study runs a command.
+"""
 
 import contextlib
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime.provenance import ROOT
 
+PARENT = "PARENT_PROCESS"  # in the environment of a command: the process that it ends with
+GRACE_S = 30.0  # for a process that is told to end
+KEPT_BYTES = 10_000  # of what a command has printed, in which its error is found
 
-def study(name: str, *options: str) -> dict[str, Any]:
-    """The document of `python -m tuning run NAME ...`; a study that is finished is found.
 
-    Unavailable where it comes back unfinished.
+def start(
+    words: Sequence[str], environment: Mapping[str, str], **streams: Any
+) -> subprocess.Popen[bytes]:
+    """Start `python -m WORDS`; a command of ours ends soon after this process is killed."""
+    return subprocess.Popen(
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env={**os.environ, **environment, PARENT: str(os.getpid())},
+        **streams,
+    )
+
+
+def end(*processes: subprocess.Popen[bytes], grace_s: float | None = GRACE_S) -> None:
+    """Tell processes to end, with what they have started; kill the group of one that does not."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def end_with_parent(parent: int | None = None, end: Callable[[], None] | None = None) -> None:
+    """Call `end` once the parent of this process is gone: by default, send ourselves SIGTERM.
+
+    Without `parent` the process that `start` was called in, if this one was started so.
     """
-    found = answer("tuning", "run", name, *options)
-    if found["status"] != "FINISHED":
+    expected = parent or int(os.environ.pop(PARENT, 0))  # what we start has another parent
+    if not expected:
+        return
+
+    def watch() -> None:
+        while os.getppid() == expected:
+            time.sleep(1)
+        (end or (lambda: os.kill(os.getpid(), signal.SIGTERM)))()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def run_study(name: str, *options: str) -> dict[str, Any]:
+    """Return the document of `python -m tuning run NAME ...`; a study that is finished is found.
+
+    Raise Unavailable where it comes back unfinished.
+    """
+    document = run_json("tuning", "run", name, *options)
+    if document["status"] != "FINISHED":
         raise Unavailable(
-            f"What is read must be a finished study. Received: {name}, which is {found['status']}. "
-            f"Go on with it: python -m tuning resume {name}; then repeat the command."
+            f"What is read must be a finished study. Received: {name}, which is "
+            f"{document['status']}. Go on with it: python -m tuning resume {name}; then repeat the "
+            "command."
         )
-    return found
+    return document
 
 
-def answer(*words: str) -> dict[str, Any]:
-    """The JSON document of a command; it is given the time to settle its runs.
+def run_json(*words: str) -> dict[str, Any]:
+    """Return the JSON document of a command, which is given the time to close its runs.
 
-    Raises Ended where it fails, with its code, its error and what it printed, and Unavailable
-    where it is killed.
+    Raise Ended where it fails, with its code, its error and what it printed, and Unavailable where
+    it is killed.
     """
-    seen = dict.fromkeys(("TTY_COMPATIBLE", "TTY_INTERACTIVE"), str(int(sys.stderr.isatty())))
+    terminal = dict.fromkeys(("TTY_COMPATIBLE", "TTY_INTERACTIVE"), str(int(sys.stderr.isatty())))
     with (
-        tempfile.TemporaryFile() as document,
-        subprocess.Popen(
-            [sys.executable, "-m", *words, "--json"],
-            cwd=ROOT,
-            env=os.environ | seen,  # rich draws its bars through a pipe, too, if it is told to
-            stdout=document,
-            stderr=subprocess.PIPE,
-        ) as child,
+        tempfile.TemporaryFile() as file,
+        # rich draws its bars through a pipe, too, if it is told to
+        start([*words, "--json"], terminal, stdout=file, stderr=subprocess.PIPE) as child,
     ):
         try:
-            said = _passed_on(child.stderr)
+            errors = _pass_on(child.stderr)
         except BaseException:
             child.terminate()
-            _passed_on(child.stderr)
+            _pass_on(child.stderr)
             raise
         child.wait()
-        document.seek(0)
-        printed = document.read()
-    _check(child.returncode, words, said, _parsed(printed) if child.returncode else None)
-    found: dict[str, Any] = json.loads(printed)
-    return found
+        file.seek(0)
+        printed = file.read()
+    _raise_for_exit_code(child.returncode, words, errors, printed)
+    document: dict[str, Any] = json.loads(printed)
+    return document
 
 
-def _parsed(printed: bytes) -> Any:
-    """What a command that failed has printed; None where that is no JSON document."""
-    try:
-        return json.loads(printed)
-    except ValueError:
-        return None
-
-
-def _passed_on(pipe: Any) -> str:
-    """Write what comes out of a pipe on standard error; the latest of it."""
-    said = b""
+def _pass_on(pipe: Any) -> str:
+    """Write what comes out of a pipe on standard error; return the latest of it."""
+    latest = b""
     while chunk := pipe.read1():
-        said = (said + chunk)[-LATEST:]
+        latest = (latest + chunk)[-KEPT_BYTES:]
         with contextlib.suppress(OSError, ValueError):  # of a standard error that is closed
             sys.stderr.buffer.write(chunk)
             sys.stderr.flush()
-    return said.decode(errors="replace")
+    return latest.decode(errors="replace")
 
 
-def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -> None:
-    """Raise what the end of a command means: it failed, was told to stop, or was killed."""
+def _raise_for_exit_code(
+    code: int, words: tuple[str, ...], errors: str, printed: bytes = b""
+) -> None:
+    """Raise what the exit code of a command means: it failed, was told to stop, or was killed."""
     if code < 0:
         raise Unavailable(
             f"A command that another needs must live to its end. Received: {shlex.join(words)}, "
@@ -87,15 +130,15 @@ def _check(code: int, words: tuple[str, ...], said: str, document: Any = None) -
     if code >= 128:
         raise SystemExit(code)
     if code:
-        last = error_in(said) or f"exit code {code}"
-        raise Ended(f"{shlex.join(words)}: {last}", code, document)
+        document = None  # where what was printed is none
+        with contextlib.suppress(ValueError):
+            document = json.loads(printed)
+        reason = find_error(errors) or f"exit code {code}"
+        raise Ended(f"{shlex.join(words)}: {reason}", code, document)
 
 
-LATEST = 10_000  # bytes of what a command has said, in which its error is found
-
-
-def error_in(text: str) -> str:
-    """Return the last `error: ...` of what a command has said, else its last line."""
+def find_error(text: str) -> str:
+    """Return the last `error: ...` of what a command has printed, else its last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
     return [*lines, *errors][-1] if lines else ""

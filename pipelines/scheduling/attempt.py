@@ -7,8 +7,10 @@ folder. A kill of any of these leaves the folder; `carry_out` closes what it nam
 on.
 """
 
+import contextlib
 import dataclasses
 import json
+import os
 import shlex
 import shutil
 import signal
@@ -16,15 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipelines.runtime.provenance import ROOT
-from pipelines.scheduling import _command
+from pipelines.runtime import subcommands
 
 if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
@@ -36,6 +36,9 @@ FAILURE, STATE = "failure", "state"  # tags of its run
 NOT_NOTIFIED = "not_notified"  # tag: why nobody was told
 MAX_NAMED_RUNS = 40  # runs named on its page
 POLL_S = 0.2
+
+ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
+TICK = "SCHEDULED_TICK"  # in the environment of the commands of a tick: which one it is
 
 _processes: set[Any] = set()  # that carry out attempts for this process
 
@@ -91,16 +94,28 @@ def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outco
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / SPEC).write_text(json.dumps(dataclasses.asdict(spec)))
-    process = _command.start(
-        ("pipelines", "attempt", "run", str(folder)), {_command.ATTEMPT: str(folder)}, folder / LOG
-    )
+    words = ("pipelines", "attempt", "run", str(folder))
+    process = _start(words, {ATTEMPT: str(folder)}, folder / LOG)
     _processes.add(process)
     try:
         _follow(process, folder / LOG, echo)
     finally:
-        _command.end(process)
+        subcommands.end(process)
         _processes.discard(process)
     return _read_outcome(folder)
+
+
+def _start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Any:
+    """Start a command in a process group of its own; what it prints goes into the log."""
+    with log.open("ab") as file:
+        return subcommands.start(
+            words,
+            {"PYTHONUNBUFFERED": "1", **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            process_group=0,
+        )
 
 
 def _follow(process: Any, log: Path, echo: bool) -> None:
@@ -118,19 +133,16 @@ def _follow(process: Any, log: Path, echo: bool) -> None:
 
 def end_all() -> int:
     """End the attempts that this process carries out; how many there were."""
-    ended = list(_processes)
-    for process in ended:
-        process.terminate()
-    for process in ended:
-        _command.end(process)
-    return len(ended)
+    processes = list(_processes)
+    subcommands.end(*processes)
+    return len(processes)
 
 
 def _read_outcome(folder: Path) -> Outcome:
     """Return how an attempt ended; one that was killed is settled first, where MLflow may be."""
     if not (folder / OUTCOME).exists():
-        words = [sys.executable, "-m", "pipelines", "attempt", "close", str(folder)]
-        subprocess.run(words, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        words = ("pipelines", "attempt", "close", str(folder))
+        subcommands.start(words, {}, stdout=subprocess.DEVNULL).wait()
     if not (folder / OUTCOME).exists():
         return Outcome(KILLED, "it was killed, and its runs could not be closed")
     return Outcome(**json.loads((folder / OUTCOME).read_text()))
@@ -169,17 +181,17 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
 
 def _run_command(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command to its end, its timeout, or the signal that ends this process."""
-    process = _command.start(spec.words, {_command.TICK: spec.workflow}, folder / LOG)
+    process = _start(spec.words, {TICK: spec.workflow}, folder / LOG)
     deadline = time.monotonic() + (spec.timeout_s or float("inf"))
     try:
         while process.poll() is None:
             if time.monotonic() > deadline:
-                _command.end(process)
+                subcommands.end(process)
                 why = f"it took longer than its timeout of {spec.timeout_s:g} s"
                 return Outcome(FAILED, why, process.returncode)
             time.sleep(POLL_S)
     except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
-        _command.end(process)
+        subcommands.end(process)
         return Outcome(KILLED, "it was told to end", process.returncode)
     return read_exit_code(process.returncode, folder / LOG)
 
@@ -193,7 +205,8 @@ def read_exit_code(code: int, log: Path) -> Outcome:
         names = {each.value: each.name for each in signal.Signals}
         why = f"its command was ended by {names.get(number, f'signal {number}')}"
         return Outcome(KILLED, why, code)
-    return Outcome(FAILED, _command.last_error(log) or f"exit code {code}", code)
+    text = log.read_text(errors="replace")[-subcommands.KEPT_BYTES :] if log.exists() else ""
+    return Outcome(FAILED, subcommands.find_error(text) or f"exit code {code}", code)
 
 
 def _record_outcome(
@@ -212,7 +225,7 @@ def _record_outcome(
                 outcome = Outcome(FAILED, why, regressions.REGRESSION)
     else:
         with _print_failure("What the command left was not settled"):
-            _command.end_members(str(folder))
+            end_members(str(folder))
             recovery.reap()
     outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
     tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
@@ -234,7 +247,7 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     """
     from pipelines.tracking import history, recovery, store, writer
 
-    _command.end_members(str(folder))
+    end_members(str(folder))
     recovery.reap()
     rows = history.rows(None, kind=KIND, **spec.tags)
     run_id = rows[0].id if rows else None
@@ -252,7 +265,31 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     return outcome
 
 
-@contextmanager
+def end_members(attempt: str) -> None:
+    """End what is left of an attempt, and kill what does not end."""
+    import psutil
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + subcommands.GRACE_S
+        for each in _members(attempt):
+            with contextlib.suppress(psutil.Error):
+                each.send_signal(number)
+        while _members(attempt) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+def _members(attempt: str) -> list[Any]:
+    """Return the processes of an attempt other than this one, as psutil has them."""
+    import psutil
+
+    return [
+        each
+        for each in psutil.process_iter(["environ"])
+        if (each.info["environ"] or {}).get(ATTEMPT) == attempt and each.pid != os.getpid()
+    ]
+
+
+@contextlib.contextmanager
 def _print_failure(what: str) -> Iterator[None]:
     """Say what fails beside the command itself: how that ended is recorded all the same."""
     try:

@@ -19,7 +19,7 @@ from pipelines.data import datasets
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
 from pipelines.runtime.provenance import digest
-from pipelines.scheduling import _command, attempt
+from pipelines.scheduling import attempt
 from pipelines.tracking import parent_run, recovery, store, tracked_run
 
 Say = Callable[[str], None]
@@ -60,7 +60,7 @@ class Pipeline:
 
         As the command of a scheduled job it goes on from the attempts at its own tick alone.
         """
-        place = [backend.backend(), str(datasets.data_home()), os.environ.get(_command.TICK)]
+        place = [backend.backend(), str(datasets.data_home()), os.environ.get(attempt.TICK)]
         return digest([self.name, dict(self.options), _code_digest(), provenance.packages(), place])
 
 
@@ -86,7 +86,7 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
         recovery.one_at_a_time(key, waiting),
         engine.serve_workflows(engine.database_url(), APPLICATION),
     ):
-        done = {} if anew and _command.TICK not in os.environ else _finished_outputs(key)
+        done = {} if anew and attempt.TICK not in os.environ else _finished_outputs(key)
         with (
             tracked_run.tracked(
                 pipeline.title,
@@ -185,7 +185,7 @@ class _Execution:
     def _output(self, step: Step) -> Any:
         """Return the JSON document of a command; one that is killed has failed."""
         try:
-            return subcommands.answer(*step.resolved_words(self.outputs))
+            return subcommands.run_json(*step.resolved_words(self.outputs))
         except Unavailable as error:
             print(f"error: {error}", file=sys.stderr)
             raise Ended(str(error), 1) from error

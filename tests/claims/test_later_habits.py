@@ -84,7 +84,7 @@ def verdict(
     monkeypatch: pytest.MonkeyPatch, error_pct: Callable[[Recipe], float], scale: str = "hours"
 ) -> str:
     """Return the verdict over three seeds whose study finds FOUND."""
-    monkeypatch.setattr(_search, "study", lambda *_: {"study": "s", **FOUND})
+    monkeypatch.setattr(_search, "run_study", lambda *_: {"study": "s", **FOUND})
     setting, values = later_habits.CLAIM.scales["hours"], dict[str, list[float]]()
     for seed in range(3):
         _, curves = later_habits.measure(setting, seed, Bench(error_pct))  # type: ignore[arg-type]

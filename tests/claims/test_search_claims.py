@@ -112,8 +112,8 @@ def test_a_tuning_claim_asks_for_one_limit_of_all_studies(monkeypatch: pytest.Mo
         curves = {name: {"expected": [50.0, 40.0]} for name in names}
         return {"studies": studies, "best_of_k": curves}
 
-    monkeypatch.setattr(_tuning, "answer", answer)
-    monkeypatch.setattr(_search, "study", lambda name, *_: {"study": name})
+    monkeypatch.setattr(_tuning, "run_json", answer)
+    monkeypatch.setattr(_search, "run_study", lambda name, *_: {"study": name})
     setting = tuning_without_regularization.CLAIM.scales["hours"]
     bench: Any = claim.Bench(run=Tags())  # type: ignore[arg-type]
     steps, curves = tuning_without_regularization.CLAIM.measure(setting, 0, bench)
@@ -187,7 +187,7 @@ def test_the_search_has_a_seed_that_no_arm_has(module: Any) -> None:
 
 
 def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_search, "study", lambda name, *_: {"study": name})
+    monkeypatch.setattr(_search, "run_study", lambda name, *_: {"study": name})
     claims = [module.CLAIM.scales["hours"] for module in (better_schedule_exists, later_habits)]
     first, second = (setting.find()["study"] for setting in claims)
     assert first == second

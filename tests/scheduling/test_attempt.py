@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pipelines.scheduling import _command, attempt
+from pipelines.scheduling import attempt
 from pipelines.scheduling.attempt import LOG, OUTCOME, SPEC, AttemptSpec, Outcome
 from pipelines.tracking import history, store, tracked_run
 from tests.results.test_watch import METRIC, NAME, result, webhook
@@ -92,7 +92,7 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     attempt.end_all()
     for each in started:
         each.thread.join(60)
-        _command.end_members(str(each.folder))
+        attempt.end_members(str(each.folder))
 
 
 def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
@@ -163,7 +163,7 @@ def _members(folder: Path) -> list[int]:
     return [
         each.pid
         for each in found
-        if (each.info["environ"] or {}).get(_command.ATTEMPT) == str(folder)
+        if (each.info["environ"] or {}).get(attempt.ATTEMPT) == str(folder)
         and each.info["status"] != psutil.STATUS_ZOMBIE
     ]
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from pipelines.scheduling import _command, engine, schedule, schedule_report
+from pipelines.scheduling import attempt, engine, schedule, schedule_report
 from pipelines.scheduling.jobs import Job
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
@@ -79,7 +79,7 @@ class Bench:
 
 
 def _is_member(process: psutil.Process) -> bool:
-    folder = (process.info["environ"] or {}).get(_command.ATTEMPT, "")
+    folder = (process.info["environ"] or {}).get(attempt.ATTEMPT, "")
     return folder.startswith(str(store.home()))
 
 

@@ -19,7 +19,7 @@ from pipelines.cli.shell import run_command_safely
 from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
-from pipelines.scheduling import _command, steps
+from pipelines.scheduling import attempt, steps
 from pipelines.scheduling.steps import Pipeline, Step, run_pipeline
 from pipelines.tracking import history, parent_run, store, tracked_run
 from pipelines.tracking.store import NOTE, PARENT
@@ -106,7 +106,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(THREE)  # typed by a person
-    monkeypatch.setenv(_command.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
+    monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
         tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
         parent_run.parent_of_commands(run.id, run.experiment),

@@ -403,7 +403,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
 ) -> None:
     def ask(_: list[str]) -> None:
         with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
-            subcommands.answer("tuning", "run")
+            subcommands.run_json("tuning", "run")
 
     assert run_command_safely(ask, []) == 2
     said = capsys.readouterr().err
@@ -427,7 +427,7 @@ def test_the_end_of_a_command_says_what_happened(
     code: int, said: str, error: type[BaseException], reason: str
 ) -> None:
     with pytest.raises(error, match=reason):
-        subcommands._check(code, ("tuning", "run", "s"), said)
+        subcommands._raise_for_exit_code(code, ("tuning", "run", "s"), said)
 
 
 class Broken(io.BytesIO):
@@ -442,7 +442,7 @@ def test_a_command_is_read_to_its_end_where_nobody_hears_it(
     for nobody in (Broken(), closed):
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(buffer=nobody))
         said = io.BytesIO(b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
-        assert subcommands._passed_on(said).endswith("error: last\n")
+        assert subcommands._pass_on(said).endswith("error: last\n")
 
 
 def test_a_proxy_that_goes_away_is_one_sentence() -> None:
@@ -479,9 +479,9 @@ def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
 def test_claims_read_finished_studies_and_invent_no_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(subcommands, "answer", lambda *_: {"status": "KILLED"})
+    monkeypatch.setattr(subcommands, "run_json", lambda *_: {"status": "KILLED"})
     with pytest.raises(Unavailable, match="s, which is KILLED"):
-        subcommands.study("s")
+        subcommands.run_study("s")
     setting: Any = better_schedule_exists.CLAIM.scales["smoke"]
     with pytest.raises(UserError, match="which has none"):
         better_schedule_exists.recipes(setting, 0, {"study": "s", "best_changes": None})

@@ -1,7 +1,6 @@
 """Workers: the loop that tries one trial after another, here or in processes of their own."""
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -11,8 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.errors import Pruned, Unavailable, UserError
-from pipelines.runtime import heartbeat
-from pipelines.runtime.provenance import ROOT
+from pipelines.runtime import heartbeat, subcommands
 from pipelines.tracking import tracked_run
 from tuning.analysis import outcomes
 from tuning.execution import trial_queue
@@ -23,7 +21,6 @@ from tuning.storage import leader
 
 REST_S = 0.5  # between two looks at a study whose last trials are at work
 IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that show what is wrong
-CREW = "TUNING_CREW"  # environment of a worker: the process to end with
 
 
 def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[], None]) -> None:
@@ -128,10 +125,7 @@ def crew(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
                 elif code == 0:
                     del members[number]
     finally:
-        for process in members.values():
-            process.terminate()
-        for process in members.values():
-            process.wait()
+        subcommands.end(*members.values(), grace_s=None)
         os.close(pipe)
         listener.join()
     if gave_up:
@@ -141,10 +135,9 @@ def crew(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
 
 
 def _start(study: Any, where: str, number: int, size: int, pipe: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "tuning", "work", study.study_name],
-        cwd=ROOT,
-        env=os.environ | _environment(where, number, size),
+    return subcommands.start(
+        ("tuning", "work", study.study_name),
+        _environment(where, number, size),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=pipe,
@@ -161,7 +154,7 @@ def _environment(where: str, number: int, size: int) -> dict[str, str]:
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if gpus:
         own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[number::size] or [gpus[number % len(gpus)]])
-    return own | {"OPTUNA_STORAGE": where, CREW: str(os.getpid())}
+    return own | {"OPTUNA_STORAGE": where}
 
 
 def _pass_on(lines: int, latest: deque[str]) -> None:
@@ -180,17 +173,3 @@ def _check_deaths(study: Any, deaths: int, size: int) -> None:
             "want of memory. Lower --workers; python -m tuning resume "
             f"{study.study_name} then goes on."
         )
-
-
-def end_with_crew() -> None:
-    """Of a worker process: end, in order, once the process that started it is gone."""
-    leader = int(os.environ.get(CREW, "0"))
-    if not leader:
-        return
-
-    def watch() -> None:
-        while os.getppid() == leader:
-            time.sleep(1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
