@@ -1,8 +1,11 @@
-"""The rules of a job, applied to ticks in a real database; servers as processes: test_server.py."""
+"""The rules of a job, applied to ticks in a real database.
+
+Attempts as processes: test_attempt.py; servers as processes: test_server.py.
+"""
 
 import dataclasses
 import json
-import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +18,8 @@ from dbos import DBOS, SetWorkflowID
 from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
-from pipelines.scheduling import engine, schedule, schedule_report, server
+from pipelines.scheduling import attempt, engine, schedule, schedule_report, server
+from pipelines.scheduling.attempt import Outcome
 from pipelines.scheduling.jobs import Job
 from tests.scheduling.test_jobs import a_job
 
@@ -25,16 +29,15 @@ def last_minute() -> datetime:
 
 
 @pytest.fixture
-def workflows(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The engine, which fires nothing by itself, and a folder of commands for jobs."""
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+def workflows(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the engine run, which fires nothing by itself."""
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)  # between two looks DBOS does not end
     storage = engine.database_url()
     with engine.open_client(storage) as client:
         for entry in client.list_schedules():
             client.delete_schedule(entry["schedule_name"])
     with engine.serve_workflows(storage, engine.SCHEDULE):
-        yield tmp_path
+        yield
 
 
 def start(job: Job, at: datetime) -> Any:
@@ -42,15 +45,12 @@ def start(job: Job, at: datetime) -> Any:
         return DBOS.start_workflow(server.run_tick, at, dataclasses.asdict(job))
 
 
-def script(folder: Path, text: str) -> tuple[str]:
-    (folder / "job.py").write_text(textwrap.dedent(text))
-    return ("job",)
-
-
-def test_of_ticks_that_nothing_served_the_last_is_run_or_none(workflows: Path) -> None:
-    words = script(workflows, "pass")
+def test_of_ticks_that_nothing_served_the_last_is_run_or_none(
+    workflows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "carry_out", lambda *_: Outcome("ran", code=0))
     for missed, last in (("once", "ran"), ("skip", "missed")):
-        job = a_job(name=missed, words=words, cron="0 * * * *", missed=missed)
+        job = a_job(name=missed, cron="0 * * * *", missed=missed)
         hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
         now = datetime.now(UTC) - hour
         states = [start(job, hour - n * timedelta(hours=1)).get_result()["state"] for n in (3, 2)]
@@ -87,7 +87,7 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
         assert now - timedelta(seconds=120) < until < now - timedelta(seconds=60)
 
 
-def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: Path) -> None:
+def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: None) -> None:
     job = a_job(cron="30 2 * * *")
     second = datetime(2026, 10, 25, 1, 30, tzinfo=UTC)  # 02:30 in winter time
     result = start(job, second).get_result()
@@ -95,19 +95,29 @@ def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: Pa
     assert "clocks are moved" in result["why"]
 
 
-def test_ticks_while_the_job_runs_are_skipped_or_one_waits(workflows: Path) -> None:
-    words = script(workflows, "import time; time.sleep(6)")
+def test_ticks_while_the_job_runs_are_skipped_or_one_waits(
+    workflows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+
+    def carry_out(*_: Any) -> Outcome:
+        assert may_end.wait(60)
+        return Outcome("ran", code=0)
+
+    monkeypatch.setattr(attempt, "carry_out", carry_out)
     for overlap, states in (
         ("skip", ["ran", "skipped", "skipped"]),
         ("queue", ["ran", "ran", "skipped"]),
     ):
-        job = a_job(name=overlap, words=words, cron="*/10 * * * * *", tz="UTC", overlap=overlap)
+        job = a_job(name=overlap, cron="*/10 * * * * *", tz="UTC", overlap=overlap)
         now = datetime.now(UTC).replace(microsecond=0)
         last = now - timedelta(seconds=now.second % 10)
+        may_end.clear()
         handles = []
         for number in (2, 1, 0):
             handles.append(start(job, last - timedelta(seconds=10 * number)))
             _wait_until_marked(handles[-1])
+        may_end.set()
         results = [handle.get_result() for handle in handles]
         assert [result["state"] for result in results] == states
         assert results[1].get("started", 0) >= results[0]["ended"] or overlap == "skip"
@@ -118,14 +128,25 @@ def _wait_until_marked(handle: Any) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.parametrize(("code", "attempts"), [(1, 3), (2, 1), (3, 1)])
+@pytest.mark.parametrize("codes", [(1, 1, 1), (1, 2), (3,)])
 def test_a_failed_attempt_is_made_again_but_not_after_a_mistake_or_a_regression(
-    workflows: Path, code: int, attempts: int
+    workflows: None, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...]
 ) -> None:
-    words = script(workflows, f"import sys; print('error: no'); sys.exit({code})")
-    job = a_job(words=words, cron="* * * * *", retries=2, backoff_s=0.01)
+    outcomes = iter([Outcome("failed", "no", code) for code in codes])  # and no further attempt
+    monkeypatch.setattr(attempt, "carry_out", lambda *_: next(outcomes))
+    job = a_job(cron="* * * * *", retries=2, backoff_s=0.01)
     result = start(job, last_minute()).get_result()
-    expected = {"state": "failed", "why": "no", "code": code, "attempt": attempts}
+    expected = {"state": "failed", "why": "no", "code": codes[-1], "attempt": len(codes)}
+    assert expected.items() <= result.items()
+
+
+def test_how_a_command_ends_is_in_the_row_of_its_tick(
+    workflows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "job.py").write_text("print('error: no'); raise SystemExit(2)")
+    result = start(a_job(words=("job",), cron="* * * * *", retries=2), last_minute()).get_result()
+    expected = {"state": "failed", "why": "no", "code": 2, "attempt": 1}
     assert expected.items() <= result.items()
 
 
@@ -135,7 +156,7 @@ def test_the_pause_before_an_attempt_doubles_up_to_a_day() -> None:
 
 
 def test_the_history_of_a_job_that_never_was_is_refused(
-    workflows: Path, capsys: pytest.CaptureFixture[str]
+    workflows: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start(a_job(name="gone"), datetime(2026, 11, 1, 2, tzinfo=UTC)).get_result()
     schedule_command(["history", "gone", "--json"])

@@ -15,6 +15,7 @@ from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
 from tuning import catalog
 from tuning.__main__ import dispatch
+from tuning.storage import storage
 
 SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
 MISTAKES = [
@@ -46,8 +47,13 @@ AWAY = [  # what may answer later: no mistake
 
 @pytest.mark.parametrize("words", [*MISTAKES, *AWAY], ids=lambda words: " ".join(words)[-40:])
 def test_a_mistake_is_one_sentence(
-    words: tuple[str, ...], home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    home: Path,
+    digits: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.setattr(storage, "ANSWER_S", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
