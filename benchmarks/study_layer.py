@@ -19,7 +19,7 @@ from pipelines.errors import Diverged
 from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 from tuning import catalog, study
-from tuning.analysis import outcomes
+from tuning.analysis import trial_results
 from tuning.plan import Goal, Plan
 from tuning.search import spaces
 from tuning.storage import storage
@@ -48,7 +48,7 @@ def measure(number: int) -> dict[str, float]:
     start = time.perf_counter()
     study.search(f"round-{number}", plan, Goal(TRIALS))
     whole = time.perf_counter() - start
-    trials = catalog.load(f"round-{number}", storage.place()).trials
+    trials = catalog.load(f"round-{number}", storage.resolve_url()).trials
     wall = trials[-1].datetime_complete - trials[0].datetime_start
     studied = wall.total_seconds() / TRIALS
     bare = trained(plan, trials) / TRIALS
@@ -67,7 +67,7 @@ def trained(plan: Plan, trials: list[Any]) -> float:
 
     splits = datasets.load(plan.base.data)
     start = time.perf_counter()
-    for trial in outcomes.finished(trials):
+    for trial in trial_results.finished_trials(trials):
         recipe = spaces.recipe(plan.space, plan.base, trial)
         training_job = job.build_job(recipe, splits, devices.place(recipe))
         with contextlib.suppress(Diverged):

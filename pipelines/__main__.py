@@ -73,11 +73,11 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     from pipelines.tracking import recovery
 
     recovery.reap()
-    evidence.take_in()
+    evidence.import_if_own()
     if publish:
         document = scoreboard.publish(out or provenance.ROOT)
     else:
-        document = scoreboard.write(out or scoreboard.place())
+        document = scoreboard.write(out or scoreboard.default_folder())
     if json:
         print_json(document)
         return
@@ -100,9 +100,9 @@ def evidence_command(
     if action == "check":
         results_command.evidence_check_command(json)
     elif action == "add":
-        _answer(evidence.add(what), json, evidence.show_added)
+        _answer(evidence.add(what), json, evidence.print_added)
     else:
-        _answer(evidence.listing(), json, evidence.show)
+        _answer(evidence.list_bundles(), json, evidence.print_bundles)
 
 
 @app.command
@@ -110,7 +110,7 @@ def reference(json: bool = False) -> None:
     """Write every number that the sources report as a finished run beside ours; none twice."""
     from pipelines.results import reference_runs as references
 
-    _answer(references.write(), json, references.show)
+    _answer(references.write(), json, references.print_references)
 
 
 @app.command
@@ -119,7 +119,7 @@ def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> 
     it, or its name, of which the newest is taken."""
     from pipelines.results import comparison
 
-    _answer(comparison.compare(runs), json, comparison.show)
+    _answer(comparison.compare(runs), json, comparison.print_comparison)
 
 
 @app.command
@@ -154,7 +154,7 @@ def register(
     only says what would become of it."""
     from pipelines.results import model_registry
 
-    _answer(model_registry.register(recipe, scale, dry_run), json, model_registry.show)
+    _answer(model_registry.register(recipe, scale, dry_run), json, model_registry.print_champion)
 
 
 @app.command
@@ -166,7 +166,7 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     from pipelines.tracking import recovery, store
 
     recovery.reap()
-    evidence.take_in()
+    evidence.import_if_own()
     references.write()
     for title, link in pages.links(pages.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)

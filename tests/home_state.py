@@ -206,9 +206,11 @@ def study_violations(home: Path, storage: str, goal: int, expected: list[Run]) -
     """
     from optuna import load_study
 
-    from tuning.storage.storage import connect, place
+    from tuning.storage.storage import connect, resolve_url
 
-    trials = load_study(study_name="s", storage=connect(place(storage))).get_trials(deepcopy=False)
+    trials = load_study(study_name="s", storage=connect(resolve_url(storage))).get_trials(
+        deepcopy=False
+    )
     states = Counter(trial.state.name for trial in trials)
     said = [] if states["COMPLETE"] == goal else [f"{goal} trials are asked for: {states}"]
     said += [f"trials that have not ended: {states}"] if set(states) - {"COMPLETE", "FAIL"} else []

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def later(command: Callable[P, T]) -> Callable[P, Callable[[], T]]:
+def defer(command: Callable[P, T]) -> Callable[P, Callable[[], T]]:
     """For tyro: what the words ask for, to be called once they are known to be right."""
 
     @functools.wraps(command)
@@ -44,54 +44,56 @@ def resume(study: Study) -> None:  # as `run`
 
 
 @app.command
-@later
+@defer
 def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
     """Be one more worker of a study that another process leads, here or on another machine."""
     from tuning import study as studies
     from tuning.storage import storage as storages
 
     use_data_dir(data_dir)
-    studies.help_out(study, storages.place(storage))
+    studies.help_leader(study, storages.resolve_url(storage))
 
 
 @app.command(name="list")
-@later
+@defer
 def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
 
-    rows = catalog.overview(storage)
-    _answer(rows, json, lambda rows: print("\n".join(map(_overview, rows)) or "No study yet."))
+    rows = catalog.list_studies(storage)
+    _print_answer(
+        rows, json, lambda rows: print("\n".join(map(_describe_row, rows)) or "No study yet.")
+    )
 
 
 @app.command
-@later
+@defer
 def show(study: Study, storage: str | None = None, json: bool = False) -> None:
     """Print a study: its trials, the best, and the overrides that repeat it."""
     from tuning import catalog
 
-    _answer(catalog.show(study, storage), json, _print)
+    _print_answer(catalog.describe(study, storage), json, _print_study)
 
 
 @app.command
-@later
+@defer
 def best(study: Study, storage: str | None = None) -> None:
     """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
     from tuning import catalog
     from tuning.analysis import summary
 
-    found = catalog.show(study, storage)
+    found = catalog.describe(study, storage)
     if found["best"] is None:
         state = "has no complete trial" if found["status"] == "FINISHED" else "is not finished"
         raise UserError(
             "A study's best is known once it is finished, with a complete trial. Received: "
             f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
         )
-    print(summary.words(found["scale"], found["best"]))
+    print(summary.run_arguments(found["scale"], found["best"]))
 
 
 @app.command
-@later
+@defer
 def compare(
     studies: tyro.conf.Positional[tuple[str, ...]],
     storage: str | None = None,
@@ -104,11 +106,11 @@ def compare(
     from tuning import comparison
 
     found = comparison.compare(studies, storage, out, good_pct)
-    _answer(found, json, comparison.show)
+    _print_answer(found, json, comparison.print_comparison)
 
 
 @app.command
-@later
+@defer
 def budgets(
     study: Study,
     *,
@@ -131,15 +133,15 @@ def budgets(
     from tuning import budget_comparison
 
     use_data_dir(data_dir)
-    _answer(
-        budget_comparison.check(study, shares, trials, storage),
+    _print_answer(
+        budget_comparison.compare_budgets(study, shares, trials, storage),
         json,
         lambda found: print(found["text"]),
     )
 
 
 @app.command
-@later
+@defer
 def copy(
     source: tyro.conf.Positional[str],
     studies: tyro.conf.Positional[tuple[str, ...]] = (),
@@ -150,31 +152,31 @@ def copy(
     from tuning.storage import copies
     from tuning.storage import storage as storages
 
-    copied = copies.copy(source, studies, storages.place(storage))
+    copied = copies.copy(source, studies, storages.resolve_url(storage))
     print(f"Copied: {', '.join(copied) or 'nothing, all of it is here'}.")
 
 
 @app.command
-@later
+@defer
 def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
     """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
     from tuning.storage import serving
     from tuning.storage import storage as storages
 
-    serving.serve_proxy(storages.place(storage), host, port)
+    serving.serve_proxy(storages.resolve_url(storage), host, port)
 
 
 @app.command
-@later
+@defer
 def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve optuna-dashboard on the same storage."""
     from tuning.storage import serving
     from tuning.storage import storage as storages
 
-    serving.serve_dashboard(storages.place(storage), host, port)
+    serving.serve_dashboard(storages.resolve_url(storage), host, port)
 
 
-def _answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
+def _print_answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
     """The answer of a command: its JSON document, or what `show` makes of it."""
     if json:
         print_json(document)
@@ -182,11 +184,11 @@ def _answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
         show(document)
 
 
-def _overview(row: dict[str, Any]) -> str:
+def _describe_row(row: dict[str, Any]) -> str:
     return f"{row['study']:<28} {row['trials']:>5} trials  {row['status']:<9} {row['about']}"
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print_study(document: dict[str, Any]) -> None:
     if document["reused"]:
         print("Found finished; --force starts it over, a higher goal continues it.")
     for trial in document["trials"]:
@@ -216,8 +218,8 @@ def dispatch(arguments: list[str]) -> None:
     if command in ("run", "resume") and rest and not rest[0].startswith("-"):
         from tuning import cli
 
-        named = cli.run if command == "run" else cli.resume
-        _answer(*named(rest[0], rest[1:]), _print)
+        named = cli.run_search if command == "run" else cli.resume_search
+        _print_answer(*named(rest[0], rest[1:]), _print_study)
         return
     if command in ("run", "resume") and not {"-h", "--help"} & set(rest):
         raise UserError(

@@ -17,17 +17,17 @@ from pipelines.run import run
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import tracked_run
 from tuning import catalog
-from tuning.analysis import outcomes
+from tuning.analysis import trial_results
 from tuning.analysis.tunability import BAND
 from tuning.execution.trial import UNWATCHED
-from tuning.plan import OBJECTIVE, PLAN, Plan, shortened
+from tuning.plan import OBJECTIVE, PLAN, Plan, shorten
 from tuning.storage import storage
 
 Array = NDArray[np.float64]
 Numbers = dict[str, float]
 RESAMPLES = 500
-LEAST = 5  # settings; fewer are ranked alike by chance
-TOP = 0.2  # share of the settings that a user would train in full
+MIN_SETTINGS = 5  # settings; fewer are ranked alike by chance
+TOP_SHARE = 0.2  # share of the settings that a user would train in full
 
 
 def spearman(short: Array, long: Array) -> float:
@@ -43,7 +43,7 @@ def top_overlap(short: Array, long: Array) -> float:
 
     The best fifth of n settings are max(1, round(n / 5)).
     """
-    top = max(1, round(TOP * short.size))
+    top = max(1, round(TOP_SHARE * short.size))
     return float(_chance_of_top(short, top) @ _chance_of_top(long, top) / top)
 
 
@@ -72,7 +72,7 @@ def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
     {"n", "spearman", "ci_low/spearman", ...}; a correlation that does not exist is left out.
     UserError for unequal shapes or under LEAST settings. Errors that are not finite are 100.
     """
-    x, y = _columns(short, long)
+    x, y = _check_errors(short, long)
     draws = np.random.default_rng(seed).integers(x.size, size=(RESAMPLES, x.size))
     found: Numbers = {"n": float(x.size)}
     for name, measure in MEASURES.items():
@@ -84,14 +84,14 @@ def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
     return found
 
 
-def _columns(short: ArrayLike, long: ArrayLike) -> tuple[Array, Array]:
+def _check_errors(short: ArrayLike, long: ArrayLike) -> tuple[Array, Array]:
     x, y = (np.asarray(errors, dtype=np.float64) for errors in (short, long))
-    if x.ndim != 1 or x.shape != y.shape or x.size < LEAST:
+    if x.ndim != 1 or x.shape != y.shape or x.size < MIN_SETTINGS:
         raise UserError(
-            f"Two budgets are compared by one error each of {LEAST} settings or more. Received: "
-            f"shapes {x.shape} and {y.shape}. Train the same settings at both."
+            f"Two budgets are compared by one error each of {MIN_SETTINGS} settings or more. "
+            f"Received: shapes {x.shape} and {y.shape}. Train the same settings at both."
         )
-    bound = np.vectorize(outcomes.bounded, otypes=[np.float64])
+    bound = np.vectorize(trial_results.clip_error, otypes=[np.float64])
     return bound(x), bound(y)
 
 
@@ -125,10 +125,10 @@ def _cell(found: Numbers, name: str) -> str:
     return f"{found[name]:.2f} ({low:.2f} to {high:.2f})"
 
 
-Each = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
+ShortRecipes = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
 
 
-def check(
+def compare_budgets(
     name: str, shares: Sequence[float], count: int, where: str | None = None
 ) -> dict[str, Any]:
     """Train `count` of the study's trials, evenly by rank, at these shares of its budget.
@@ -142,17 +142,17 @@ def check(
             "A short run takes a share of the study's budget, between 0 and 1. Received: "
             f"{list(shares)}. Set --shares accordingly."
         )
-    study = catalog.load(name, storage.place(where))
+    study = catalog.load(name, storage.resolve_url(where))
     plan, trials = Plan.going_on(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
-    chosen = _spread(name, trials, count)
-    each = _recipes(plan, chosen, list(dict.fromkeys(shares)))
-    return _compared(name, chosen, each)
+    chosen = _select_by_rank(name, trials, count)
+    each = _short_recipes(plan, chosen, list(dict.fromkeys(shares)))
+    return _train_and_rank(name, chosen, each)
 
 
-def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
+def _train_and_rank(name: str, chosen: Sequence[Any], each: ShortRecipes) -> dict[str, Any]:
     """Train them in a run of its own, with its report; return the answer as one document."""
     shares = list(dict.fromkeys(share for share, _ in each))
-    full = [outcomes.error(trial) for trial in chosen]
+    full = [trial_results.error_pct(trial) for trial in chosen]
     with tracked_run.tracked(
         f"{name} budgets",
         experiment=catalog.EXPERIMENT,
@@ -160,7 +160,7 @@ def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
         params={"shares": shares, "trials": len(chosen)},
         tags={"study": name},
     ) as tracked:
-        by_trial = _errors(each, tracked)
+        by_trial = _train_all(each, tracked)
         errors = {share: [by_trial[share, trial.number] for trial in chosen] for share in shares}
         ranked = {share: correlation(errors[share], full) for share in shares}
         text = markdown(ranked)
@@ -177,42 +177,42 @@ def _compared(name: str, chosen: Sequence[Any], each: Each) -> dict[str, Any]:
     }
 
 
-def _spread(name: str, trials: Sequence[Any], count: int) -> list[Any]:
+def _select_by_rank(name: str, trials: Sequence[Any], count: int) -> list[Any]:
     """So many complete trials, evenly by rank, the best and the worst among them."""
-    complete = [t for t in outcomes.finished(trials) if t.state.name == "COMPLETE"]
-    ranked = sorted(complete, key=outcomes.error)
+    complete = [t for t in trial_results.finished_trials(trials) if t.state.name == "COMPLETE"]
+    ranked = sorted(complete, key=trial_results.error_pct)
     count = min(count, len(ranked))
-    if count < LEAST:
+    if count < MIN_SETTINGS:
         raise UserError(
-            f"Ranks are compared of {LEAST} trials or more. Received: {count} of study "
+            f"Ranks are compared of {MIN_SETTINGS} trials or more. Received: {count} of study "
             f"{name}, which has {len(ranked)} complete ones. Set --trials higher, or resume it."
         )
     return [ranked[round(i * (len(ranked) - 1) / (count - 1))] for i in range(count)]
 
 
-def _recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> Each:
+def _short_recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> ShortRecipes:
     """What these trials trained, with all its seeds, at each share of its length."""
-    found: Each = {}
+    found: ShortRecipes = {}
     for share in shares:
         for trial in chosen:
             whole = plan.tried(trial)
-            short = shortened(whole, share)
+            short = shorten(whole, share)
             seeds = range(short.seed, short.seed + plan.seeds)
             found[share, trial.number] = [short.override(seed=seed) for seed in seeds]
     return found
 
 
-def _errors(each: Each, tracked: tracked_run.Run) -> dict[tuple[float, int], float]:
+def _train_all(each: ShortRecipes, tracked: tracked_run.Run) -> dict[tuple[float, int], float]:
     """Validation error by share and trial, the mean over its seeds."""
     found: dict[tuple[float, int], float] = {}
     with progress_bar("short runs", len(each), "runs") as advance:
         for (share, number), recipes in each.items():
             title = f"trial {number} at {share:g}"
-            found[share, number] = mean(_error(recipe, tracked, title) for recipe in recipes)
+            found[share, number] = mean(_train(recipe, tracked, title) for recipe in recipes)
             advance(1, len(found))
     return found
 
 
-def _error(recipe: Recipe, tracked: tracked_run.Run, title: str) -> float:
+def _train(recipe: Recipe, tracked: tracked_run.Run, title: str) -> float:
     result = run(recipe, parent=tracked, kind="short", watch=UNWATCHED, title=title)
     return result.metrics[OBJECTIVE]

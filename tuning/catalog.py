@@ -12,14 +12,16 @@ from typing import Any
 from pipelines.errors import UserError, unknown
 from pipelines.runtime import locks
 from pipelines.tracking import history, store
-from tuning.analysis import outcomes, summary
+from tuning.analysis import summary, trial_results
 from tuning.plan import PLAN, Plan
 from tuning.storage import copies, leader, storage
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")
-KEY = "study_key"  # attribute of a study and tag of its run: no other study of the name has it
-READY_S = 30.0  # for a leader that is making the study's run
+STUDY_KEY = (
+    "study_key"  # attribute of a study and tag of its run: no other study of the name has it
+)
+WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
 
 def check_name(name: str) -> None:
@@ -31,7 +33,7 @@ def check_name(name: str) -> None:
         )
 
 
-def alone(name: str) -> AbstractContextManager[None]:
+def lock_study(name: str) -> AbstractContextManager[None]:
     """One process of this machine at a time opens the study."""
     return locks.locked(store.home() / "live", f"study-{name}")
 
@@ -53,11 +55,13 @@ def load(name: str, where: str) -> Any:
     return study
 
 
-def own_run(study: Any) -> history.Row | None:
+def find_run(study: Any) -> history.Row | None:
     """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
     run_id = study.user_attrs.get(copies.RUN)
     if run_id is None:  # a kill may have come before the study knew it
-        rows = history.rows(None, kind="study", **{KEY: study.user_attrs.get(KEY, "none")})
+        rows = history.rows(
+            None, kind="study", **{STUDY_KEY: study.user_attrs.get(STUDY_KEY, "none")}
+        )
         return rows[0] if rows else None
     row = history.find(run_id)
     if row is None:
@@ -69,12 +73,12 @@ def own_run(study: Any) -> history.Row | None:
     return row
 
 
-def show(name: str, where: str | None = None) -> dict[str, Any]:
+def describe(name: str, where: str | None = None) -> dict[str, Any]:
     """The study as one JSON document; UserError when there is none of that name."""
-    where = storage.place(where)
+    where = storage.resolve_url(where)
     store.client()
-    if NAME.fullmatch(name) and copies.run_carrying(name, where):
-        with alone(name):
+    if NAME.fullmatch(name) and copies.find_finished_run(name, where):
+        with lock_study(name):
             copies.restore(name, where)
     study = load(name, where)
     return summary.document(study, Plan.of(study.user_attrs[PLAN]), wait_for_run(study))
@@ -82,8 +86,10 @@ def show(name: str, where: str | None = None) -> dict[str, Any]:
 
 def wait_for_run(study: Any) -> history.Row:
     """Return the study's run, which its leader may be making; UserError where there is none."""
-    end = time.monotonic() + READY_S
-    while (row := own_run(study)) is None and leader.current(study) and time.monotonic() < end:
+    end = time.monotonic() + WAIT_FOR_RUN_S
+    while (
+        (row := find_run(study)) is None and leader.living_leader(study) and time.monotonic() < end
+    ):
         time.sleep(0.5)
     if row is None:
         raise UserError(
@@ -93,25 +99,25 @@ def wait_for_run(study: Any) -> history.Row:
     return row
 
 
-def overview(where: str | None = None) -> list[dict[str, Any]]:
+def list_studies(where: str | None = None) -> list[dict[str, Any]]:
     """Every study of a storage: its name, finished trials, its run's status, what it searches."""
     import optuna
 
     store.client()
-    there = storage.connect(storage.place(where))
+    there = storage.connect(storage.resolve_url(where))
     studies = [
         optuna.load_study(study_name=name, storage=there)
         for name in sorted(optuna.get_all_study_names(there))
     ]
-    return [_line(study) for study in studies if PLAN in study.user_attrs]
+    return [_describe_line(study) for study in studies if PLAN in study.user_attrs]
 
 
-def _line(study: Any) -> dict[str, Any]:
+def _describe_line(study: Any) -> dict[str, Any]:
     held, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
     row = history.find(run_id) if run_id else None
     return {
         "study": study.study_name,
-        "trials": len(outcomes.finished(study.get_trials(deepcopy=False))),
+        "trials": len(trial_results.finished_trials(study.get_trials(deepcopy=False))),
         "status": row.status if row else "in another tracking store" if run_id else "not begun",
         "about": f"{held['recipe']} {held['scale']}, {held['space']}",
         "run_id": run_id,

@@ -11,7 +11,7 @@ from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from tuning.plan import Goal, Plan, changes
+from tuning.plan import Goal, Plan, changed_fields
 
 PROG = "python -m tuning"
 
@@ -96,11 +96,11 @@ class ResumeArguments:
     length: tyro.conf.OmitArgPrefixes[Length]
 
 
-def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """`run STUDY`: its document, and whether it is to be printed as JSON."""
     from tuning.study import search
 
-    parsed, plan = _parsed(study, arguments)
+    parsed, plan = _parse_run(study, arguments)
     length = parsed.length
     use_data_dir(length.data_dir)
     found = search(
@@ -114,7 +114,7 @@ def run(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     return found, length.json
 
 
-def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
+def _parse_run(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
     with parse_errors_as_user_errors():
         search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
     published = get_recipe(search.proxy or search.recipe, search.scale)
@@ -129,10 +129,10 @@ def _parsed(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
     recipe = apply_overrides(default, parsed.override)
     fields = dataclasses.asdict(parsed.search)
     seeds, _ = fields.pop("seeds_per_trial"), fields.pop("force")
-    return parsed, Plan(**fields, seeds=seeds, changes=changes(recipe, published))
+    return parsed, Plan(**fields, seeds=seeds, changes=changed_fields(recipe, published))
 
 
-def resume(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
+def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """`resume STUDY`: its document, and whether it is to be printed as JSON."""
     from tuning.study import search
 

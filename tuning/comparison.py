@@ -37,15 +37,15 @@ def compare(
             f"Studies are compared two or more at a time. Received: {list(names)}. Name another; "
             "python -m tuning list names them."
         )
-    there = storage.place(where)
-    documents = [catalog.show(name, there) for name in names]
+    there = storage.resolve_url(where)
+    documents = [catalog.describe(name, there) for name in names]
     measured = {name: _tunability_of(name, there, good_pct) for name in names}
     if out:
         _draw({name: found.curve for name, found in measured.items()}, out)
     return {
         "studies": [
             {key: document[key] for key in ("study", "recipe", "scale", "space", "sampler")}
-            | {"metrics": document["metrics"] | _good(measured[document["study"]], good_pct)}
+            | {"metrics": document["metrics"] | _metrics_at(measured[document["study"]], good_pct)}
             for document in documents
         ],
         "best_of_k": {
@@ -66,14 +66,14 @@ def _tunability_of(name: str, where: str, good_pct: float | None) -> tunability.
     return tunability.measure(trials, chance_pct=plan.chance_pct, good_pct=good_pct)
 
 
-def _good(found: tunability.Tunability, good_pct: float | None) -> dict[str, float]:
+def _metrics_at(found: tunability.Tunability, good_pct: float | None) -> dict[str, float]:
     """Return the numbers under a limit that is not the study's own."""
     return {} if good_pct is None else tunability_report.metrics(found)
 
 
 def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:
     try:
-        figures.best_of_k(curves).savefig(out, dpi=120)
+        figures.draw_best_of_k(curves).savefig(out, dpi=120)
     except (OSError, ValueError) as error:
         raise UserError(
             f"The figure needs a file it can write, .png or .pdf. Received: {out}: {error}. Name "
@@ -81,7 +81,7 @@ def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:
         ) from error
 
 
-def show(document: dict[str, Any]) -> None:
+def print_comparison(document: dict[str, Any]) -> None:
     """Print the table: a row a number, a column a study."""
     from rich.console import Console
     from rich.table import Table

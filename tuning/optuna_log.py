@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Optuna without its log, and within the block without its word on what is experimental."""
     import optuna
 

@@ -15,11 +15,21 @@ from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
-METRICS = ["validation error (%)", "images trained on"]  # names of the objectives for readers
+OBJECTIVE_NAMES = [
+    "validation error (%)",
+    "images trained on",
+]  # names of the objectives for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
-SCHEDULED = ("schedule", "schedule_args", "learning_rate", "warmup", "momentum", "weight_decay")
+SCHEDULE_FIELDS = (
+    "schedule",
+    "schedule_args",
+    "learning_rate",
+    "warmup",
+    "momentum",
+    "weight_decay",
+)
 PROXIES = {  # what may stand for a recipe that is dear to train, and be said to
     "allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10"),
 }
@@ -72,7 +82,7 @@ class Plan:
     @property
     def start(self) -> str:
         """What its own schedule is to a reader: published, or given where that was overridden."""
-        return "given" if set(self.changes) & set(SCHEDULED) else "published"
+        return "given" if set(self.changes) & set(SCHEDULE_FIELDS) else "published"
 
     @property
     def trained(self) -> str:
@@ -87,7 +97,7 @@ class Plan:
     @cached_property
     def base(self) -> Recipe:
         """The same at the study's budget: where every study starts."""
-        return shortened(self.full, self.budget)
+        return shorten(self.full, self.budget)
 
     @property
     def chance_pct(self) -> float:
@@ -103,7 +113,7 @@ class Plan:
     @cached_property
     def steps(self) -> int:
         """Optimizer steps of a trial that is as long as the base."""
-        return steps_of(self.base)
+        return count_steps(self.base)
 
     def tried(self, trial: Any, base: Recipe | None = None) -> Recipe:
         """What a trial trains; `base`: at another length than the study's."""
@@ -130,7 +140,7 @@ class Plan:
         UserError where its recipe or its ranges have changed since, or its sampler cannot be had.
         """
         plan = cls.of(identity)
-        samplers.installed(plan.sampler)
+        samplers.check_installed(plan.sampler)
         if plan.identity != identity:
             raise UserError(
                 "A study goes on with the recipe and the ranges it began with. Received: one of "
@@ -140,12 +150,12 @@ class Plan:
         return plan
 
 
-def steps_of(recipe: Recipe) -> int:
+def count_steps(recipe: Recipe) -> int:
     """Optimizer steps of a recipe. UserError where they depend on data that are not there."""
     return recipe.steps or recipe.steps_over(recipe.examples())
 
 
-def shortened(recipe: Recipe, share: float) -> Recipe:
+def shorten(recipe: Recipe, share: float) -> Recipe:
     """The recipe at a share of its length, its schedule in proportion."""
     if share == 1:
         return recipe
@@ -154,7 +164,7 @@ def shortened(recipe: Recipe, share: float) -> Recipe:
     return recipe.override(epochs=share * (recipe.epochs or 0))
 
 
-def changes(recipe: Recipe, base: Recipe) -> dict[str, Any]:
+def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
     """The fields in which a recipe differs from another, with their values."""
     pairs = {
         f.name: (getattr(recipe, f.name), getattr(base, f.name)) for f in dataclasses.fields(Recipe)

@@ -16,8 +16,8 @@ from pipelines.errors import Unavailable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import recovery, tracked_run
 from tuning import catalog
-from tuning.analysis import outcomes, summary
-from tuning.catalog import EXPERIMENT, show
+from tuning.analysis import summary, trial_results
+from tuning.catalog import EXPERIMENT, describe
 from tuning.execution import open_study, trial_queue, workers
 from tuning.plan import OBJECTIVE, PLAN, Goal, Plan
 from tuning.storage import copies, leader, storage
@@ -40,38 +40,38 @@ def search(
     and tries the trials that were cut short again as they were. `force` starts over. A study that
     another process leads is helped to its goal first, and then led to this one.
     """
-    where, helped = storage.place(where), False
-    with storage.answering(where):
+    where, helped = storage.resolve_url(where), False
+    with storage.translate_errors(where):
         while True:
-            with catalog.alone(name):
+            with catalog.lock_study(name):
                 study = open_study.open_study(name, plan, goal, where, force and not helped)
-                leads = leader.take(study, several=not where.startswith(storage.JOURNAL))
+                leads = leader.take_lead(study, several=not where.startswith(storage.JOURNAL))
             if leads:
-                with leader.leading(study):
-                    reused = _led(study, goal, where, crew)
-                return show(name, where) | {"reused": reused and not helped}
+                with leader.lead(study):
+                    reused = _lead(study, goal, where, crew)
+                return describe(name, where) | {"reused": reused and not helped}
             print(f"Another process leads study {name}; helping it.", file=sys.stderr)
-            _work(study, where, crew)
-            while leader.current(study):
-                time.sleep(workers.REST_S)
+            _bring_to_goal(study, where, crew)
+            while leader.living_leader(study):
+                time.sleep(workers.POLL_S)
             helped = True
 
 
-def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
+def _lead(study: Any, goal: Goal, where: str, crew: int) -> bool:
     """Bring the study to its goal and sum it up; True where it is there already."""
     plan = Plan.going_on(study.user_attrs[PLAN])
-    row = catalog.own_run(study)
-    left = open_study.aim(study, goal)
+    row = catalog.find_run(study)
+    left = open_study.set_goal(study, goal)
     if row and row.status == "FINISHED" and not left:
         return True
     plan.base.check_here()
     if row and row.status == "RUNNING":
         recovery.close(row.id, "its process has ended")  # the lead is ours
-    trial_queue.put_back_lost(study)
-    trial_queue.fill(study, plan, workers.goal(study))
-    if catalog.KEY not in study.user_attrs:
-        study.set_user_attr(catalog.KEY, secrets.token_hex(8))
-    key = {catalog.KEY: study.user_attrs[catalog.KEY]}
+    trial_queue.requeue_lost(study)
+    trial_queue.fill(study, plan, workers.load_goal(study))
+    if catalog.STUDY_KEY not in study.user_attrs:
+        study.set_user_attr(catalog.STUDY_KEY, secrets.token_hex(8))
+    key = {catalog.STUDY_KEY: study.user_attrs[catalog.STUDY_KEY]}
     with tracked_run.tracked(
         study.study_name,
         experiment=EXPERIMENT,
@@ -81,12 +81,14 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr(copies.RUN, tracked.id)
-        with progress_bar(study.study_name, workers.goal(study).trials or 0, "trials/s") as advance:
-            record = _recorder(study, plan, tracked, advance)
-            _work(study, where, crew, record)
-            while trial_queue.in_state(study, "RUNNING"):  # at work elsewhere
+        with progress_bar(
+            study.study_name, workers.load_goal(study).trials or 0, "trials/s"
+        ) as advance:
+            record = _make_recorder(study, plan, tracked, advance)
+            _bring_to_goal(study, where, crew, record)
+            while trial_queue.trials_in(study, "RUNNING"):  # at work elsewhere
                 record()
-                time.sleep(workers.REST_S)
+                time.sleep(workers.POLL_S)
             record()
         _check_lead(study)
         summary.write(study, plan, tracked)
@@ -95,7 +97,7 @@ def _led(study: Any, goal: Goal, where: str, crew: int) -> bool:
 
 def _check_lead(study: Any) -> None:
     """Unavailable where another process has taken the lead: that one sums the study up."""
-    if not leader.ours(study):
+    if not leader.is_leader(study):
         raise Unavailable(
             f"One process leads a study. Received: {study.study_name}, whose lead another one took "
             "while this one gave no sign of life. See what has become of it: python -m tuning show "
@@ -103,18 +105,20 @@ def _check_lead(study: Any) -> None:
         )
 
 
-def _work(study: Any, where: str, crew: int, after: Callable[[], None] = lambda: None) -> None:
+def _bring_to_goal(
+    study: Any, where: str, crew: int, after: Callable[[], None] = lambda: None
+) -> None:
     """Have workers bring the study to its goal; `after` is called now and then."""
     if crew == 1:
         join(study.study_name, where, after)
     else:
-        workers.crew(study, where, crew, after)
+        workers.run_workers(study, where, crew, after)
 
 
-def help_out(name: str, where: str) -> None:
+def help_leader(name: str, where: str) -> None:
     """Be one more worker of a study that another process leads. Unavailable where none does."""
-    with storage.answering(where):
-        if not leader.current(catalog.load(name, where)):
+    with storage.translate_errors(where):
+        if not leader.living_leader(catalog.load(name, where)):
             raise Unavailable(
                 f"A worker helps a study that a process leads. Received: {name}, which none does. "
                 f"Lead it: python -m tuning resume {name}"
@@ -124,13 +128,13 @@ def help_out(name: str, where: str) -> None:
 
 def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> None:
     """Be one of a study's workers until its goal is reached, or none leads it."""
-    with storage.answering(where):
+    with storage.translate_errors(where):
         study = catalog.load(name, where)
         parent = tracked_run.Parent(catalog.wait_for_run(study).id, EXPERIMENT)
         workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
 
 
-def _recorder(
+def _make_recorder(
     study: Any, plan: Plan, tracked: tracked_run.Run, advance: Callable[[int, float], Any]
 ) -> Callable[[], None]:
     """Return what the leader does between trials.
@@ -143,9 +147,9 @@ def _recorder(
 
     def record() -> None:
         nonlocal saved, suspects
-        suspects = trial_queue.put_back_lost(study, suspects)
-        trial_queue.fill(study, plan, workers.goal(study))
-        ended = outcomes.finished(study.get_trials(deepcopy=False))
+        suspects = trial_queue.requeue_lost(study, suspects)
+        trial_queue.fill(study, plan, workers.load_goal(study))
+        ended = trial_results.finished_trials(study.get_trials(deepcopy=False))
         new = [trial for trial in ended if trial.number not in known]
         if new or time.time() > saved + SAVE_S:
             saved = time.time()
@@ -153,7 +157,7 @@ def _recorder(
         for trial in new:
             known.add(trial.number)
             when = int(1000 * trial.datetime_complete.timestamp())  # a point is kept once
-            tracked.log({OBJECTIVE: outcomes.error(trial)}, trial.number, when)
+            tracked.log({OBJECTIVE: trial_results.error_pct(trial)}, trial.number, when)
             advance(1, len(known) / (time.time() - began))
 
     return record

@@ -19,7 +19,7 @@ TRIALS = 6
 def quickstart(force: bool) -> None:
     """Run every part, say what each gave, and end with the scoreboard."""
     started = time.perf_counter()
-    evidence.take_in()
+    evidence.import_if_own()
     reference_runs.write()
     parts: list[tuple[str, Callable[[], str]]] = [
         (name, lambda name=name: _measure_claim(name, force))  # type: ignore[misc]
@@ -53,4 +53,4 @@ def _run_study(force: bool) -> str:
 
 
 def _write_report() -> str:
-    return str(scoreboard.write(scoreboard.place())["results"])
+    return str(scoreboard.write(scoreboard.default_folder())["results"])

@@ -8,14 +8,14 @@ from pipelines.errors import UserError, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import notify
-from pipelines.results.evaluation import evaluate, show_evaluation
+from pipelines.results.evaluation import evaluate, print_evaluation
 from pipelines.results.evidence_check import check_evidence
 from pipelines.results.regressions import (
     KINDS,
     REGRESSION,
     change_summary,
-    examine,
-    show_regressions,
+    compare_newest,
+    print_regressions,
 )
 from pipelines.tracking import history
 from pipelines.tracking.history import Row
@@ -45,14 +45,14 @@ def watch_command(names: Iterable[str] = (), json: bool = False, target: str = "
     runs = [_find_result(word, known) for word in words if word not in known]
     if target:
         notify.check(target)
-    document = examine([w for w in words if w in known] if words else None, runs=runs)
+    document = compare_newest([w for w in words if w in known] if words else None, runs=runs)
     if json:
         print_json(document)
     else:
-        show_regressions(document)
+        print_regressions(document)
     if document["changes"]:
         if target:
-            notify.tell(target, {"watch": document, "said": change_summary(document)})
+            notify.send(target, {"watch": document, "said": change_summary(document)})
         print(f"error: A result has changed: {change_summary(document)}", file=sys.stderr)
         raise SystemExit(REGRESSION)
 
@@ -63,7 +63,7 @@ def evaluate_command(name: str, json: bool) -> None:
     if json:
         print_json(document)
     else:
-        show_evaluation(document)
+        print_evaluation(document)
     differing = {key: each for key, each in document["metrics"].items() if not each["agrees"]}
     if differing:
         said = "; ".join(

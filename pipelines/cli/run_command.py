@@ -229,7 +229,7 @@ def _describe(name: str) -> str | None:
 def _run_claim(name: str, options: Options, settings: Any) -> None:
     if isinstance(settings, Recipe):
         _check_seeds(name, options, settings)
-    evidence.take_in([name])
+    evidence.import_if_own([name])
     document = sweep.check(
         name,
         options.scale,
@@ -244,7 +244,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         return
     if document["reused"]:
         print(tables.reason_not_measured(document))
-    tables.show_scoreboard([scoreboard.beside_project(document)])
+    tables.show_scoreboard([scoreboard.entry_of_run(document)])
     tables.show_location(document)
 
 

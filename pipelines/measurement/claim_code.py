@@ -10,7 +10,7 @@ from pipelines.runtime.provenance import ROOT
 CLAIM, VERDICT = "pipelines.measurement.claim", "pipelines.measurement.verdict"
 EXPERIMENT = (CLAIM, "Experiment")
 SEARCHING = (  # of studies, which are run as commands of their own
-    "tuning.analysis.outcomes:",
+    "tuning.analysis.trial_results:",
     "tuning.search._ranges:",
     "tuning.search.samplers:",
     "tuning.search.spaces:",

@@ -13,7 +13,7 @@ RESULTS = {"recorded by the project": "project", "yours": "yours"}  # columns, f
 TEMPLATE = Path(__file__).with_name("scoreboard.html")
 
 
-def html(
+def render(
     groups: Sequence[tuple[str, Sequence[Any]]],
     columns: Sequence[str],
     studies: Sequence[str],

@@ -7,9 +7,9 @@ from pipelines.errors import UserError, unknown
 from pipelines.tracking import history, mlflow_ui
 from pipelines.tracking.history import Row
 
-LEAST = 4  # letters of an id that name a run
+MIN_ID_LETTERS = 4  # letters of an id that name a run
 MISSING = "-"
-SHOWN = 40  # characters of a value in the terminal
+MAX_VALUE_LETTERS = 40  # characters of a value in the terminal
 
 
 def compare(names: Sequence[str]) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             "their ids or names."
         )
     everything = history.everyones(None)
-    rows = [named(name, everything) for name in names]
+    rows = [find_run(name, everything) for name in names]
     params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
     return {
         "runs": [
@@ -45,10 +45,10 @@ def _keys(mappings: Any) -> list[str]:
     return sorted(set[str]().union(*mappings))
 
 
-def named(name: str, rows: Sequence[Row]) -> Row:
+def find_run(name: str, rows: Sequence[Row]) -> Row:
     """The run of that id or beginning of an id, else the newest of that name."""
     begun = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
-    begins = begun if len(name) >= LEAST else []
+    begins = begun if len(name) >= MIN_ID_LETTERS else []
     if len(begins) > 1:
         raise UserError(
             f"The beginning of an id must be of one run. Received: {name}, of {len(begins)}. Give "
@@ -74,7 +74,7 @@ def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def show(document: Mapping[str, Any]) -> None:
+def print_comparison(document: Mapping[str, Any]) -> None:
     """The comparison in the terminal: a column a run."""
     from rich.console import Console
     from rich.table import Table
@@ -82,7 +82,7 @@ def show(document: Mapping[str, Any]) -> None:
     runs = [f"{run['name']}\n{run['run_id'][:8]}" for run in document["runs"]]
     params = Table("parameter", *runs, caption=f"{document['equal_params']} others are equal")
     for key, values in document["params"].items():
-        params.add_row(key, *(MISSING if v is None else _short(v) for v in values))
+        params.add_row(key, *(MISSING if v is None else _truncate(v) for v in values))
     metrics = Table("metric", *runs)
     for key, metric in document["metrics"].items():
         metrics.add_row(key, *(_cell(metric, i) for i in range(len(runs))))
@@ -101,5 +101,5 @@ def _cell(metric: Mapping[str, Any], i: int) -> str:
     return f"{value:.4g}{spread}" + (f"  {difference:+.3g}" if i and difference else "")
 
 
-def _short(value: str) -> str:
-    return value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+def _truncate(value: str) -> str:
+    return value if len(value) <= MAX_VALUE_LETTERS else f"{value[:MAX_VALUE_LETTERS]}..."

@@ -24,7 +24,7 @@ ROUNDING = {
     "tensorfloat32": 1e-2,
     "mixed_bfloat16": 1e-2,
 }  # relative
-LEAST = 1e-6  # of a loss: what is left of one that is nearly 0 is rounding
+MIN_LOSS_TOLERANCE = 1e-6  # of a loss: what is left of one that is nearly 0 is rounding
 RULE = (
     "Recorded and measured agree where they differ by rounding: of a loss by {rounding:g} of it or "
     "{least:g}, of a percentage by {points:g} points or one example."
@@ -37,14 +37,14 @@ def evaluate(name: str) -> dict[str, Any]:
     `name` is a run's id, the beginning of one, or a name, of which the newest is taken. UserError
     for a run that stored no network, or one that cannot be read, or recorded none of the numbers.
     """
-    row = history.find(name) or comparison.named(name, history.rows(None))
+    row = history.find(name) or comparison.find_run(name, history.rows(None))
     precision = row.params.get("precision", "float32")
     recipe, rounding, model = _recipe(row), ROUNDING[precision], _model(row, precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     _check_shapes(row, model, splits)
     metrics = {
-        key: _beside(key, row.metrics[key], found, rounding, examples)
-        for key, found, examples in _measured(recipe, splits, model, row.metrics)
+        key: _compare(key, row.metrics[key], found, rounding, examples)
+        for key, found, examples in _measure(recipe, splits, model, row.metrics)
     }
     if not metrics:
         raise UserError(
@@ -56,7 +56,7 @@ def evaluate(name: str) -> dict[str, Any]:
         "name": row.name,
         "recipe": recipe.name,
         "agrees": all(each["agrees"] for each in metrics.values()),
-        "rule": RULE.format(rounding=rounding, least=LEAST, points=100 * rounding),
+        "rule": RULE.format(rounding=rounding, least=MIN_LOSS_TOLERANCE, points=100 * rounding),
         "metrics": metrics,
     }
 
@@ -119,13 +119,13 @@ def _check_shapes(row: Row, model: Any, splits: Splits) -> None:
         )
 
 
-def _measured(
+def _measure(
     recipe: Recipe, splits: Splits, model: Any, recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int]]:
     """Every number that was recorded of validation and test: name, value now, examples."""
     from pipelines.training import callbacks, input_pipeline
 
-    network = _compiled(_reading(model, splits), splits)
+    network = _compile(_rescale_input(model, splits), splits)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
             with input_pipeline.unwrap_errors():
@@ -136,7 +136,7 @@ def _measured(
                     yield key, value, len(split)
 
 
-def _reading(model: Any, splits: Splits) -> Any:
+def _rescale_input(model: Any, splits: Splits) -> Any:
     """The network behind what the feeds give: stored networks read pixels 0..255."""
     import keras
 
@@ -148,7 +148,7 @@ def _reading(model: Any, splits: Splits) -> Any:
     return keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
 
 
-def _compiled(network: Any, splits: Splits) -> Any:
+def _compile(network: Any, splits: Splits) -> Any:
     """With the numbers of its task, as in training."""
     import keras
 
@@ -160,11 +160,11 @@ def _compiled(network: Any, splits: Splits) -> Any:
     return network
 
 
-def _beside(
+def _compare(
     key: str, recorded: float, measured: float, rounding: float, examples: int
 ) -> dict[str, Any]:
     """A number then and now."""
-    loss = max(rounding * abs(recorded), LEAST)
+    loss = max(rounding * abs(recorded), MIN_LOSS_TOLERANCE)
     tolerance = max(100 * rounding, 100 / examples) if key.endswith("_pct") else loss
     difference = measured - recorded
     return {
@@ -176,7 +176,7 @@ def _beside(
     }
 
 
-def show_evaluation(document: Mapping[str, Any]) -> None:
+def print_evaluation(document: Mapping[str, Any]) -> None:
     """The evaluation in the terminal: a row a number."""
     from rich.console import Console
     from rich.table import Table

@@ -20,12 +20,12 @@ from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
 
-def take_in(names: Collection[str] | None = None) -> int:
+def import_if_own(names: Collection[str] | None = None) -> int:
     """Import what this home lacks of the evidence, or of that of some claims; how many bundles.
 
     A store that MLFLOW_TRACKING_URI names holds what people put there: `import` brings a bundle.
     """
-    return _import_missing(names) if store.is_own() else 0
+    return import_missing(names) if store.is_own() else 0
 
 
 def import_runs(file: Path) -> dict[str, Any]:
@@ -38,8 +38,8 @@ def import_runs(file: Path) -> dict[str, Any]:
     return document
 
 
-def _import_missing(names: Collection[str] | None) -> int:
-    missing = [file for file, here in state(names).items() if not here]
+def import_missing(names: Collection[str] | None) -> int:
+    missing = [file for file, here in bundle_states(names).items() if not here]
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
@@ -47,7 +47,7 @@ def _import_missing(names: Collection[str] | None) -> int:
     return len(missing)
 
 
-def state(names: Collection[str] | None = None) -> dict[Path, bool]:
+def bundle_states(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
     rows = {file: rows_of(file) for file in bundles(names)}
     ids = [i for some in rows.values() for row in some for i in (row.run_id, row.origin)]
@@ -77,10 +77,10 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     ids = {run_id for word in files for run_id in _import(Path(word))}
     cells = history.everyones(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
-    _import_missing(wanted)
+    import_missing(wanted)
     every = list(history.search("attributes.status = 'FINISHED'"))
     with locks.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
-        added = [_add(name, None if name in names else ids, every) for name in sorted(wanted)]
+        added = [_add_claim(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
@@ -90,7 +90,9 @@ def _import(file: Path) -> list[str]:
     return [*done["imported"], *done["present"]]
 
 
-def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> dict[str, Any] | None:
+def _add_claim(
+    name: str, run_ids: Collection[str] | None, every: Sequence[Any]
+) -> dict[str, Any] | None:
     """Write the cells of a claim that are new into a bundle, with the runs that join them.
 
     Only cells with these ids are taken, if any are given. What is written becomes the project's.
@@ -102,7 +104,7 @@ def _add(name: str, run_ids: Collection[str] | None, every: Sequence[Any]) -> di
     joined = {
         scale: run
         for scale in claim_catalog.load(name).scales
-        if (run := _join(name, scale, there))
+        if (run := _join_cells(name, scale, there))
     }
     cells = exporting.with_relatives([row.id for row in new.values()], every)
     known = {row.run_id for row in listed}
@@ -162,7 +164,7 @@ def complete_seeds(name: str, scale: str, there: Collection[str]) -> int:
     return seed
 
 
-def _join(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None:
+def _join_cells(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None:
     """Return the run of a claim that joins cells, made now or before; None: no seed is complete."""
     seeds = complete_seeds(name, scale, there)
     if not seeds:
@@ -182,12 +184,12 @@ def _is_of_today(row: history.Row, order: Order) -> bool:
     return documents.has_recorded(history.histories([row.id])[row.id], values)
 
 
-def listing() -> dict[str, Any]:
+def list_bundles() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    return {"evidence": [_line(file, here) for file, here in state().items()]}
+    return {"evidence": [_describe_bundle(file, here) for file, here in bundle_states().items()]}
 
 
-def _line(file: Path, here: bool) -> dict[str, Any]:
+def _describe_bundle(file: Path, here: bool) -> dict[str, Any]:
     kinds = [row.kind for row in rows_of(file)]
     return {
         "file": file.name,
@@ -199,7 +201,7 @@ def _line(file: Path, here: bool) -> dict[str, Any]:
     }
 
 
-def show(document: Mapping[str, Any]) -> None:
+def print_bundles(document: Mapping[str, Any]) -> None:
     """Print the bundles and their size in all."""
     for row in document["evidence"]:
         here = "" if row["here"] else "  not in this store"
@@ -208,7 +210,7 @@ def show(document: Mapping[str, Any]) -> None:
     print(f"{len(document['evidence'])} bundles, {size:,} bytes: {FOLDER}")
 
 
-def show_added(document: Mapping[str, Any]) -> None:
+def print_added(document: Mapping[str, Any]) -> None:
     """Print what is new in the evidence, and what to do next."""
     for each in document["added"]:
         joined = ", ".join(f"{n} seeds at {scale} scale" for scale, n in each["seeds"].items())

@@ -53,7 +53,7 @@ def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
         derived += [found] if found else []
         row = published.get(name, {})
         problems += [f"{name}: {problem}" for problem in _differences(found, row)]
-        problems += [f"{name}: {problem}" for problem in _recorded_otherwise(found, bundled_runs)]
+        problems += [f"{name}: {problem}" for problem in _unrecorded(found, bundled_runs)]
     claims = [
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
@@ -119,7 +119,7 @@ def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
         "as printed": judgement["as_printed"],
         "scale": order.scale,
         "floor reached": judgement["floor"],
-        "measured": scoreboard.metrics_in_words(found, spreads),
+        "measured": scoreboard.describe_metrics(found, spreads),
     }
     other = sum(document.tags["code"] != order.code for document in bundled_runs)
     return Derived(order.name, order.seeds, other, values, columns)
@@ -141,11 +141,11 @@ def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]
         return
     for column in COMPARED:
         said = row.get(column, "nothing")
-        if not _say_the_same(said, found.cells[column]):
+        if not _is_same_text(said, found.cells[column]):
             yield f"{column}: RESULTS.md says {said!r}, its curves {found.cells[column]!r}"
 
 
-def _say_the_same(published: str, derived: str) -> bool:
+def _is_same_text(published: str, derived: str) -> bool:
     """Return whether two texts have the same words and the same numbers."""
     of_published, of_derived = (
         [float(number) for number in NUMBER.findall(text)] for text in (published, derived)
@@ -154,7 +154,7 @@ def _say_the_same(published: str, derived: str) -> bool:
     return same_words and documents.are_same(of_published, of_derived)
 
 
-def _recorded_otherwise(found: Derived | None, bundled_runs: Sequence[Document]) -> Iterator[str]:
+def _unrecorded(found: Derived | None, bundled_runs: Sequence[Document]) -> Iterator[str]:
     """Yield whether no run of the claim has recorded the numbers that were derived."""
     if found is None:
         return

@@ -34,7 +34,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     recipe = catalog.get_recipe(name, scale)
     with locks.locked(store.home() / "live", f"register-{name}"):
         version = _champion(name)
-        row, held = _chosen(recipe, scale, version)
+        row, held = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
         new = _takes_over(row, held, version)
         if dry_run:
@@ -51,17 +51,17 @@ def _takes_over(row: history.Row, scale: str, version: Any) -> bool:
     return version is None or (row.id, scale) != (version.run_id, version.tags.get("scale"))
 
 
-def _chosen(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
+def _choose(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
     """The run that the rule makes champion beside the version that is, and its scale."""
     held = version.tags.get("scale", "") if version else ""
     if held in catalog.SCALES[catalog.SCALES.index(scale) + 1 :]:
-        return _standing(version, held), held
+        return _champion_run(version, held), held
     present = version.run_id if held == scale else None  # of equal ones it stays
     runs = candidates(recipe, scale)
-    return min(runs, key=lambda row: (chosen_by(row), row.id != present)), scale
+    return min(runs, key=lambda row: (validation_number(row), row.id != present)), scale
 
 
-def _standing(version: Any, scale: str) -> history.Row:
+def _champion_run(version: Any, scale: str) -> history.Row:
     """The run of a champion that stays."""
     if row := history.find(version.run_id):
         return row
@@ -83,7 +83,7 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
         row
         for row in history.rows(kind=TRAINING, recipe=recipe.name)
         if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
-        if _data(row.params) == _data(own) and math.isfinite(chosen_by(row))
+        if _data(row.params) == _data(own) and math.isfinite(validation_number(row))
     ]
     if not runs:
         raise UserError(
@@ -101,9 +101,9 @@ def _data(params: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in params.items() if k == "data" or k.startswith("data_args.")}
 
 
-def chosen_by(row: history.Row) -> float:
+def validation_number(row: history.Row) -> float:
     """The validation number of the weights that a run stored; infinite where it has none."""
-    found = row.metrics.get(watched(row), math.nan)
+    found = row.metrics.get(criterion(row), math.nan)
     return math.inf if math.isnan(found) else found
 
 
@@ -144,7 +144,7 @@ def _logged_model(row: history.Row) -> str:
     )
 
 
-def show(document: Mapping[str, Any]) -> None:
+def print_champion(document: Mapping[str, Any]) -> None:
     """The champion in the terminal, and how to get an answer from it."""
     dry_run = "champion_now" in document
     verb = "would become" if dry_run else "is"
@@ -184,7 +184,7 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "run_id": row.id,
         "scale": scale,
         "asked_scale": asked,
-        "metrics": _shown(row.metrics),
+        "metrics": _stored_metrics(row.metrics),
         "claim": found,
         "verdict": _verdict(found),
         "new": new,
@@ -194,7 +194,7 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
     }
 
 
-def watched(row: history.Row) -> str:
+def criterion(row: history.Row) -> str:
     """The name of the number that chooses: the validation error, in a regression the loss.
 
     Empty where a run has neither.
@@ -207,7 +207,7 @@ def version_tags(row: history.Row, scale: str) -> dict[str, str]:
     """What a version says of itself; nothing of what does not exist."""
     found = claim_of(row)
     of_claim = {"claim": found, "verdict": str(_verdict(found))} if found else {}
-    numbers = {key: f"{value:.10g}" for key, value in _shown(row.metrics).items()}
+    numbers = {key: f"{value:.10g}" for key, value in _stored_metrics(row.metrics).items()}
     reported = {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
     commit = row.tags.get("commit", "unknown")
     return {"run_id": row.id, "scale": scale, "commit": commit, **numbers, **reported, **of_claim}
@@ -218,7 +218,7 @@ def describe(row: history.Row, scale: str) -> str:
     found, reported = claim_of(row), _reported(row)
     table = [
         f"| `{key}` | {value:.4g} | {f'{reported[key]:g}' if key in reported else ''} |"
-        for key, value in _shown(row.metrics).items()
+        for key, value in _stored_metrics(row.metrics).items()
     ]
     lines = [
         f"**{row.tags['recipe']}** at {scale} scale: {row.tags['source']}.",
@@ -227,13 +227,13 @@ def describe(row: history.Row, scale: str) -> str:
         "|---|---|---|",
         *table,
         "",
-        f"Chosen among runs of this scale by `{watched(row)}` of these weights, not by test.",
+        f"Chosen among runs of this scale by `{criterion(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
     return "\n".join([*lines, *([f"Claim `{found}`: {_verdict(found)}."] if found else [])])
 
 
-def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
+def _stored_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
     return {k: v for k, v in sorted(metrics.items()) if k.startswith((VAL, TEST))}
 
 

@@ -12,22 +12,22 @@ from urllib.parse import urlsplit
 
 from pipelines.errors import UserError
 
-ANSWER_S = 10.0  # for a webhook
+WEBHOOK_S = 10.0  # for a webhook
 COMMAND_S = 60.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def check(target: str) -> None:
     """UserError for what can be told nothing: no URL of http or https, and no command there is."""
-    why = _wrong(target)
+    why = _reason_invalid(target)
     if why:
         raise UserError(
             "What is told must be a URL, http://... or https://..., or a command that is there. "
-            f"Received: {shown(target)!r}: {why}. Set --notify so."
+            f"Received: {hide_secrets(target)!r}: {why}. Set --notify so."
         )
 
 
-def _wrong(target: str) -> str:
+def _reason_invalid(target: str) -> str:
     """Why a target cannot be told anything; empty for a good one."""
     if "://" in target:
         try:
@@ -47,16 +47,16 @@ def _wrong(target: str) -> str:
     return "" if shutil.which(words[0]) else "no such command"
 
 
-def tell(target: str, document: Mapping[str, Any]) -> str:
+def send(target: str, document: Mapping[str, Any]) -> str:
     """POST a document as JSON to a URL, or give it to a command on its standard input.
 
     Never raises: what fails is said on standard error, without what may be secret, and returned.
     """
     text = json.dumps(document, default=str)
-    why = _wrong(target) or (_post if "://" in target else _run)(target, text)
+    why = _reason_invalid(target) or (_post if "://" in target else _run)(target, text)
     if not why:
         return ""
-    message = f"{shown(target)} was not told: {why.replace(target, shown(target))}"
+    message = f"{hide_secrets(target)} was not told: {why.replace(target, hide_secrets(target))}"
     with contextlib.suppress(OSError, ValueError):
         print(message, file=sys.stderr)
     return message
@@ -71,7 +71,7 @@ def _post(target: str, text: str) -> str:
         with requests.Session() as session:
             session.trust_env = urlsplit(target).hostname not in LOOPBACK  # to which no proxy leads
             answer = session.post(
-                target, data=text, headers=headers, timeout=ANSWER_S, allow_redirects=False
+                target, data=text, headers=headers, timeout=WEBHOOK_S, allow_redirects=False
             )
     except requests.RequestException as error:  # whose text repeats the address
         return type(error).__name__
@@ -95,7 +95,7 @@ def _run(target: str, text: str) -> str:
     return ", ".join([f"exit code {done.returncode}", *(line[:300] for line in lines[-1:])])
 
 
-def shown(target: str) -> str:
+def hide_secrets(target: str) -> str:
     """A target as people may read it: of a URL the host, of a command its name.
 
     The rest may be a password, or the key by which a webhook knows its users.

@@ -22,7 +22,7 @@ from pipelines.tracking import bulk, history, store
 KIND = "reference"
 SOURCE = "paper"
 SCALE = "paper"
-UNSAID = "not stated"
+NOT_STATED = "not stated"
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     is deleted.
     """
     with locks.locked(store.home() / "live", KIND):
-        wanted = {each.fingerprint: each for each in map(reference, table)}
-        there = _kept(wanted)
+        wanted = {each.fingerprint: each for each in map(build_reference, table)}
+        there = _delete_outdated(wanted)
         missing = [each for each in wanted.values() if each.fingerprint not in there]
         ids = there | _record(missing)
-    runs = [_line(ids[each.fingerprint], each) for each in wanted.values()]
+    runs = [_describe_run(ids[each.fingerprint], each) for each in wanted.values()]
     return {"runs": runs, "written": len(missing)}
 
 
-def reference(row: Reported) -> Reference:
+def build_reference(row: Reported) -> Reference:
     """The run of a row of the table."""
-    metrics = {**row.numbers, **stated(row.name)}
+    metrics = {**row.numbers, **stated_numbers(row.name)}
     recipe = {"recipe": row.name} if row.name in catalog.RECIPES else {}
     tags = {
         "kind": KIND,
@@ -66,14 +66,14 @@ def reference(row: Reported) -> Reference:
         "claim": row.claim,
         "citation": "; from ".join(citation for citation, _ in row.places),
         "where": "; from ".join(where for _, where in row.places),
-        "n": str(row.n or UNSAID),
+        "n": str(row.n or NOT_STATED),
         store.NOTE: note(row, metrics),
         **recipe,
     }
     return Reference(f"{SOURCE}: {row.name}", _experiment(row), _params(row), metrics, tags)
 
 
-def stated(name: str) -> Mapping[str, float]:
+def stated_numbers(name: str) -> Mapping[str, float]:
     """The numbers that the claim or the recipe of that name says are reported of it."""
     if name in claim_catalog.names():
         return claim_catalog.load(name).reported
@@ -116,14 +116,14 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
             f"**{found.says}** (`{row.claim}`)",
             f"Reported in {first}.",
             *(f"From {other}." for other in others),
-            f"Setting: {row.setting}. Runs behind each number: {row.n or UNSAID}.",
+            f"Setting: {row.setting}. Runs behind each number: {row.n or NOT_STATED}.",
             "\n".join(f"- `{key}` {value:.10g}" for key, value in metrics.items()),
             f"Measured by `python -m pipelines run {row.name}{at}`.",
         ]
     )
 
 
-def _kept(wanted: Mapping[str, Reference]) -> dict[str, str]:
+def _delete_outdated(wanted: Mapping[str, Reference]) -> dict[str, str]:
     """Ids of the runs that are there, by fingerprint; all other reference runs are deleted."""
     kept: dict[str, str] = {}
     for row in history.rows(None, kind=KIND):
@@ -158,14 +158,14 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
     return ids
 
 
-def show(document: Mapping[str, Any]) -> None:
+def print_references(document: Mapping[str, Any]) -> None:
     """The reference runs in the terminal, and how many are new."""
     for row in document["runs"]:
         print(f"{row['run_id']}  {row['name']:<40} {row['where']}")
     print(f"{document['written']} written, {len(document['runs'])} in all: python -m pipelines ui")
 
 
-def _line(run_id: str, each: Reference) -> dict[str, Any]:
+def _describe_run(run_id: str, each: Reference) -> dict[str, Any]:
     """A run as the document of `reference` lists it."""
     return {
         "run_id": run_id,

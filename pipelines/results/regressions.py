@@ -15,12 +15,12 @@ from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
 REGRESSION = 3  # the exit code
-SAME = 1e-6  # relative change of a number that is none
+RELATIVE_TOLERANCE = 1e-6  # relative change of a number that is none
 KINDS = {"claim": "claim", "seeds": "recipe"}  # of results: the tag that names each
 ERRORS = ("val_", "test_")  # begin the numbers of seeds that are watched
 PACKAGES = "provenance/packages.txt"
 VERSION = "version."  # begins the tags of a few packages
-MOST = 8  # packages named in one line
+MAX_PACKAGES = 8  # packages named in one line
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Pair:
         return self.new.tags[KINDS[self.new.tags["kind"]]]
 
 
-def examine(
+def compare_newest(
     names: Sequence[str] | None = None, below: str | None = None, runs: Iterable[Row] = ()
 ) -> dict[str, Any]:
     """The newest result of all settings beside the previous one, as a document.
@@ -44,13 +44,13 @@ def examine(
     What was measured once is not compared; results of which one seed is compared are in `one_seed`.
     """
     pairs = list(_pairs([*_newest(names, below), *runs]))
-    changes = {pair.new.id: _changes(pair) for pair in pairs}
+    changes = {pair.new.id: _find_changes(pair) for pair in pairs}
     about = [pair for pair in pairs if changes[pair.new.id]] or pairs
     return {
         "compared": len(pairs),
         "changes": [change for pair in pairs for change in changes[pair.new.id]],
         "one_seed": sorted({pair.name for pair in pairs if _one_seed(pair)}),
-        **(_code(about) if about else {"versions": {}, "commits": []}),
+        **(_code_changes(about) if about else {"versions": {}, "commits": []}),
     }
 
 
@@ -90,7 +90,7 @@ def _headline(row: Row) -> list[str]:
     return list(dict.fromkeys(bound.metric for bound in bounds if bound.metric in row.metrics))
 
 
-def _both(pair: Pair) -> list[str]:
+def _common_metrics(pair: Pair) -> list[str]:
     return [metric for metric in _headline(pair.new) if metric in pair.old.metrics]
 
 
@@ -99,25 +99,25 @@ def _seeds(row: Row, metric: str) -> float:
 
 
 def _one_seed(pair: Pair) -> bool:
-    return any(min(_seeds(pair.new, m), _seeds(pair.old, m)) < 2 for m in _both(pair))
+    return any(min(_seeds(pair.new, m), _seeds(pair.old, m)) < 2 for m in _common_metrics(pair))
 
 
-def _changes(pair: Pair) -> list[dict[str, Any]]:
+def _find_changes(pair: Pair) -> list[dict[str, Any]]:
     """What is another verdict, or a number that is another beyond its spread."""
     own: dict[str, Any] = {"name": pair.name, "scale": pair.new.tags.get("scale", "")}
     own |= {"run_id": pair.new.id, "previous": pair.old.id}
     before, after = (row.tags.get("verdict", "") for row in (pair.old, pair.new))
     found = [own | {"what": "verdict", "before": before, "after": after}] * (before != after)
-    for metric in _both(pair):
-        low_high = _moved(pair, metric)
+    for metric in _common_metrics(pair):
+        low_high = _changed_interval(pair, metric)
         if low_high is not None:
-            old, new = (_number(row.metrics[metric]) for row in (pair.old, pair.new))
+            old, new = (_to_json(row.metrics[metric]) for row in (pair.old, pair.new))
             interval: dict[str, Any] = {"interval": list(low_high)} if low_high else {}
             found.append(own | {"what": metric, "before": old, "after": new} | interval)
     return found
 
 
-def _moved(pair: Pair, metric: str) -> tuple[float, ...] | None:
+def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
     """The interval of the difference, where it leaves out zero; None for a number that stays.
 
     Empty where a number without spread, or without an end, is another one.
@@ -126,7 +126,7 @@ def _moved(pair: Pair, metric: str) -> tuple[float, ...] | None:
     if not (math.isfinite(old) and math.isfinite(new)):
         return None if str(old) == str(new) else ()  # NaN equals itself here
     n = min(_seeds(pair.old, metric), _seeds(pair.new, metric))
-    if n < 2 or math.isclose(old, new, rel_tol=SAME):
+    if n < 2 or math.isclose(old, new, rel_tol=RELATIVE_TOLERANCE):
         return None
     spreads = [row.metrics.get(f"sd/{metric}", math.nan) for row in (pair.old, pair.new)]
     if spreads == [0.0, 0.0]:
@@ -141,12 +141,12 @@ def _sample(row: Row, metric: str) -> verdict.Sample:
     return row.metrics[metric], row.metrics[f"sd/{metric}"], _seeds(row, metric)
 
 
-def _number(value: float) -> float | str:
+def _to_json(value: float) -> float | str:
     """A number as JSON has it: what is not finite by its name."""
     return value if math.isfinite(value) else str(value)
 
 
-def _code(pairs: Sequence[Pair]) -> dict[str, Any]:
+def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:
     """Packages and commits that are others, from the oldest of the earlier runs to the newest."""
     old = min((pair.old for pair in pairs), key=lambda row: row.start_ms)
     new = max((pair.new for pair in pairs), key=lambda row: row.start_ms)
@@ -178,8 +178,12 @@ def agreement(project: Row, yours: Row) -> str:
     """Return whether your run of a claim agrees with the project's, or in what it differs."""
     if _settings(project) != _settings(yours):
         return "not compared: other settings or seeds"
-    changes = _changes(Pair(new=yours, old=project))
-    return "; ".join(["differs", *map(_line, changes)]) if changes else "agrees with the project"
+    changes = _find_changes(Pair(new=yours, old=project))
+    return (
+        "; ".join(["differs", *map(_describe_change, changes)])
+        if changes
+        else "agrees with the project"
+    )
 
 
 def change_summary(document: Mapping[str, Any]) -> str:
@@ -188,13 +192,13 @@ def change_summary(document: Mapping[str, Any]) -> str:
     if not changes:
         return f"{document['compared']} results compared, none changed"
     packages = [f"{name} {_arrow(*pair)}" for name, pair in versions.items()]
-    more = [f"{len(packages) - MOST} more packages"] * (len(packages) > MOST)
+    more = [f"{len(packages) - MAX_PACKAGES} more packages"] * (len(packages) > MAX_PACKAGES)
     commits = document["commits"]
     moved = [f"commit {_arrow(*commits)}"] * (len(set(commits)) > 1)
-    return "; ".join([*map(_line, changes), *packages[:MOST], *more, *moved])
+    return "; ".join([*map(_describe_change, changes), *packages[:MAX_PACKAGES], *more, *moved])
 
 
-def _line(change: Mapping[str, Any]) -> str:
+def _describe_change(change: Mapping[str, Any]) -> str:
     scale = f" ({change['scale']})" if change["scale"] else ""
     between = ""
     if "interval" in change:
@@ -209,10 +213,10 @@ def _arrow(before: float | str | None, after: float | str | None) -> str:
     return " -> ".join(each or "none" for each in shown)
 
 
-def show_regressions(document: Mapping[str, Any]) -> None:
+def print_regressions(document: Mapping[str, Any]) -> None:
     """What was compared and what changed, in the terminal."""
     for change in document["changes"]:
-        print(_line(change))
+        print(_describe_change(change))
     for name, pair in document["versions"].items():
         print(f"  {name} {_arrow(*pair)}")
     if len(set(document["commits"])) > 1:

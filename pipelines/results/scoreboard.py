@@ -72,7 +72,7 @@ class Result:
 
     def metrics(self) -> str:
         """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
-        return metrics_in_words(
+        return describe_metrics(
             claim_catalog.load(self.run.tags["claim"]), self.document()["metrics"]
         )
 
@@ -131,7 +131,10 @@ class Entry:
         cells |= {"claim": self.name, "verdict": self.verdict, "says": stated.says}
         cells |= {"source": self.source, "reported": reported}
         cells["decided by"] = "; ".join(map(str, stated.decided_by))
-        cells |= {"recorded by the project": in_words(self.project), "yours": in_words(self.yours)}
+        cells |= {
+            "recorded by the project": describe_result(self.project),
+            "yours": describe_result(self.yours),
+        }
         if shown is None:
             costs = "; ".join(f"{scale} {cost}" for scale, cost in stated.costs.items())
             return cells | {"cost": costs}
@@ -142,21 +145,21 @@ class Entry:
         return cells | {"run": shown.run.origin[:8]}
 
 
-def in_words(result: Result | None) -> str:
+def describe_result(result: Result | None) -> str:
     """Return `reproduced at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
     if result is None:
         return "not run"
     return f"{result.verdict} at {result.scale} scale: {result.metrics()}"
 
 
-def metrics_in_words(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
+def describe_metrics(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
     decisive = [bound.metric for bound in stated.decided_by]
     keys = dict.fromkeys([*decisive, *stated.reported, *stated.shown])
     return "; ".join(f"{key} {spread(metrics[key])}" for key in keys if key in metrics)
 
 
-def grouped(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
+def group_by_document(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
     """Return the entries by the title of their document, ours last; those not run at the end."""
     titles = {letters: f"{letters}: {title}" for letters, title in DOCUMENTS.items()}
     ordered = sorted(found, key=lambda entry: entry.shown is None)
@@ -168,8 +171,8 @@ def entries() -> list[Entry]:
     """Return one entry a claim, by name, of the runs with the claim's own settings."""
     rows = history.everyones(kind="claim", as_stated="True")
     stated = [row for row in rows if is_stated(row)]  # newest first
-    project = of_project(stated)
-    yours = largest([row for row in stated if not row.is_project])
+    project = project_results(stated)
+    yours = largest_results([row for row in stated if not row.is_project])
     judged = documents.judgements([*project.values(), *yours.values()])
     results = [
         {name: Result(row, judged[row.id]) for name, row in chosen.items()}
@@ -180,31 +183,33 @@ def entries() -> list[Entry]:
     ]
 
 
-def beside_project(document: Mapping[str, Any]) -> Entry:
+def entry_of_run(document: Mapping[str, Any]) -> Entry:
     """Return the entry of a run that was just shown or measured, beside the project's."""
     row, name = history.row(document["run_id"]), str(document["claim"])
     result = Result(row, {key: str(document[key]) for key in JUDGEMENT})
     if row.is_project:
         return Entry(name, project=result)
     rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
-    chosen = of_project(filter(is_stated, rows)).get(name)
+    chosen = project_results(filter(is_stated, rows)).get(name)
     judged = documents.judgements([chosen])[chosen.id] if chosen else {}
     return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
 
 
-def of_project(rows: Iterable[history.Row]) -> dict[str, history.Row]:
+def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
     """Return by claim the run that stands for the project: of those its evidence holds today."""
     origins = evidence.origins()
     held = [row for row in rows if row.is_project and row.origin in origins]
-    return largest(held, seeds_count=True)
+    return largest_results(held, seeds_count=True)
 
 
-def largest(rows: Iterable[history.Row], seeds_count: bool = False) -> dict[str, history.Row]:
+def largest_results(
+    rows: Iterable[history.Row], seeds_count: bool = False
+) -> dict[str, history.Row]:
     """Return by claim the first run of those with the largest scale and then, maybe, most seeds."""
     chosen: dict[str, history.Row] = {}
     for row in rows:
         before = chosen.setdefault(row.tags["claim"], row)
-        if rank(row, seeds_count) > rank(before, seeds_count):
+        if preference(row, seeds_count) > preference(before, seeds_count):
             chosen[row.tags["claim"]] = row
     return chosen
 
@@ -219,30 +224,30 @@ def is_stated(row: history.Row) -> bool:
     return order.as_stated and order.fingerprint == row.tags["fingerprint"]
 
 
-def rank(row: history.Row, seeds_count: bool) -> tuple[int, int]:
+def preference(row: history.Row, seeds_count: bool) -> tuple[int, int]:
     """Return by what a run is preferred to others of its claim: its scale, maybe its seeds."""
     return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
 
 
-def studies() -> list[history.Row]:
+def latest_studies() -> list[history.Row]:
     """The newest run of every tuning study, by name."""
     newest = {row.tags["study"]: row for row in reversed(history.rows(kind="study"))}
     return [newest[name] for name in sorted(newest)]
 
 
-def place() -> Path:
+def default_folder() -> Path:
     """Return where the report goes by itself: beside the database."""
     return store.home() / "report"
 
 
 def write(folder: Path) -> dict[str, Any]:
     """Write RESULTS.md, figures/ and results.html into `folder`; the report as a JSON document."""
-    found, tuned = entries(), studies()
-    with _writing(folder):
-        drawn = _drawn(found, folder / "figures")
+    found, tuned = entries(), latest_studies()
+    with _open_folder(folder):
+        drawn = _copy_figures(found, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn, LOCAL))
-        html = _scoreboard_html.html(
-            grouped(found), LOCAL, _study_table(tuned) if tuned else [], drawn
+        html = _scoreboard_html.render(
+            group_by_document(found), LOCAL, _study_table(tuned) if tuned else [], drawn
         )
         (folder / "results.html").write_text(html)
     return {
@@ -264,8 +269,8 @@ def publish(folder: Path) -> dict[str, Any]:
             "RESULTS.md is published from the project's evidence. Received: a store that holds "
             "none. Use the project's own home, or import the bundles in mlruns/evidence/."
         )
-    with _writing(folder):
-        drawn = _drawn(found, folder / "figures")
+    with _open_folder(folder):
+        drawn = _copy_figures(found, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(found, [], drawn, PUBLISHED))
     return {
         "claims": [entry.document() for entry in found],
@@ -274,7 +279,7 @@ def publish(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _open_folder(folder: Path) -> Iterator[None]:
     try:
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         yield
@@ -285,7 +290,7 @@ def _writing(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _drawn(found: list[Entry], figures: Path) -> dict[str, Path]:
+def _copy_figures(found: list[Entry], figures: Path) -> dict[str, Path]:
     """The figures of the claims, copied out of their runs; by claim."""
     drawn = {}
     for entry in found:
@@ -307,7 +312,7 @@ def markdown(
         "sd: standard deviation over n seeds. Links of runs open where `python -m pipelines ui` "
         "runs.",
     ]
-    for title, some in grouped(found):
+    for title, some in group_by_document(found):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |"]
         lines += [f"|{'---|' * len(columns)}"]
         lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in some]

@@ -38,7 +38,7 @@ SILENT = (  # modules and folders that check, show, record or survive: no number
     "pipelines.runtime",
     "pipelines.tracking",
     "pipelines.training.checkpoints",
-    "tuning.analysis._importances",
+    "tuning.analysis.importances",
     "tuning.analysis.figures",
     "tuning.catalog",
     "tuning.optuna_log",

@@ -1,10 +1,10 @@
 """An attempt at a scheduled job: its command, its run in MLflow, and who is told how it ended.
 
-`carry_out` is called by who runs the job and needs neither MLflow nor TensorFlow. It starts
+`run_in_process` is called by who runs the job and needs neither MLflow nor TensorFlow. It starts
 `python -m pipelines attempt run FOLDER`, which opens the run that the command's runs are children
 of, runs the command, compares its results with earlier ones, and writes `outcome.json` into the
-folder. A kill of any of these leaves the folder; `carry_out` closes what it names before it goes
-on.
+folder. A kill of any of these leaves the folder; `run_in_process` closes what it names before it
+goes on.
 """
 
 import contextlib
@@ -219,7 +219,7 @@ def _record_outcome(
     comparison = None
     if outcome.state == RAN:
         with _print_failure("The results were not compared with earlier ones"):
-            comparison = regressions.examine(below=attempt_run.id)
+            comparison = regressions.compare_newest(below=attempt_run.id)
             if comparison["changes"]:
                 why = f"A result has changed: {regressions.change_summary(comparison)}"
                 outcome = Outcome(FAILED, why, regressions.REGRESSION)
@@ -349,7 +349,7 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
         "page": mlflow_ui.run_page(outcome.run_id) if outcome.run_id else None,
         "watch": comparison,
     }
-    failure = notify.tell(spec.notify, document)
+    failure = notify.send(spec.notify, document)
     if failure and outcome.run_id:
         writer.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
 

@@ -29,7 +29,7 @@ def _job_row(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, An
         **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
         "times": job.times,
         "command": job.command,
-        "notify": notify.shown(job.notify),
+        "notify": notify.hide_secrets(job.notify),
         "next": due.astimezone(job.zone).isoformat() if due else None,
         "last": _tick_row(last[0]) if last else None,
     }

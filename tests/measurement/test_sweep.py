@@ -137,7 +137,7 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
     setting = dataclasses.replace(claim_catalog.load(name).scales["smoke"], delta=(0.1,))
     document = sweep.check(name, "smoke", setting, seeds=1)
     assert document["verdict"] == "inconclusive"
-    tables.show_scoreboard([scoreboard.beside_project(document)])
+    tables.show_scoreboard([scoreboard.entry_of_run(document)])
     assert "not judged" in capsys.readouterr().out
 
 

@@ -36,7 +36,7 @@ def test_only_what_differs_is_shown(home: Path, capsys: pytest.CaptureFixture[st
     assert (error["sd"], error["n"]) == ([None, 0.2], [None, 5])
     assert error["difference"] == [0.0, pytest.approx(0.62)]
     assert found["metrics"]["parameters"]["difference"] == [0.0, None]
-    comparison.show(found)
+    comparison.print_comparison(found)
     shown = capsys.readouterr().out
     assert "7 ± 0.2 (n = 5)  +0.62" in shown
     assert "6.61 ± 0.16" in shown

@@ -52,8 +52,8 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
     [added] = evidence.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     go("b")
-    assert evidence.take_in() == 1
-    assert evidence.take_in() == 0
+    assert evidence.import_if_own() == 1
+    assert evidence.import_if_own() == 0
     assert history.rows(None, kind="claim") == history.rows(None, kind="setting") == []
     [row] = history.rows(kind="claim", origin="project")
     assert row.id == measured
@@ -75,11 +75,11 @@ def test_a_store_that_was_named_is_left_alone(
     measure()
     evidence.add([NAME])
     go("b")
-    assert evidence.take_in() == 0
-    assert [*evidence.state().values()] == [False]
+    assert evidence.import_if_own() == 0
+    assert [*evidence.bundle_states().values()] == [False]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "own"))
-    assert evidence.take_in() == 1
+    assert evidence.import_if_own() == 1
 
 
 def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
@@ -101,7 +101,7 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     assert len(history.rows(kind="setting", origin="project")) == cells
     assert len(evidence.bundles()) == 2
     go("c")
-    assert evidence.take_in() == 2
+    assert evidence.import_if_own() == 2
     assert project_seeds() == 6
 
 
@@ -126,7 +126,7 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
         files.append(tmp_path / f"{seed}.zip")
         exporting.export_runs(files[-1], [measure(only_seed=seed)], None)
     go("whole")
-    whole = scoreboard.metrics_in_words(claim_catalog.load(NAME), metrics_of(measure()))
+    whole = scoreboard.describe_metrics(claim_catalog.load(NAME), metrics_of(measure()))
     go("joined")
     for file in files[:4]:
         evidence.add([str(file)])
@@ -160,7 +160,7 @@ def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> Non
     measure(7)
     evidence.add([NAME])
     go("user")
-    evidence.take_in()
+    evidence.import_if_own()
     assert project_seeds() == 7
     for file in evidence.bundles():
         file.unlink()
@@ -169,7 +169,7 @@ def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> Non
     measure()
     evidence.add([NAME])
     go("user")
-    assert evidence.take_in() == 1
+    assert evidence.import_if_own() == 1
     assert project_seeds() == 5
     assert evidence.add([NAME])["added"] == []
 
@@ -203,7 +203,7 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     go("b")
-    evidence.take_in()
+    evidence.import_if_own()
     document = measured_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
@@ -238,7 +238,7 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     measured = measure()
     evidence.add([NAME])
     go("b")
-    evidence.take_in()
+    evidence.import_if_own()
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     document = measured_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
@@ -257,7 +257,7 @@ def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
     measure()
     evidence.add([NAME])
     go("b")
-    evidence.take_in()
+    evidence.import_if_own()
     monkeypatch.setattr(sweep, "CHEAP_S", 0)
     own = history.row(measure(6))
     assert {row.params["seed"] for row in history.rows(kind="setting")} == {"5"}
@@ -268,7 +268,7 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
     measured = measure()
     evidence.add([NAME])
     go("b")
-    evidence.take_in()
+    evidence.import_if_own()
     own = measure()
     runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
     assert own in {run["run_id"] for run in runs}
@@ -376,7 +376,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
     evidence.add([name])
     go("b")
-    evidence.take_in()
+    evidence.import_if_own()
     rows = history.rows(kind="training", origin="project")
     assert {row.id: row.metrics for row in rows} == trained
     assert all(store.logged_model(row.id) is None for row in rows)

@@ -33,7 +33,7 @@ def test_what_is_reported_of_a_claim_or_recipe_is_one_run_with_its_numbers(home:
     runs = written()
     assert runs.keys() == set(NAMES)
     for name in STATING:
-        stated = reference_runs.stated(name)
+        stated = reference_runs.stated_numbers(name)
         assert {key: runs[name].metrics[key] for key in stated} == stated
     for line in document["runs"]:
         row = history.row(line["run_id"])
@@ -46,7 +46,7 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
     assert len(NAMES) == len(set(NAMES))
     assert set(STATING) <= set(NAMES)
     for row in TABLE:
-        assert not row.numbers.keys() & reference_runs.stated(row.name).keys(), (
+        assert not row.numbers.keys() & reference_runs.stated_numbers(row.name).keys(), (
             "typed a second time"
         )
         assert row.claim in claim_catalog.names()
@@ -80,7 +80,7 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
         assert re.fullmatch(r"[A-Z]\. .+: .+\. .+, (19|20)\d\d", citation)
         assert re.search(r"arXiv \d{4}\.\d{4,5}, |Information Processing Systems", citation)
         assert where
-    run = reference_runs.reference(row)
+    run = reference_runs.build_reference(row)
     assert run.tags["source"] == run.tags["scale"] == "paper"
     assert len(run.tags["mlflow.note.content"]) < documents.NOTE
     assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
@@ -128,12 +128,12 @@ def test_a_store_that_takes_runs_one_by_one_holds_the_same(
 def test_what_is_reported_is_not_taken_for_measured(home: Path) -> None:
     reference_runs.write()
     assert {entry.verdict for entry in scoreboard.entries()} == {"not run"}
-    assert scoreboard.studies() == []
+    assert scoreboard.latest_studies() == []
     assert {row.tags["kind"] for row in history.rows(None)} == {"reference"}
 
 
 def test_best_mean_and_deviation_are_told_apart() -> None:
-    metrics = reference_runs.reference(TABLE[NAMES.index("resnet-cifar10")]).metrics
+    metrics = reference_runs.build_reference(TABLE[NAMES.index("resnet-cifar10")]).metrics
     assert metrics["test_error_pct"] == 6.43
     assert metrics["mean_test_error_pct"] == 6.61
     assert metrics["sd/mean_test_error_pct"] == 0.16

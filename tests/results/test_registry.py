@@ -121,7 +121,7 @@ def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
     kept = model_registry.register(NAME, "smoke")
     assert kept == taken | {"new": False, "asked_scale": "smoke"}
     assert (holder().run_id, versions()) == (large, 2)
-    model_registry.show(kept)
+    model_registry.print_champion(kept)
     shown = capsys.readouterr().out
     assert f"version 2 is already the champion: run {large}, cpu scale\n" in shown
     assert "no run of smoke scale replaces it" in shown
@@ -178,7 +178,7 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(
     done = model_registry.register(NAME, SCALE)
     assert (holder().run_id, versions()) == (better, 2)
     assert found == done | {"version": None, "champion_now": now}
-    model_registry.show(found)
+    model_registry.print_champion(found)
     shown = capsys.readouterr().out
     assert f"would become the champion: run {better}, smoke scale\n" in shown
 

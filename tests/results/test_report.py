@@ -84,7 +84,7 @@ def test_numbers_that_decide_nothing_can_be_shown(
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     decisive = {bound.metric for bound in found.decided_by}
     other = next(key for key in document["metrics"] if key not in decisive)
-    entry = scoreboard.beside_project(document)
+    entry = scoreboard.entry_of_run(document)
     assert other not in entry.cells()["measured"]
     shown = dataclasses.replace(found, shown=(other,))
     monkeypatch.setattr(claim_catalog, "load", lambda name: shown)
@@ -107,7 +107,7 @@ def test_a_source_names_its_document(
     monkeypatch.setattr(scoreboard.Entry, "source", source)
     entry = scoreboard.Entry(NAME)
     assert entry.document_of == document
-    [(title, entries)] = scoreboard.grouped([entry])
+    [(title, entries)] = scoreboard.group_by_document([entry])
     assert entries == [entry]
     assert title.startswith(document)
 

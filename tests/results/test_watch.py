@@ -40,14 +40,14 @@ def result(
 
 
 def changes(**how: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = regressions.examine(**how)["changes"]
+    found: list[dict[str, Any]] = regressions.compare_newest(**how)["changes"]
     return found
 
 
 def test_a_flipped_verdict_is_found_beside_what_was_installed(home: Path) -> None:
     old = result(0.5, packages="numpy==2.4.5\nscipy==1.0\n", commit="aaa")
     new = result(0.5, verdict="refuted", packages="numpy==2.4.6\nscipy==1.0\n", commit="bbb")
-    found = regressions.examine()
+    found = regressions.compare_newest()
     (change,) = found["changes"]
     assert (change["run_id"], change["previous"], change["what"]) == (new, old, "verdict")
     assert found["versions"] == {"numpy": ["2.4.5", "2.4.6"]}
@@ -89,7 +89,7 @@ def test_numbers_without_a_spread_or_without_an_end(
 ) -> None:
     for mean in means:
         result(mean, sd, n)
-    document = regressions.examine()
+    document = regressions.compare_newest()
     assert len(document["changes"]) == found
     assert document["one_seed"] == [NAME] * (n == 1)
     json.dumps(document, allow_nan=False)
@@ -101,13 +101,13 @@ def test_only_the_same_settings_are_compared_and_only_those_asked_for(home: Path
     result(0.5, verdict="reproduced")
     result(0.5, verdict="refuted", scale="smoke")
     result(0.5, verdict="refuted", fingerprint="g")
-    assert regressions.examine()["compared"] == 0
+    assert regressions.compare_newest()["compared"] == 0
     result(0.5, verdict="refuted", below=attempt)
     result(0.5, verdict="refuted")  # another process's, later
     assert changes() == [] != changes(below=attempt.id)
-    assert regressions.examine(["gradient-formula"])["compared"] == 0
-    assert regressions.examine([NAME])["compared"] == 1
-    assert regressions.examine([])["compared"] == 0
+    assert regressions.compare_newest(["gradient-formula"])["compared"] == 0
+    assert regressions.compare_newest([NAME])["compared"] == 1
+    assert regressions.compare_newest([])["compared"] == 0
 
 
 def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
@@ -200,17 +200,17 @@ def test_the_command_prints_tells_and_ends_with_code_3(
 def test_a_webhook_or_a_command_is_told_and_secrets_are_not_said(
     webhook: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert notify.tell(f"http://me:secret@{webhook}/hook", {"a": 1}) == ""
+    assert notify.send(f"http://me:secret@{webhook}/hook", {"a": 1}) == ""
     assert Webhook.heard == [({"a": 1}, "Basic bWU6c2VjcmV0")]
-    assert "500" in notify.tell(f"http://me:secret@{webhook}/broken/secret", {"a": 1})
-    assert "redirects" in notify.tell(f"http://me:secret@{webhook}/moved", {"a": 1})
+    assert "500" in notify.send(f"http://me:secret@{webhook}/broken/secret", {"a": 1})
+    assert "redirects" in notify.send(f"http://me:secret@{webhook}/moved", {"a": 1})
     assert len(Webhook.heard) == 3  # nobody was told in its place
     write = f"import sys, pathlib; pathlib.Path('{tmp_path}/told').write_text(sys.stdin.read())"
-    assert notify.tell(shlex.join([sys.executable, "-c", write]), {"b": 2}) == ""
+    assert notify.send(shlex.join([sys.executable, "-c", write]), {"b": 2}) == ""
     assert json.loads((tmp_path / "told").read_text()) == {"b": 2}
     fails = shlex.join([sys.executable, "-c", "raise SystemExit('no one is there')"])
-    assert notify.tell(fails, {}).endswith("exit code 1, no one is there")
-    assert "no such command" in notify.tell("no-such-command secret", {})
+    assert notify.send(fails, {}).endswith("exit code 1, no one is there")
+    assert "no such command" in notify.send("no-such-command secret", {})
     assert "secret" not in capsys.readouterr().err
 
 
@@ -222,4 +222,4 @@ def test_what_can_be_told_nothing_is_refused(target: str) -> None:
     with pytest.raises(UserError, match="must be a URL") as error:
         notify.check(target)
     assert "secret" not in str(error.value)
-    assert notify.tell(target, {}) != ""
+    assert notify.send(target, {}) != ""

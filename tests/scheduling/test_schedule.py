@@ -48,7 +48,7 @@ def start(job: Job, at: datetime) -> Any:
 def test_of_ticks_that_nothing_served_the_last_is_run_or_none(
     workflows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempt, "carry_out", lambda *_: Outcome("ran", code=0))
+    monkeypatch.setattr(attempt, "run_in_process", lambda *_: Outcome("ran", code=0))
     for missed, last in (("once", "ran"), ("skip", "missed")):
         job = a_job(name=missed, cron="0 * * * *", missed=missed)
         hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
@@ -104,7 +104,7 @@ def test_ticks_while_the_job_runs_are_skipped_or_one_waits(
         assert may_end.wait(60)
         return Outcome("ran", code=0)
 
-    monkeypatch.setattr(attempt, "carry_out", carry_out)
+    monkeypatch.setattr(attempt, "run_in_process", carry_out)
     for overlap, states in (
         ("skip", ["ran", "skipped", "skipped"]),
         ("queue", ["ran", "ran", "skipped"]),
@@ -133,7 +133,7 @@ def test_a_failed_attempt_is_made_again_but_not_after_a_mistake_or_a_regression(
     workflows: None, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...]
 ) -> None:
     outcomes = iter([Outcome("failed", "no", code) for code in codes])  # and no further attempt
-    monkeypatch.setattr(attempt, "carry_out", lambda *_: next(outcomes))
+    monkeypatch.setattr(attempt, "run_in_process", lambda *_: next(outcomes))
     job = a_job(cron="* * * * *", retries=2, backoff_s=0.01)
     result = start(job, last_minute()).get_result()
     expected = {"state": "failed", "why": "no", "code": codes[-1], "attempt": len(codes)}

@@ -29,7 +29,7 @@ with postgres_url() as url:
 
 
 def test_a_study_keeps_numbers_of_any_kind(postgresql_database: str) -> None:
-    study = optuna.create_study(storage=storage.connect(storage.place(postgresql_database)))
+    study = optuna.create_study(storage=storage.connect(storage.resolve_url(postgresql_database)))
     trial = study.ask()
     trial.suggest_float("x", 0.1 + 0.2, 1e308)
     trial.suggest_categorical("100%", [None, True, 2**60, "it's {x} %(y)s"])

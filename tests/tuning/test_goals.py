@@ -20,8 +20,8 @@ GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
 def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
     """A study with that goal whose finished trials have these errors."""
-    there = open_study.open_study("s", plan, goal, storage.place(), force=True)
-    open_study.aim(there, goal)
+    there = open_study.open_study("s", plan, goal, storage.resolve_url(), force=True)
+    open_study.set_goal(there, goal)
     for error in errors:
         finish(there, error, plan)
     return there
@@ -30,14 +30,18 @@ def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
 def finish(there: Any, error: float, plan: Plan = RATES) -> None:
     """Have one more trial."""
     there.enqueue_trial({})
-    there.tell(trial_queue.take(there, plan), error)
+    there.tell(trial_queue.start_next(there, plan), error)
 
 
 @pytest.mark.parametrize(
     ("held", "asked", "found"),
     [
-        ((Goal(), []), Goal(), (Goal(trials=open_study.TRIALS), True)),
-        ((Goal(patience=3), []), Goal(), (Goal(trials=open_study.TRIALS, patience=3), True)),
+        ((Goal(), []), Goal(), (Goal(trials=open_study.DEFAULT_TRIALS), True)),
+        (
+            (Goal(patience=3), []),
+            Goal(),
+            (Goal(trials=open_study.DEFAULT_TRIALS, patience=3), True),
+        ),
         ((Goal(hours=2), []), Goal(), (Goal(hours=2), True)),
         # started again, it goes on; what is not asked for stays
         ((Goal(trials=3), [9]), Goal(), (Goal(trials=3), True)),
@@ -66,29 +70,29 @@ def test_what_is_not_asked_for_stays(
 ) -> None:
     """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
     there = begun(*held)
-    left = open_study.aim(there, asked)
-    assert (workers.goal(there), left) == found
+    left = open_study.set_goal(there, asked)
+    assert (workers.load_goal(there), left) == found
 
 
 def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: Path) -> None:
     there = begun(Goal(trials=9), [5, 5, 5])
     for count in (2, 3, 8):
         with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
-            open_study.aim(there, Goal(trials=count))
-    assert workers.goal(there) == Goal(trials=9)
+            open_study.set_goal(there, Goal(trials=count))
+    assert workers.load_goal(there) == Goal(trials=9)
 
 
 def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -> None:
     with pytest.raises(UserError, match="no number of trials"):
         begun(Goal(hours=1), [], GRID)
     there = begun(Goal(trials=6), [], GRID)
-    trial_queue.fill(there, GRID, workers.goal(there))
+    trial_queue.fill(there, GRID, workers.load_goal(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     for asked in (Goal(trials=8), Goal(trials=60)):
         with pytest.raises(UserError, match=r"a grid for 6 trials.*another study name"):
-            open_study.aim(there, asked)
-    assert open_study.aim(there, Goal(trials=6, hours=1))
-    trial_queue.fill(there, GRID, workers.goal(there))
+            open_study.set_goal(there, asked)
+    assert open_study.set_goal(there, Goal(trials=6, hours=1))
+    trial_queue.fill(there, GRID, workers.load_goal(there))
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
 
 
@@ -97,7 +101,7 @@ def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
 ) -> None:
     there = begun(Goal(trials=3), [])
     there.enqueue_trial({})
-    at_work = trial_queue.take(there, RATES)
+    at_work = trial_queue.start_next(there, RATES)
     with pytest.raises(Unavailable, match="cannot be started over"):
         begun(Goal(trials=3), [])
     there.tell(at_work, 1.0)
@@ -113,9 +117,9 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
     with tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
         trial_queue.fill(there, RATES, Goal(trials=1))
-    looks, real = itertools.count(), leader.current
+    looks, real = itertools.count(), leader.living_leader
     monkeypatch.setattr(
-        leader, "current", lambda each: heartbeat.tags() if next(looks) < 8 else real(each)
+        leader, "living_leader", lambda each: heartbeat.tags() if next(looks) < 8 else real(each)
     )
     found = study.search("s", RATES, Goal(trials=2))
     assert len(found["trials"]) == 2
@@ -126,17 +130,17 @@ def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Killed:
-        def poll(self) -> int:
+        def poll(self, *_: object) -> int:
             return -9
 
         terminate = wait = poll
 
     looks = iter(range(100))
     monkeypatch.setattr(workers, "_start", lambda *_: Killed())
-    monkeypatch.setattr(workers, "REST_S", 0)
+    monkeypatch.setattr(workers, "POLL_S", 0)
     there = begun(Goal(trials=50), [])
     with pytest.raises(Unavailable, match="killed again and again"):
-        workers.crew(
-            there, storage.place(), 2, lambda: finish(there, 1.0) if next(looks) < 6 else None
+        workers.run_workers(
+            there, storage.resolve_url(), 2, lambda: finish(there, 1.0) if next(looks) < 6 else None
         )
     assert next(looks) == 9  # two deaths a look, six of them with nothing finished between

@@ -47,8 +47,8 @@ def study(name: str, pruner: str = "none", seed: int = 0, **kw: Any) -> Any:
         warnings.simplefilter("error")
         return optuna.create_study(
             study_name="s",
-            sampler=samplers.sampler(name, seed=seed, objectives=1),
-            pruner=samplers.pruner(pruner, steps=STEPS, reports=REPORTS),
+            sampler=samplers.make_sampler(name, seed=seed, objectives=1),
+            pruner=samplers.make_pruner(pruner, steps=STEPS, reports=REPORTS),
             load_if_exists=True,
             **kw,
         )
@@ -62,7 +62,7 @@ def points(of: Any) -> list[tuple[Any, ...]]:
 def test_a_sampler_finds_better_points_than_its_random_start(name: str) -> None:
     found = study(name)
     found.optimize(error_pct, n_trials=30 if name == "gp" else 60)
-    start = min(trial.value for trial in found.trials[: samplers.STARTUP])
+    start = min(trial.value for trial in found.trials[: samplers.STARTUP_TRIALS])
     assert found.best_value < start
     assert found.best_value < 23
     assert found.best_params["schedule"] == "polynomial"
@@ -74,7 +74,7 @@ def test_a_sampler_finds_better_points_than_its_random_start(name: str) -> None:
     [pytest.param(p, marks=[pytest.mark.slow] * (p != "none")) for p in samplers.PRUNERS],
 )
 def test_a_study_goes_on_with_a_sampler_made_anew(name: str, pruner: str, tmp_path: Path) -> None:
-    where = storage.connect(storage.place(f"journal:///{tmp_path}/studies"))
+    where = storage.connect(storage.resolve_url(f"journal:///{tmp_path}/studies"))
     study(name, pruner, storage=where).optimize(train, n_trials=14)
     study(name, pruner, seed=1, storage=where).optimize(train, n_trials=14)
     found = study(name, pruner, seed=2, storage=where)
@@ -139,13 +139,13 @@ def test_two_objectives_are_searched_by_those_that_can() -> None:
     for name in ("tpe", "random", "nsga2"):
         found = optuna.create_study(
             directions=["minimize", "minimize"],
-            sampler=samplers.sampler(name, seed=0, objectives=2),
+            sampler=samplers.make_sampler(name, seed=0, objectives=2),
         )
         found.optimize(lambda t: (error_pct(t), t.suggest_float("length", 0.25, 1)), n_trials=30)
         assert len(set(points(found))) == 30
     for name in ("cmaes", "grid"):
         with pytest.raises(UserError, match=rf"The sampler {name} searches one objective"):
-            samplers.sampler(name, seed=0, objectives=2)
+            samplers.make_sampler(name, seed=0, objectives=2)
 
 
 def test_what_cannot_be_is_said_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,4 +163,4 @@ def test_what_cannot_be_is_said_before_anything_starts(monkeypatch: pytest.Monke
             samplers.check(*wrong)
     samplers.check("gp", "none", 1)  # to read what it found needs no PyTorch
     with pytest.raises(UserError, match=r"pip install -r requirements-torch\.txt"):
-        samplers.installed("gp")
+        samplers.check_installed("gp")

@@ -15,7 +15,7 @@ from pipelines.recipes.recipe import Recipe
 from tests.recipes.test_recipes import read_back
 from tuning.search import _ranges, spaces
 from tuning.search._ranges import Range
-from tuning.search.spaces import SPACES, grid, published, recipe
+from tuning.search.spaces import SPACES, grid, published_schedules, recipe
 
 SEARCHED = [
     (name, scale)
@@ -131,7 +131,9 @@ def test_one_cycle_brings_its_own_warmup() -> None:
     tried = [r for _, r in drawn("lr-schedule", get_recipe("allconv-digits"), 200)]
     assert {r.warmup for r in tried if r.schedule == "one-cycle"} == {0.0}
     own = get_recipe("allconv-digits").override(schedule="one-cycle")  # with the warm-up 0.1
-    (point,) = (p for label, p in published("lr-schedule", own).items() if label == "paper")
+    (point,) = (
+        p for label, p in published_schedules("lr-schedule", own).items() if label == "paper"
+    )
     assert recipe("lr-schedule", own, optuna.trial.FixedTrial(point.params)) == own
 
 
@@ -152,7 +154,7 @@ def test_the_neighbourhood_is_of_one_family_and_near(name: str, scale: str) -> N
 def test_published_schedules_are_points_of_the_space(name: str, scale: str, space: str) -> None:
     # Warnings are errors: Optuna warns where an enqueued value is out of its range.
     base = get_recipe(name, scale)
-    known, searched = published(space, base), study()
+    known, searched = published_schedules(space, base), study()
     assert next(iter(known)) == "paper"
     assert known["paper"].recipe == base
     for label, point in known.items():
@@ -172,22 +174,31 @@ def test_published_schedules_are_points_of_the_space(name: str, scale: str, spac
 
 def test_the_families_start_from_those_of_the_papers() -> None:
     hm, imagenet = get_recipe("allconv-cifar10", "paper"), get_recipe("allconv-imagenet", "paper")
-    found = published("lr-schedule", imagenet)
+    found = published_schedules("lr-schedule", imagenet)
     assert list(found) == ["paper", "HM CIFAR-10", "He et al.", "cosine"]  # not its own again
-    assert list(published("lr-schedule", hm)) == ["paper", "HM ImageNet", "He et al.", "cosine"]
+    assert list(published_schedules("lr-schedule", hm)) == [
+        "paper",
+        "HM ImageNet",
+        "He et al.",
+        "cosine",
+    ]
     first = found["HM CIFAR-10"].recipe
     assert (first.learning_rate, first.steps) == (0.1, 700_000)  # the base's own
     assert table(first)[[0, 468, 469, 781, 782]].tolist() == pytest.approx(
         [0.1, 0.1, 0.01, 0.01, 0.001]
     )
     cosine = get_recipe("allconv-cifar10").override(schedule="cosine")
-    assert list(published("lr-schedule", cosine)) == [
+    assert list(published_schedules("lr-schedule", cosine)) == [
         "paper",
         "HM CIFAR-10",
         "HM ImageNet",
         "He et al.",
     ]
-    assert list(published("lr-only", hm)) == list(published("paper-neighbourhood", hm)) == ["paper"]
+    assert (
+        list(published_schedules("lr-only", hm))
+        == list(published_schedules("paper-neighbourhood", hm))
+        == ["paper"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +216,7 @@ def test_the_families_start_from_those_of_the_papers() -> None:
 def test_ranges_widen_to_hold_any_base(space: str, changes: dict[str, Any]) -> None:
     base = get_recipe("allconv-cifar10").override(**changes)
     searched = study()
-    for label, point in published(space, base).items():
+    for label, point in published_schedules(space, base).items():
         searched.enqueue_trial(point.params, user_attrs={spaces.PUBLISHED: label})
         assert recipe(space, base, searched.ask()) == point.recipe
     for _, tried in drawn(space, base, 20):
@@ -228,7 +239,7 @@ def test_a_finished_trial_gives_its_recipe_again() -> None:
     before = []
     for label in [None] * 20 + ["cosine"]:
         if label:
-            params = published("lr-schedule", base)[label].params
+            params = published_schedules("lr-schedule", base)[label].params
             searched.enqueue_trial(params, user_attrs={spaces.PUBLISHED: label})
         trial = searched.ask()
         before.append(recipe("lr-schedule", base, trial))
@@ -248,7 +259,7 @@ def test_a_label_that_is_not_known_is_refused() -> None:
 )
 def test_lengths_are_shares_of_the_base_s(name: str, scale: str) -> None:
     base, searched = get_recipe(name, scale), study()
-    for label, point in published("lr-only", base, lengths=True).items():
+    for label, point in published_schedules("lr-only", base, lengths=True).items():
         searched.enqueue_trial(point.params, user_attrs={spaces.PUBLISHED: label})
         assert recipe("lr-only", base, searched.ask(), lengths=True) == point.recipe
     for _ in range(20):
@@ -260,14 +271,14 @@ def test_lengths_are_shares_of_the_base_s(name: str, scale: str) -> None:
             assert (tried.steps, tried.epochs) == (round(share * base.steps), None)
         else:
             assert (tried.steps, tried.epochs) == (None, share * base.epochs)
-    assert "length" not in published("lr-only", base)["paper"].params
+    assert "length" not in published_schedules("lr-only", base)["paper"].params
 
 
 @every_space
 def test_flags_train_what_the_trial_trains(space: str) -> None:
     for name, scale in (("allconv-digits", "cpu"), ("densenet-cifar10", "paper")):
         base, searched = get_recipe(name, scale), study()
-        points = list(published(space, base, lengths=True).values())
+        points = list(published_schedules(space, base, lengths=True).values())
         for point in points:
             searched.enqueue_trial(point.params)
         for _ in range(len(points) + 20):

@@ -50,12 +50,12 @@ def database_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
 
 
 def journal_in(folder: Path) -> str:
-    return storage.place(f"journal:///{folder}/studies.journal")
+    return storage.resolve_url(f"journal:///{folder}/studies.journal")
 
 
 def tell_one(study: Any) -> int:
     """What the study layer does of a trial, of the next that waits: its number."""
-    while (trial := trial_queue.take(study, PLAN)) is None:
+    while (trial := trial_queue.start_next(study, PLAN)) is None:
         study.enqueue_trial({})
     for name in "abcdef":
         trial.suggest_float(name, 0, 1)
@@ -126,12 +126,12 @@ def test_a_storage_is_the_one_named_or_the_environments_or_beside_the_runs(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
-    assert storage.place() == f"journal:///{home}/optuna.journal"
+    assert storage.resolve_url() == f"journal:///{home}/optuna.journal"
     monkeypatch.setenv("OPTUNA_STORAGE", "grpc://h:1/")
-    assert storage.place() == "grpc://h:1"
-    assert storage.place(f"journal:///{home}/../a") == f"journal:///{home.parent}/a"
+    assert storage.resolve_url() == "grpc://h:1"
+    assert storage.resolve_url(f"journal:///{home}/../a") == f"journal:///{home.parent}/a"
     for url in ("postgresql://me@h/db", "postgresql+psycopg2://me@h/db"):
-        assert storage.place(url) == url
+        assert storage.resolve_url(url) == url
 
 
 def test_every_tracking_server_has_studies_of_its_own(
@@ -142,7 +142,7 @@ def test_every_tracking_server_has_studies_of_its_own(
     places = []
     for server in ("http://one:5000", "http://two:5000"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
-        places.append(storage.place())
+        places.append(storage.resolve_url())
     assert places[0] != places[1]
     assert all(
         re.fullmatch(rf"journal:///{tmp_path}/optuna-\w+\.journal", place) for place in places
@@ -173,10 +173,10 @@ def test_every_tracking_server_has_studies_of_its_own(
 def test_a_storage_that_cannot_be_is_one_sentence(
     url: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "ANSWER_S", 1)
+    monkeypatch.setattr(storage, "CONNECT_S", 1)
     refused = Unavailable if said.startswith("must be reachable") else UserError
     with pytest.raises(refused, match=said) as caught:
-        storage.connect(storage.place(url))
+        storage.connect(storage.resolve_url(url))
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -184,7 +184,7 @@ def test_a_storage_that_cannot_be_is_one_sentence(
 def test_a_server_that_takes_the_connection_and_is_silent_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(storage, "ANSWER_S", 1)
+    monkeypatch.setattr(storage, "CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         with pytest.raises(Unavailable, match="must be reachable"):
@@ -258,7 +258,7 @@ def test_an_old_database_is_named_and_taken_over_by_one_command(
     monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
     old = old_database(home / "optuna.db", "a", "b")
     before = optuna.load_study(study_name="a", storage=storage.open_storage(old))
-    where = storage.place()
+    where = storage.resolve_url()
     said = capsys.readouterr().err.splitlines()
     assert said == [
         f"The studies in {home}/optuna.db are not read any more. Take them over: "
@@ -270,7 +270,7 @@ def test_an_old_database_is_named_and_taken_over_by_one_command(
     there = optuna.load_study(study_name="a", storage=storage.connect(where))
     assert [{**vars(each), "_trial_id": 0} for each in there.trials] == trials
     assert there.user_attrs == {"run_id": "of a"}
-    storage.place()
+    storage.resolve_url()
     assert capsys.readouterr().err == ""
     assert (home / "optuna.db.taken-over").exists()
 

@@ -13,7 +13,7 @@ from tuning.analysis import tunability
 
 
 def decades(found: list[FrozenTrial]) -> float:
-    return tunability.good(found, CHANCE).decades.value
+    return tunability.find_good(found, CHANCE).decades.value
 
 
 def test_errors_stand_in_the_order_of_finishing_pruned_ones_with_their_last() -> None:
@@ -25,7 +25,7 @@ def test_errors_stand_in_the_order_of_finishing_pruned_ones_with_their_last() ->
         {"state": TrialState.PRUNED},  # reported nothing
         {"state": TrialState.PRUNED, "intermediate_values": {10: math.nan}},
     ]
-    assert tunability.errors(trials(rows)).tolist() == [55.0, 100.0, 100.0, 30.0]
+    assert tunability.finished_errors(trials(rows)).tolist() == [55.0, 100.0, 100.0, 30.0]
 
 
 def test_best_of_k_is_the_mean_over_all_subsets() -> None:
@@ -62,7 +62,7 @@ def test_best_of_k_never_rises_is_seeded_and_takes_one_trial_or_none() -> None:
 def test_the_good_region_of_a_valley_is_as_wide_as_it(slope: float) -> None:
     x = np.linspace(-4, 2, 301)
     limit = 20 + tunability.TOLERANCE * (CHANCE - 20)
-    found = tunability.good(at_rates(x, valley(slope, x)), CHANCE)
+    found = tunability.find_good(at_rates(x, valley(slope, x)), CHANCE)
     assert found.limit_pct == limit == 27
     expected = 2 * math.sqrt(7 / slope)  # 2, 1 and 0.5 decades
     assert found.decades.value == pytest.approx(expected, abs=0.041)
@@ -77,7 +77,7 @@ def test_networks_that_reach_different_errors_are_compared_by_the_same_one() -> 
     better, worse = valley(28, x), valley(28, x) + 20  # good at 20 % at best, and at 40 %
     for limit, expected in ((27, (1.0, 0.0)), (47, (1.964, 1.0))):
         decades = [
-            tunability.good(at_rates(x, errors), CHANCE, good_pct=limit).decades.value
+            tunability.find_good(at_rates(x, errors), CHANCE, good_pct=limit).decades.value
             for errors in (better, worse)
         ]
         assert decades == pytest.approx(expected, abs=0.041)
@@ -86,7 +86,7 @@ def test_networks_that_reach_different_errors_are_compared_by_the_same_one() -> 
 def test_bad_trials_between_good_ones_do_not_narrow_it() -> None:
     x = np.linspace(-4, 2, 301)
     errors = np.where(np.arange(301) % 3 == 0, valley(28, x), 85)  # by their other parameters
-    found = tunability.good(at_rates(x, errors), CHANCE)
+    found = tunability.find_good(at_rates(x, errors), CHANCE)
     assert found.decades.value == pytest.approx(1, abs=0.121)
     assert found.share.value == pytest.approx(1 / 6 / 3, abs=0.01)
 
@@ -94,7 +94,7 @@ def test_bad_trials_between_good_ones_do_not_narrow_it() -> None:
 def test_two_valleys_add_up_without_the_ridge_between_them() -> None:
     x = np.linspace(-4, 2, 301)
     errors = np.minimum(valley(28, x, -3), valley(28, x, 0))
-    found = tunability.good(at_rates(x, errors), CHANCE)
+    found = tunability.find_good(at_rates(x, errors), CHANCE)
     assert found.decades.value == pytest.approx(2, abs=0.081)
     assert len(found.regions) == 2
 
@@ -111,7 +111,7 @@ def test_width_by_hand() -> None:
     passed = np.array(
         [[True] * 5, [True, False, True, False, True], [False, True, False, False, False]]
     )
-    assert tunability.width(x, passed) == pytest.approx([0.2 + 0.3 + 0.4, 0.5, 0.0])
+    assert tunability.good_decades(x, passed) == pytest.approx([0.2 + 0.3 + 0.4, 0.5, 0.0])
 
 
 def test_random_search_finds_the_width_of_the_valley_and_not_that_of_a_narrower_one() -> None:
@@ -123,14 +123,14 @@ def test_random_search_finds_the_width_of_the_valley_and_not_that_of_a_narrower_
     for slope in (28.0, 112.0):
         study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
         study.optimize(lambda trial, slope=slope: objective(trial, slope), n_trials=80)
-        found[slope] = tunability.good(study.trials, CHANCE).decades
+        found[slope] = tunability.find_good(study.trials, CHANCE).decades
     assert 0.7 < found[28.0].value <= 1.1
     assert 0.3 < found[112.0].value <= 0.6
     assert found[112.0].high < found[28.0].low
 
 
 def test_nothing_that_only_guesses_is_good() -> None:
-    found = tunability.good(errors_of(90.0, 91.0, 100.0), CHANCE)
+    found = tunability.find_good(errors_of(90.0, 91.0, 100.0), CHANCE)
     assert found.share.value == 0
     assert found.regions == []
 

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.tuning.searched import CHANCE, at_rates, errors_of, random_trials, trials, valley
-from tuning.analysis import _importances, outcomes, tunability, tunability_report
+from tuning.analysis import importances, trial_results, tunability, tunability_report
 
 
 def test_importances_are_of_what_every_trial_has() -> None:
@@ -22,12 +22,12 @@ def test_importances_are_of_what_every_trial_has() -> None:
         return 50 * strong + 5 * weak
 
     found = random_trials(objective)
-    shares = _importances.fanova(found)
+    shares = importances.fanova(found)
     assert next(iter(shares)) == "strong"
     assert shares.keys() == {"strong", "weak", "family"}
     assert shares["strong"] > 0.9
     assert sum(shares.values()) == pytest.approx(1)
-    assert shares == _importances.fanova(found)
+    assert shares == importances.fanova(found)
 
 
 def test_importances_say_why_there_are_none() -> None:
@@ -41,8 +41,8 @@ def test_importances_say_why_there_are_none() -> None:
         "no parameter that varies": random_trials(alone, 12),
     }
     for why, found in cases.items():
-        assert why in _importances.obstacle(found)
-        assert _importances.fanova(found) == {}
+        assert why in importances.reason_none(found)
+        assert importances.fanova(found) == {}
 
 
 def test_costs_count_every_trial_that_ended() -> None:
@@ -144,7 +144,7 @@ def test_searched_ranges_are_told_by_how_many_trials_have_them() -> None:
             trial.suggest_float("steps.factor", 0.1, 0.5)
         return trial.suggest_float("learning_rate", 1e-3, 1, log=True)
 
-    found = outcomes.searched(random_trials(objective, 10))
+    found = trial_results.describe_ranges(random_trials(objective, 10))
     assert list(found) == ["learning_rate", "schedule", "steps.factor"]
     assert found["learning_rate"] == "0.001 to 1 (log)"
     assert found["schedule"] == "steps | cosine"

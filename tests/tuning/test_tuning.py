@@ -16,11 +16,11 @@ from pipelines.recipes.catalog import get_recipe
 from pipelines.runtime import heartbeat
 from pipelines.tracking import history, store, tracked_run
 from tuning import catalog, study
-from tuning.analysis import _optuna_figures, figures, outcomes, summary
-from tuning.catalog import show
+from tuning.analysis import figures, summary, trial_results
+from tuning.catalog import describe
 from tuning.execution import trial, trial_queue
 from tuning.plan import PLAN as PLAN_OF
-from tuning.plan import Goal, Plan, changes
+from tuning.plan import Goal, Plan, changed_fields
 from tuning.search import spaces
 from tuning.storage import copies, leader, storage
 
@@ -28,15 +28,14 @@ PLAN = Plan(recipe="mlp-digits", scale="smoke")
 RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 
 
-FIGURES = {figures: "own_figures", _optuna_figures: "charts"}
-DRAWN = [getattr(module, name) for module, name in FIGURES.items()]
+FIGURES = {name: getattr(figures, name) for name in ("study_figures", "optuna_charts")}
 
 
 @pytest.fixture(autouse=True)
 def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take most of so short a study, and have tests of their own."""
-    for module, name in FIGURES.items():
-        monkeypatch.setattr(module, name, lambda *_, **__: {})
+    for name in FIGURES:
+        monkeypatch.setattr(figures, name, lambda *_, **__: {})
 
 
 def search(trials: int, plan: Plan | None = PLAN, name: str = "s", **how: Any) -> dict[str, Any]:
@@ -54,7 +53,7 @@ def trials_of(parent: str) -> list[str]:
 
 def held(name: str = "s") -> Any:
     """What Optuna's storage has of the study."""
-    return catalog.load(name, storage.place())
+    return catalog.load(name, storage.resolve_url())
 
 
 def contents(trials: list[Any]) -> list[dict[str, Any]]:
@@ -72,7 +71,7 @@ def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
     document = search(6)
     assert trials_of(document["run_id"]) == ["FINISHED"] * 6
     labels = [each["published"] for each in document["trials"]]
-    assert labels == [*spaces.published("lr-schedule", PLAN.base), None]
+    assert labels == [*spaces.published_schedules("lr-schedule", PLAN.base), None]
     first = history.row(document["trials"][0]["run_id"])
     assert first.params == PLAN.base.flat()
     metrics = document["metrics"]
@@ -101,11 +100,11 @@ def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
         search(2)
     assert "run_id" not in held().user_attrs
     (row,) = history.rows(None, kind="study")
-    assert catalog.own_run(held()) == row
+    assert catalog.find_run(held()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
         patch.setattr(tracked_run, "tracked", end_at_once)
         search(2, force=True)  # another study of that name has another run
-    own = catalog.own_run(held())
+    own = catalog.find_run(held())
     assert own is not None
     assert own.id != row.id
 
@@ -138,14 +137,14 @@ def test_an_interrupted_study_ends_like_an_uninterrupted_one(
     with pytest.raises(KeyboardInterrupt):
         search(4, RATES)
     assert history.rows("KILLED", kind="study", study="s")
-    assert show("s")["status"] == "KILLED"
+    assert describe("s")["status"] == "KILLED"
     document = search(4, plan=None)
     assert calls[2] == calls[1]  # tried again as it was
     assert trials_of(document["run_id"]) == ["FINISHED"] * 4
     assert len(history.rows(None, kind="study")) == 1
     whole = search(4, RATES, name="t")
     assert document["metrics"]["trials"] == whole["metrics"]["trials"] == 4
-    ended = [each.params for each in outcomes.finished(held().trials)]
+    ended = [each.params for each in trial_results.finished_trials(held().trials)]
     assert ended == [each["params"] for each in whole["trials"]]
     assert search(4, RATES)["reused"]
 
@@ -183,7 +182,7 @@ def test_what_no_trial_could_be_trained_with_is_refused_before_there_is_a_study(
         with pytest.raises(UserError, match=said):
             search(3, plan)
     assert not history.rows(None)
-    assert not optuna.get_all_study_names(storage.connect(storage.place()))
+    assert not optuna.get_all_study_names(storage.connect(storage.resolve_url()))
 
 
 @pytest.mark.slow
@@ -241,7 +240,7 @@ def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
         scale="smoke",
         pruner="median",
         sampler="random",
-        changes=changes(
+        changes=changed_fields(
             get_recipe("mlp-digits", "smoke").override(steps=18), get_recipe("mlp-digits", "smoke")
         ),
     )
@@ -274,14 +273,14 @@ def test_error_and_cost_are_minimized_together(home: Path, digits: Path) -> None
     plan = Plan(recipe="mlp-digits", scale="smoke", minimize_cost=True, sampler="nsga2")
     search(7, plan)
     base = PLAN.base
-    for each in outcomes.finished(held().trials):
+    for each in trial_results.finished_trials(held().trials):
         steps = int(history.row(each.user_attrs["run_id"]).params["steps"])
         assert each.values[1] == steps * base.batch_size
         assert (base.steps or 0) / 4 <= steps <= (base.steps or 0)
     lengths = {each.values[1] for each in held().trials}
     assert len(lengths) > 1
-    best = outcomes.best(held().trials)
-    tested = {row.params["steps"] for row in runs(show("s")["run_id"], kind="training")}
+    best = trial_results.best_trial(held().trials)
+    tested = {row.params["steps"] for row in runs(describe("s")["run_id"], kind="training")}
     assert tested == {str(best.user_attrs["steps"]), str(base.steps)}  # as long as it was searched
 
 
@@ -354,8 +353,8 @@ def test_a_grid_is_searched_whole(home: Path, digits: Path) -> None:
 def test_what_a_study_leaves_for_people(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for (module, name), real in zip(FIGURES.items(), DRAWN, strict=True):
-        monkeypatch.setattr(module, name, real)
+    for name, real in FIGURES.items():
+        monkeypatch.setattr(figures, name, real)
     document = search(6)
     client = store.client()
     there = {item.path for item in client.list_artifacts(document["run_id"])}
@@ -363,7 +362,7 @@ def test_what_a_study_leaves_for_people(
     assert there >= written_once | {"schedules.png", "best_of_k.png"}
     table = store.artifact(document["run_id"], "trials.csv") or b""
     assert len(table.splitlines()) == 7
-    assert [row["study"] for row in catalog.overview()] == ["s"]
+    assert [row["study"] for row in catalog.list_studies()] == ["s"]
 
 
 def dead() -> dict[str, str]:
@@ -379,14 +378,14 @@ def test_a_dead_worker_s_trial_waits_again_as_it_is_once(home: Path) -> None:
     there.ask()  # not signed yet
     there.enqueue_trial({"learning_rate": 0.5})
     for again in ("WAITING", "FAIL"):
-        taken = trial_queue.take(there, RATES)
+        taken = trial_queue.start_next(there, RATES)
         taken.suggest_float("learning_rate", 0, 1)
         if again == "WAITING":
             taken.report(50.0, step=3)
         taken.set_user_attr(trial_queue.WORKER, dead())
-        assert trial_queue.put_back_lost(there, suspects=set()) == {2}
+        assert trial_queue.requeue_lost(there, suspects=set()) == {2}
         assert there.trials[2].state.name == "RUNNING"  # its worker may be putting it back
-        trial_queue.put_back_lost(there, suspects={2})
+        trial_queue.requeue_lost(there, suspects={2})
         assert [each.state.name for each in there.trials] == ["RUNNING", "RUNNING", again]
         assert there.trials[2].params == {"learning_rate": 0.5}
         assert there.trials[2].intermediate_values == {3: 50.0}
@@ -416,21 +415,21 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
     import optuna
 
     there = optuna.create_study()
-    assert leader.take(there, several=False)
+    assert leader.take_lead(there, several=False)
     there.set_user_attr(
         leader.LEADER, heartbeat.tags() | {heartbeat.PROCESS: f"{os.getppid()} 0.0"}
     )
-    assert leader.current(there) is None
-    assert leader.take(there, several=True)
+    assert leader.living_leader(there) is None
+    assert leader.take_lead(there, several=True)
     other = heartbeat.tags() | {heartbeat.MACHINE: "elsewhere"}
     there.set_user_attr(leader.LEADER, other)
-    assert not leader.take(there, several=False)
-    silent = other | {heartbeat.BEAT: str(time.time() - 2 * leader.LOST_S)}
+    assert not leader.take_lead(there, several=False)
+    silent = other | {heartbeat.BEAT: str(time.time() - 2 * leader.DEAD_AFTER_S)}
     there.set_user_attr(leader.LEADER, silent)
-    assert leader.take(there, several=False)
-    with leader.leading(there):
-        assert leader.current(there)
-    assert leader.current(there) is None
+    assert leader.take_lead(there, several=False)
+    with leader.lead(there):
+        assert leader.living_leader(there)
+    assert leader.living_leader(there) is None
 
 
 def test_a_leader_whose_place_is_taken_leaves_the_other_one_alone(
@@ -440,8 +439,8 @@ def test_a_leader_whose_place_is_taken_leaves_the_other_one_alone(
 
     monkeypatch.setattr(leader, "BEAT_S", 0.01)
     there, other = optuna.create_study(), heartbeat.tags() | {heartbeat.MACHINE: "elsewhere"}
-    leader.take(there, several=False)
-    with leader.leading(there):
+    leader.take_lead(there, several=False)
+    with leader.lead(there):
         there.set_user_attr(leader.LEADER, other)
         time.sleep(0.1)  # beats
         assert there.user_attrs[leader.LEADER] == other
@@ -479,8 +478,8 @@ def test_a_trial_that_was_taken_for_dead_counts_once(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def taken_for_dead() -> None:
-        (running,) = trial_queue.in_state(held(), "RUNNING")
-        trial_queue.put_back(held(), running, "no sign of life for 700 s")
+        (running,) = trial_queue.trials_in(held(), "RUNNING")
+        trial_queue.requeue(held(), running, "no sign of life for 700 s")
 
     after_the_first(monkeypatch, taken_for_dead)
     document = search(2)
@@ -493,8 +492,10 @@ def test_a_trial_that_was_taken_for_dead_counts_once(
 def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_path: Path) -> None:
     search(1)
     other = f"journal:///{tmp_path}/other.journal"
-    for ask in (lambda: show("s", other), lambda: search(1, where=other)):
-        with pytest.raises(UserError, match=f"Received: {other}.*which is in {storage.place()}"):
+    for ask in (lambda: describe("s", other), lambda: search(1, where=other)):
+        with pytest.raises(
+            UserError, match=f"Received: {other}.*which is in {storage.resolve_url()}"
+        ):
             ask()
 
 
@@ -513,12 +514,14 @@ def test_a_study_whose_database_is_lost_is_shown_and_goes_on(home: Path, digits:
     document = search(2)
     before = contents(held().trials)
     for _ in range(2):
-        for name in optuna.get_all_study_names(storage.connect(storage.place())):
-            optuna.delete_study(study_name=name, storage=storage.connect(storage.place()))
-        assert show("s") == document
+        for name in optuna.get_all_study_names(storage.connect(storage.resolve_url())):
+            optuna.delete_study(study_name=name, storage=storage.connect(storage.resolve_url()))
+        assert describe("s") == document
         assert contents(held().trials) == before
-        optuna.delete_study(study_name="s", storage=storage.connect(storage.place()))
-        optuna.create_study(study_name="s", storage=storage.connect(storage.place()))  # half made
+        optuna.delete_study(study_name="s", storage=storage.connect(storage.resolve_url()))
+        optuna.create_study(
+            study_name="s", storage=storage.connect(storage.resolve_url())
+        )  # half made
     assert search(2) == document | {"reused": True}
     more = search(4)
     assert more["run_id"] == document["run_id"]
@@ -541,20 +544,20 @@ def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: 
             raise ValueError
         return float(rate / 3)
 
-    there = storage.connect(storage.place())
+    there = storage.connect(storage.resolve_url())
     made = optuna.create_study(study_name="s", storage=there)
     made.optimize(objective, n_trials=4, catch=ValueError)
     made.enqueue_trial({"learning_rate": 0.5})
     made.set_user_attr("run_id", "of the machine it comes from")
     made.set_user_attr(PLAN_OF, PLAN.identity)
-    before, run_id = made.trials, carrying(copies.text(made))
+    before, run_id = made.trials, carrying(copies.to_journal(made))
     for half_made in (False, True):
         optuna.delete_study(study_name="s", storage=there)
         if half_made:
             half = optuna.create_study(study_name="s", storage=there)
             half.set_user_attr(PLAN_OF, PLAN.identity)
             half.set_user_attr("run_id", None)
-        copies.restore("s", storage.place())
+        copies.restore("s", storage.resolve_url())
         assert held().user_attrs == {"run_id": run_id, PLAN_OF: PLAN.identity, "leader": None}
         assert contents(held().trials) == contents(before)
     states = ["COMPLETE", "PRUNED", "FAIL", "COMPLETE", "WAITING"]
@@ -576,11 +579,11 @@ def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged:
     import optuna
 
     run_id = carrying(damaged)
-    for ask in (lambda: show("s"), lambda: search(1)):
+    for ask in (lambda: describe("s"), lambda: search(1)):
         with pytest.raises(UserError, match=f"run {run_id}.*--force") as caught:
             ask()
         assert "\n" not in str(caught.value)
-    assert optuna.get_all_study_names(storage.connect(storage.place())) == []
+    assert optuna.get_all_study_names(storage.connect(storage.resolve_url())) == []
 
 
 def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path) -> None:
@@ -594,7 +597,7 @@ def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path)
         pass
     for name in ("s", "t", "it's"):
         with pytest.raises(UserError, match="A study must be a known name"):
-            show(name)
+            describe(name)
 
 
 @pytest.mark.slow
@@ -614,12 +617,12 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
     for wrong, said in (
         (lambda: search(1, name="it's"), "study name"),
         (lambda: search(1, Plan(recipe="mlp-digits", sampler="grid"), name="g"), "grid of lr"),
-        (lambda: show("t"), "Choices: s"),
+        (lambda: describe("t"), "Choices: s"),
         (lambda: search(1, plan=None, name="t"), "Choices: s"),
     ):
         with pytest.raises(UserError, match=said):
             wrong()
-    assert [row["study"] for row in catalog.overview()] == ["s"]
+    assert [row["study"] for row in catalog.list_studies()] == ["s"]
     assert summary.command(PLAN, "").endswith("smoke")
 
 
@@ -627,4 +630,4 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
 def test_published_schedules_that_had_no_room_are_tried_later(home: Path, digits: Path) -> None:
     search(1)
     labels = [each["published"] for each in search(5)["trials"]]
-    assert labels == [*spaces.published("lr-schedule", PLAN.base)]
+    assert labels == [*spaces.published_schedules("lr-schedule", PLAN.base)]

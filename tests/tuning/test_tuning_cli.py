@@ -53,7 +53,7 @@ def test_a_mistake_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(storage, "ANSWER_S", 1)
+    monkeypatch.setattr(storage, "CONNECT_S", 1)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -79,7 +79,7 @@ def test_gp_without_pytorch_is_refused_before_there_is_a_study(
     said = capsys.readouterr().err
     assert said.startswith("error: The sampler gp needs PyTorch. Received: --sampler gp")
     assert said.count("\n") == 1
-    assert catalog.overview() == []
+    assert catalog.list_studies() == []
 
 
 @pytest.mark.slow

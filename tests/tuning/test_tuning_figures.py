@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from pipelines.recipes import lr
 from tests.tuning.searched import CHANCE, errors_of, random_trials, trials
-from tuning.analysis import _optuna_figures, figures, tunability
+from tuning.analysis import figures, tunability
 
 OF_COMPLETE = {"history", "ranks", "slice", "parallel"}
 
@@ -38,7 +38,7 @@ def searched(trial: optuna.Trial) -> float:
 
 def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
     """All of Optuna's figures, each of which can be written."""
-    charts = _optuna_figures.charts(found, tunability.measure(found, chance_pct=CHANCE))
+    charts = figures.optuna_charts(found, tunability.measure(found, chance_pct=CHANCE))
     for chart in charts.values():
         chart.to_json()
     return charts
@@ -49,7 +49,7 @@ def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
     assert charts.keys() == OF_COMPLETE | {"importances", "intermediate"}
     names = charts["parallel"].layout.xaxis.ticktext
     assert list(names) == [
-        _optuna_figures.ERROR,
+        figures.ERROR,
         "learning_rate",
         "schedule",
     ]  # no family's own shape
@@ -57,12 +57,12 @@ def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
 
 def test_a_page_has_every_figure_and_plotly_once() -> None:
     charts = drawn(errors_of(40.0, 35.0))
-    page = _optuna_figures.page("a < b", charts)
+    page = figures.html_page("a < b", charts)
     assert "<title>a &lt; b</title>" in page
     assert page.count("plotly.js v") == 1
     assert "<script src=" not in page
     assert all(f'id="{name}"' in page for name in charts)
-    assert page == _optuna_figures.page("a < b", drawn(errors_of(40.0, 35.0)))
+    assert page == figures.html_page("a < b", drawn(errors_of(40.0, 35.0)))
 
 
 def pruned(count: int) -> list[FrozenTrial]:
@@ -102,7 +102,7 @@ def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     charts = drawn(found)
     assert charts.keys() == OF_COMPLETE | {"importances", "pareto"}
     assert sum(len(each.x) for each in charts["pareto"].data) == 12  # the diverged is no offer
-    assert charts["pareto"].layout.xaxis.title.text == _optuna_figures.ERROR
+    assert charts["pareto"].layout.xaxis.title.text == figures.ERROR
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: s
     charts = drawn(errors_of(*errors))
     axes = [charts["history"].layout.yaxis, charts["slice"].layout.yaxis]
     assert [axis.type for axis in [*axes, charts["ranks"].layout.xaxis]] == [scale] * 3
-    assert axes[0].title.text == _optuna_figures.ERROR
+    assert axes[0].title.text == figures.ERROR
 
 
 def test_the_published_schedule_has_its_rank_among_the_errors() -> None:
@@ -132,9 +132,9 @@ def test_curves_of_several_studies_are_overlaid() -> None:
         label: tunability.best_of_k(np.random.default_rng(seed).uniform(20, 90, 5 + seed))
         for seed, label in enumerate(("with", "without"))
     }
-    axes = figures.best_of_k(curves, 40.0).axes[0]
+    axes = figures.draw_best_of_k(curves, 40.0).axes[0]
     assert [line.get_label() for line in axes.lines] == ["with", "without", "published schedule"]
-    given = figures.best_of_k(curves, 40.0, "given").axes[0].lines
+    given = figures.draw_best_of_k(curves, 40.0, "given").axes[0].lines
     assert [line.get_label() for line in given] == ["with", "without", "given schedule"]
     assert len(axes.collections) == 2  # a band each
     assert len({line.get_color() for line in axes.lines}) == 3
@@ -143,7 +143,7 @@ def test_curves_of_several_studies_are_overlaid() -> None:
 def test_the_ten_best_schedules_are_drawn_and_every_published_one_dashed() -> None:
     table: Callable[[int], Any] = lambda i: lr.table("linear", 0.1 + i, 50 + i)  # noqa: E731
     scheduled = [figures.Schedule(f"s{i}", table(i), 30.0 + i, i == 14) for i in range(15)]
-    axes = figures.schedules(scheduled[::-1]).axes[0]
+    axes = figures.draw_schedules(scheduled[::-1]).axes[0]
     labels = [line.get_label() for line in axes.lines]
     assert labels == [f"{30 + i:.2f} % s{i}" for i in (*range(10), 14)]
     assert [line.get_linestyle() for line in axes.lines] == ["-"] * 10 + ["--"]

@@ -16,7 +16,7 @@ import pytest
 from pipelines.tracking import history, recovery, store
 from tests.conftest import ROOT
 from tuning import catalog
-from tuning.analysis import outcomes
+from tuning.analysis import trial_results
 from tuning.storage import leader, storage
 
 pytestmark = pytest.mark.slow
@@ -64,7 +64,7 @@ def at_work(where: str) -> list[int]:
 
 
 def finished(where: str) -> int:
-    return len(outcomes.finished(trials(where)))
+    return len(trial_results.finished_trials(trials(where)))
 
 
 def check(where: str, process: subprocess.Popen[str]) -> None:
@@ -135,7 +135,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
     assert {trial.state.name for trial in trials(where)} <= {"WAITING", "COMPLETE"}
     assert any("told to end" in t.user_attrs.get("reason", "") for t in trials(where))
     assert not any(trial.user_attrs.get("failures") for trial in trials(where))
-    assert leader.current(catalog.load("s", where)) is None
+    assert leader.living_leader(catalog.load("s", where)) is None
 
 
 @POSTGRESQL
@@ -147,5 +147,7 @@ def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) 
     check(where, first)
     said = second.communicate(timeout=WAIT_S)[0]
     assert second.returncode == 0, said
-    writers = {t.user_attrs["worker"]["process"] for t in outcomes.finished(trials(where))}
+    writers = {
+        t.user_attrs["worker"]["process"] for t in trial_results.finished_trials(trials(where))
+    }
     assert len(writers) == 2

@@ -27,11 +27,11 @@ from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import free_port
 from tuning import budget_comparison, catalog
-from tuning.__main__ import _print, dispatch
-from tuning.analysis import outcomes, summary
+from tuning.__main__ import _print_study, dispatch
+from tuning.analysis import summary, trial_results
 from tuning.execution import trial
-from tuning.optuna_log import quiet
-from tuning.plan import OBJECTIVE, PLAN, Plan, changes, steps_of
+from tuning.optuna_log import silence
+from tuning.plan import OBJECTIVE, PLAN, Plan, changed_fields, count_steps
 from tuning.search import _ranges, spaces
 from tuning.storage import storage
 
@@ -83,16 +83,16 @@ def test_what_a_trial_costs_is_counted_by_its_own_epochs(home: Path, digits: Pat
         scale="smoke",
         space="lr-only",
         minimize_cost=True,
-        changes=changes(in_epochs, SMOKE),
+        changes=changed_fields(in_epochs, SMOKE),
     )
     study, first = asked(length=0.5)
     with below() as parent:
-        values = trial.attempt(study, first, plan, parent)
+        values = trial.train_trial(study, first, plan, parent)
     study.tell(first, values)
     (row,) = history.rows(kind="trial")
     curve = store.client().get_metric_history(row.id, "batch_loss")
     trained = max(point.step for point in curve)
-    assert trained == steps_of(plan.base) / 2 == first.user_attrs["steps"]
+    assert trained == count_steps(plan.base) / 2 == first.user_attrs["steps"]
     assert values[1] == trained * SMOKE.batch_size
     (drawn,) = summary._schedules(plan, study.trials)
     assert len(drawn.rates) == trained
@@ -145,7 +145,7 @@ def test_a_pruned_trial_of_several_seeds_says_so_itself(
     monkeypatch.setattr(trial, "run", trains([Pruned(3)], []))
     study, first = asked()
     with below() as parent, pytest.raises(Pruned):
-        trial.attempt(study, first, TWO_SEEDS, parent)
+        trial.train_trial(study, first, TWO_SEEDS, parent)
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
     assert resume.find_interrupted("trial", TWO_SEEDS.base, parent) is None
@@ -157,7 +157,7 @@ def test_a_trial_of_which_one_seed_diverged_says_so_itself(
     monkeypatch.setattr(trial, "run", trains([20.0, 100.0], [], diverged="5"))
     study, first = asked()
     with below() as parent:
-        assert trial.attempt(study, first, TWO_SEEDS, parent) == [60]
+        assert trial.train_trial(study, first, TWO_SEEDS, parent) == [60]
     (own,) = history.rows(kind="trial")
     assert (own.tags["diverged"], own.metrics[OBJECTIVE]) == ("5", 60)
     assert first.user_attrs["diverged"] == 5
@@ -172,10 +172,10 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
     study, first = asked()
     with below() as parent:
         with pytest.raises(KeyboardInterrupt):
-            trial.attempt(study, first, TWO_SEEDS, parent)
+            trial.train_trial(study, first, TWO_SEEDS, parent)
         study.enqueue_trial(first.params)
         again = study.ask()
-        assert trial.attempt(study, again, TWO_SEEDS, parent) == [30]
+        assert trial.train_trial(study, again, TWO_SEEDS, parent) == [30]
     assert [recipe.seed for recipe in trained] == [0, 1, 1]
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["trial"]) == ("FINISHED", str(again.number))
@@ -184,7 +184,7 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
 
 def searched(plan: Plan) -> Any:
     """A study of five complete trials, in the storage of the tracking home."""
-    there = storage.connect(storage.place())
+    there = storage.connect(storage.resolve_url())
     study = optuna.create_study(study_name="s", storage=there)
     study.set_user_attr(PLAN, plan.identity)
     for number in range(5):
@@ -198,7 +198,7 @@ def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) 
     searched(TWO_SEEDS)
     trained: list[Recipe] = []
     monkeypatch.setattr(budget_comparison, "run", trains([float(n) for n in range(10)], trained))
-    found = budget_comparison.check("s", (0.25, 0.25), 5)
+    found = budget_comparison.compare_budgets("s", (0.25, 0.25), 5)
     assert found["short"].keys() == {"0.25"}
     assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
     assert {recipe.seed for recipe in trained} == {0, 1}
@@ -215,13 +215,13 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
     )
     study, best = asked(proxy.learning_rate / 2, length=0.25)
     spaces.recipe(plan.space, plan.base, best, lengths=True)
-    words = summary.override(plan, study.trials[0]).split()
+    words = summary.override_flags(plan, study.trials[0]).split()
     said = dict(zip(words[::2], words[1::2], strict=True))
     assert float(said["--learning-rate"]) == pytest.approx(target.learning_rate / 2)
     assert int(said["--steps"]) == round((target.steps or 0) / 4)
     found = proxy.override(weight_decay=3 * proxy.weight_decay)
     other = target.override(weight_decay=0.01)
-    assert summary._carried(other, found, proxy).weight_decay == pytest.approx(0.03)
+    assert summary._transfer(other, found, proxy).weight_decay == pytest.approx(0.03)
 
 
 def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
@@ -244,14 +244,14 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     assert found["best"] == "--learning-rate 0.2"
     assert found["best_changes"] == {"learning_rate": 0.2}
     assert found["metrics"]["test_error_pct"] == 21
-    _print(found)
+    _print_study(found)
     assert "20.00 % at best" in capsys.readouterr().out
     for status in ("KILLED", "RUNNING"):
         stale = summed_up(status)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
-        _print(stale)
+        _print_study(stale)
         assert "Not finished" in capsys.readouterr().out
-    _print(summed_up("FINISHED", complete=False))
+    _print_study(summed_up("FINISHED", complete=False))
     said = capsys.readouterr().out
     assert "No trial is complete." in said
     assert "Not finished" not in said
@@ -263,10 +263,10 @@ def test_what_best_prints_trains_at_the_study_s_scale(
     found = summed_up("FINISHED")
     words = "--scale smoke --learning-rate 0.2"
     assert found["repeat"] == f"python -m pipelines run mlp-digits {words}"
-    monkeypatch.setattr(catalog, "show", lambda *_: found)
+    monkeypatch.setattr(catalog, "describe", lambda *_: found)
     dispatch(["best", "s"])
     assert capsys.readouterr().out == f"{words}\n"
-    assert summary.words(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
+    assert summary.run_arguments(Options.scale, "--learning-rate 0.2") == "--learning-rate 0.2"
 
 
 def texts(figure: Any) -> str:
@@ -310,13 +310,13 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
     monkeypatch.setattr(
         tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
     )
-    own = changes(SMOKE.override(**overridden), SMOKE)
+    own = changed_fields(SMOKE.override(**overridden), SMOKE)
     plan = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
     study = began(plan)
     with below() as tracked:
         summary.write(study, plan, tracked)
     row = history.row(tracked.id)
-    _print(summary.document(study, plan, row))
+    _print_study(summary.document(study, plan, row))
     read = {
         "show": capsys.readouterr().out,
         "note": row.tags[store.NOTE],
@@ -358,8 +358,8 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *at: None if name == "torch" else there(name, *at)
     )
-    assert [each["study"] for each in catalog.overview()] == ["s"]
-    assert len(catalog.show("s")["trials"]) == 5
+    assert [each["study"] for each in catalog.list_studies()] == ["s"]
+    assert len(catalog.describe("s")["trials"]) == 5
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
         Plan.going_on(study.user_attrs[PLAN])
 
@@ -449,13 +449,13 @@ def test_a_proxy_that_goes_away_is_one_sentence() -> None:
     from optuna.storages._grpc import server
 
     port = free_port()
-    with quiet():
+    with silence():
         proxy = server.make_server(optuna.storages.InMemoryStorage(), "127.0.0.1", port)
     proxy.start()
     url = f"grpc://127.0.0.1:{port}"
     study = optuna.create_study(storage=storage.connect(url))
     proxy.stop(0).wait()
-    with pytest.raises(Unavailable) as caught, storage.answering(url):
+    with pytest.raises(Unavailable) as caught, storage.translate_errors(url):
         study.ask()
     said = str(caught.value)
     assert f"Received: {url}: UNAVAILABLE: " in said
@@ -489,8 +489,8 @@ def test_claims_read_finished_studies_and_invent_no_error(
 
 def test_there_is_one_trial_of_the_paper_s_schedule() -> None:
     study, one = asked()
-    assert outcomes.paper(study.trials) is None
+    assert trial_results.paper_trial(study.trials) is None
     one.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
-    assert outcomes.paper(study.trials) is None  # it has not finished
+    assert trial_results.paper_trial(study.trials) is None  # it has not finished
     study.tell(one, 20.0)
-    assert outcomes.paper(study.trials).number == one.number
+    assert trial_results.paper_trial(study.trials).number == one.number

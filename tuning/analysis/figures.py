@@ -1,14 +1,115 @@
-"""Figures of a study that Optuna has not: best of k trials with bands, and the best schedules."""
+"""Optuna's own figures of a study, interactive, on one page of HTML that needs no network."""
 
+import html
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tuning.analysis._optuna_figures import ERROR
+from tuning.analysis import importances, trial_results
 from tuning.analysis.tunability import BestOfK, Tunability
+from tuning.optuna_log import silence
+from tuning.plan import OBJECTIVE_NAMES
+
+ERROR = OBJECTIVE_NAMES[0]
+MAX_PARAMETERS = 6  # parameters that one figure can show
+TITLES = {
+    "history": "Complete trials in their order",
+    "ranks": "Share of the complete trials up to an error",
+    "slice": "Error by each parameter, complete trials",
+    "parallel": "Complete trials that did not diverge",
+    "importances": "Share of the explained variance, by fANOVA",
+    "intermediate": "Complete and pruned trials by step",
+    "pareto": "Error against cost, diverged trials left out",
+}
+LOG_FROM = 2.0  # times the median: errors beyond it flatten all others on a linear axis
+
+
+def html_page(title: str, charts: dict[str, Any]) -> str:
+    """Return figures as one page of HTML, with Plotly's program in it once."""
+    parts = [
+        chart.to_html(full_html=False, include_plotlyjs=not place, div_id=name)
+        for place, (name, chart) in enumerate(charts.items())
+    ]
+    head = f"<head><meta charset='utf-8'><title>{html.escape(title)}</title></head>"
+    return f"<!DOCTYPE html>\n<html>{head}<body>\n{''.join(parts)}\n</body></html>\n"
+
+
+def optuna_charts(
+    trials: Sequence[Any], measured: Tunability, start: str = "published", seed: int = 0
+) -> dict[str, Any]:
+    """Return {name: Plotly figure} of every figure that these trials allow.
+
+    History, ranks, slice and parallel coordinates need a complete trial, importances what fANOVA
+    needs, intermediate values two reports of a trial, the Pareto front two objectives. `start` is
+    what the study's own schedule is called.
+    """
+    from optuna import visualization as optunas
+    from optuna.importance import FanovaImportanceEvaluator
+
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    converged = [trial for trial in complete if not trial_results.has_diverged(trial)]
+    with silence():
+        drawn: dict[str, Any] = {}
+        study = importances.build_study(trials)
+        if complete:
+            errors = axis_scale(map(trial_results.error_pct, complete))
+            drawn["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
+            drawn["history"].update_yaxes(type=errors)
+            drawn["ranks"] = optunas.plot_edf(study, target_name=ERROR)
+            drawn["ranks"].update_xaxes(type=errors)
+        if names := frequent_parameters(complete):
+            drawn["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
+            drawn["slice"].update_yaxes(type=errors)
+        if names := frequent_parameters(
+            converged
+        ):  # one that diverged would leave the others one colour
+            drawn["parallel"] = optunas.plot_parallel_coordinate(
+                importances.build_study(converged), params=names, target_name=ERROR
+            )
+        if not importances.reason_none(trials):
+            drawn["importances"] = optunas.plot_param_importances(
+                study,
+                evaluator=FanovaImportanceEvaluator(seed=seed),
+                params=importances.shared_parameters(complete),
+            )
+        values = [
+            trial.intermediate_values.values()
+            for trial in trial_results.finished_trials(study.trials)
+        ]
+        if any(len(each) > 1 for each in values):
+            drawn["intermediate"] = optunas.plot_intermediate_values(study)
+            drawn["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*values)))
+        if front := trial_results.pareto_front(trials):
+            kept = importances.build_study(converged, objectives=len(front[0].values))
+            drawn["pareto"] = optunas.plot_pareto_front(kept)
+    titles = dict(TITLES)
+    if complete and (own := measured.paper):
+        drawn["ranks"].add_vline(own.error_pct, line_dash="dash")
+        titles["ranks"] += f"; dashed: {start}, rank {own.rank} of {measured.finished}"
+    return {name: each.update_layout(title=titles[name]) for name, each in drawn.items()}
+
+
+def frequent_parameters(complete: Sequence[Any]) -> list[str]:
+    """Return at most `MOST` parameters, those that most trials have first; none of under half.
+
+    Parameters of one schedule family would be lines to nowhere for all the others.
+    """
+    held = [name for trial in complete for name in trial.params]
+    often = [name for name in dict.fromkeys(held) if 2 * held.count(name) >= len(complete)]
+    return sorted(often, key=lambda name: -held.count(name))[:MAX_PARAMETERS]
+
+
+def axis_scale(values: Iterable[float]) -> str:
+    """Return the scale of an axis of errors: "log" where a few bad ones would flatten the rest."""
+    errors = [trial_results.clip_error(value) for value in values]
+    flattened = min(errors) > 0 and max(errors) > LOG_FROM * median(errors)
+    return "log" if flattened else "linear"
+
 
 TOP = 10
 DASHES = ("--", ":", "-.", (0, (8, 2)), (0, (1, 3)))
@@ -23,16 +124,16 @@ class Schedule(NamedTuple):
     published: bool = False
 
 
-def own_figures(
+def study_figures(
     measured: Tunability, scheduled: Sequence[Schedule] = (), *, start: str = "published"
 ) -> dict[str, Any]:
     """Return {file name: matplotlib figure}; `start` is what the study's own schedule is called."""
     figures = {}
     if measured.drawn:
         own = None if measured.paper is None else measured.paper.error_pct
-        figures["best_of_k.png"] = best_of_k({"drawn trials": measured.curve}, own, start)
+        figures["best_of_k.png"] = draw_best_of_k({"drawn trials": measured.curve}, own, start)
     if scheduled:
-        figures["schedules.png"] = schedules(scheduled)
+        figures["schedules.png"] = draw_schedules(scheduled)
     return figures
 
 
@@ -42,7 +143,7 @@ def _axes(width: float = 7, **settings: Any) -> Any:
     return Figure(figsize=(width, 4.5), layout="constrained").add_subplot(**settings)
 
 
-def best_of_k(
+def draw_best_of_k(
     curves: Mapping[str, BestOfK], paper_pct: float | None = None, start: str = "published"
 ) -> Any:
     """Return the expected least error of k trials with its band, a colour a study."""
@@ -59,7 +160,7 @@ def best_of_k(
     return axes.figure
 
 
-def schedules(scheduled: Sequence[Schedule]) -> Any:
+def draw_schedules(scheduled: Sequence[Schedule]) -> Any:
     """Return the rates over progress of the ten best trials, and of those tried first, dashed."""
     ranked = sorted(scheduled, key=lambda each: each.error_pct)
     shown = [each for place, each in enumerate(ranked) if place < TOP or each.published]

@@ -10,8 +10,8 @@ from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
-from tuning.analysis import _optuna_figures, figures, outcomes, tunability, tunability_report
-from tuning.plan import OBJECTIVE, PLAN, Plan, changes, shortened, steps_of
+from tuning.analysis import figures, trial_results, tunability, tunability_report
+from tuning.plan import OBJECTIVE, PLAN, Plan, changed_fields, count_steps, shorten
 from tuning.search import spaces
 from tuning.storage import copies
 
@@ -22,37 +22,39 @@ ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # s
 def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
     """Everything about a study that has reached its goal, on its run."""
     trials = study.get_trials(deepcopy=False)
-    best = outcomes.best(trials)
+    best = trial_results.best_trial(trials)
     found = tunability.measure(trials, chance_pct=plan.chance_pct)
-    numbers = tunability_report.metrics(found) | {"trials": float(len(outcomes.finished(trials)))}
+    numbers = tunability_report.metrics(found) | {
+        "trials": float(len(trial_results.finished_trials(trials)))
+    }
     if best is not None:
-        numbers |= _gain(best, trials) | _tested(plan, best, trials, tracked)
-        tracked.tag("best", override(plan, best))
+        numbers |= _gain(best, trials) | _test_errors(plan, best, trials, tracked)
+        tracked.tag("best", override_flags(plan, best))
     tracked.log(numbers, int(numbers["trials"]))
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
     report = tunability_report.markdown(found, plan.trained, plan.start)
     tracked.text(report, "tunability.md")
     tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
-    tracked.text(copies.text(study), copies.FILE)
-    charts = _optuna_figures.charts(trials, found, plan.start)
+    tracked.text(copies.to_journal(study), copies.FILE)
+    charts = figures.optuna_charts(trials, found, plan.start)
     if charts:
-        tracked.text(_optuna_figures.page(study.study_name, charts), "figures.html")
-    own = figures.own_figures(found, _schedules(plan, trials), start=plan.start)
+        tracked.text(figures.html_page(study.study_name, charts), "figures.html")
+    own = figures.study_figures(found, _schedules(plan, trials), start=plan.start)
     for name, figure in own.items():
         tracked.figure(figure, name)
 
 
 def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
     """Best error, that of the study's own schedule, and their difference."""
-    found = {f"best_{OBJECTIVE}": outcomes.error(best)}
-    paper = outcomes.paper(trials)
+    found = {f"best_{OBJECTIVE}": trial_results.error_pct(best)}
+    paper = trial_results.paper_trial(trials)
     if paper is not None:
-        start = outcomes.error(paper)
-        found |= {f"baseline_{OBJECTIVE}": start, "gain_pct": start - outcomes.error(best)}
+        start = trial_results.error_pct(paper)
+        found |= {f"baseline_{OBJECTIVE}": start, "gain_pct": start - trial_results.error_pct(best)}
     return found
 
 
-def _tested(
+def _test_errors(
     plan: Plan, best: Any, trials: Sequence[Any], tracked: tracked_run.Run
 ) -> dict[str, float]:
     """Test errors of the best schedule and of the study's own, trained anew.
@@ -62,7 +64,7 @@ def _tested(
     it has come to its new end.
     """
     found = {TEST: _test_error(plan, "best", plan.tried(best), tracked)}
-    if outcomes.paper(trials) is not None:
+    if trial_results.paper_trial(trials) is not None:
         found[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
     return found
 
@@ -78,11 +80,11 @@ def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run
             if result.reused:  # the child of another run: say which
                 tracked.tag(f"reused.{result.run_id}", title)
         except Diverged:
-            errors.append(outcomes.LOST)
+            errors.append(trial_results.DIVERGED_PCT)
     return mean(errors)
 
 
-def override(plan: Plan, trial: Any) -> str:
+def override_flags(plan: Plan, trial: Any) -> str:
     """The flags that make `python -m pipelines run RECIPE --scale S` train as that trial did.
 
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
@@ -91,12 +93,12 @@ def override(plan: Plan, trial: Any) -> str:
     published = get_recipe(plan.recipe, plan.scale)
     if plan.proxy is None:
         return found.flags(published)
-    carried = _carried(published, found, get_recipe(plan.proxy, plan.scale))
+    carried = _transfer(published, found, get_recipe(plan.proxy, plan.scale))
     share = trial.params["length"] if plan.minimize_cost else 1
-    return shortened(carried, share).flags(published)
+    return shorten(carried, share).flags(published)
 
 
-def _carried(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
+def _transfer(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
     """A recipe under what was found for its proxy, rate and decay as many times those published."""
     decay = found.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
     return target.override(
@@ -110,10 +112,10 @@ def _carried(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
 
 
 def command(plan: Plan, flags: str) -> str:
-    return f"python -m pipelines run {plan.recipe} {words(plan.scale, flags)}".rstrip()
+    return f"python -m pipelines run {plan.recipe} {run_arguments(plan.scale, flags)}".rstrip()
 
 
-def words(scale: str, flags: str) -> str:
+def run_arguments(scale: str, flags: str) -> str:
     """What follows `python -m pipelines run RECIPE`; the scale only where it must be said."""
     return flags if scale == Plan.scale else f"--scale {scale} {flags}".rstrip()
 
@@ -137,7 +139,7 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
         tested = f"Test error with new seeds {numbers[TEST]:.4g} %"
         if f"baseline_{TEST}" in numbers:
             tested += f", as {plan.start} {numbers[f'baseline_{TEST}']:.4g} %"
-        lines += [said, tested, f"Repeat the best: `{command(plan, override(plan, best))}`"]
+        lines += [said, tested, f"Repeat the best: `{command(plan, override_flags(plan, best))}`"]
     chart = mlflow_ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
 
@@ -145,17 +147,17 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
 def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
     """The rates of every finished trial, over its steps."""
     found = []
-    for trial in outcomes.finished(trials):
+    for trial in trial_results.finished_trials(trials):
         recipe = plan.tried(trial)
         rates = lr.table(
             recipe.schedule,
             recipe.learning_rate,
-            steps_of(recipe),
+            count_steps(recipe),
             recipe.warmup,
             **recipe.schedule_args,
         )
         label = _label(plan, trial) or f"trial {trial.number} {recipe.schedule}"
-        error, published = outcomes.error(trial), not outcomes.drawn(trial)
+        error, published = trial_results.error_pct(trial), not trial_results.is_sampled(trial)
         found.append(figures.Schedule(label, rates, error, published))
     return found
 
@@ -183,7 +185,9 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
         "repeat": None if best is None else command(plan, best),
         "best_changes": _best_changes(study, plan, trials) if finished else None,
         "metrics": metrics if finished else {},
-        "trials": [_trial(plan, trial) for trial in trials if trial.state.name != "WAITING"],
+        "trials": [
+            _describe_trial(plan, trial) for trial in trials if trial.state.name != "WAITING"
+        ],
         "reused": False,
     }
 
@@ -193,15 +197,15 @@ def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, An
 
     None without a complete trial, and where its ranges have changed since, which say what it meant.
     """
-    best = outcomes.best(trials)
+    best = trial_results.best_trial(trials)
     if best is None or study.user_attrs[PLAN] != plan.identity:
         return None
     found = plan.tried(best)
-    return changes(found, plan.base)
+    return changed_fields(found, plan.base)
 
 
-def _trial(plan: Plan, trial: Any) -> dict[str, Any]:
-    error = outcomes.error(trial) if outcomes.finished([trial]) else None
+def _describe_trial(plan: Plan, trial: Any) -> dict[str, Any]:
+    error = trial_results.error_pct(trial) if trial_results.finished_trials([trial]) else None
     return {
         "number": trial.number,
         "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tuning.analysis import _importances, outcomes
+from tuning.analysis import importances, trial_results
 
 Array = NDArray[np.float64]
 RESAMPLES = 2_000
@@ -20,7 +20,7 @@ TOLERANCE = 0.1  # of the way from the best error to chance, within which a tria
 RESOLUTION = 0.5  # decades of learning rate
 
 
-class Banded(NamedTuple):
+class Estimate(NamedTuple):
     """A number with the ends of its band."""
 
     value: float
@@ -42,8 +42,8 @@ class Good:
     """The trials within the tolerance of the best: their share, and their peak rates."""
 
     limit_pct: float  # errors up to here are good
-    share: Banded  # of the trials that the sampler drew
-    decades: Banded  # width of the region of good peak rates
+    share: Estimate  # of the trials that the sampler drew
+    decades: Estimate  # width of the region of good peak rates
     regions: list[tuple[float, float]]  # its parts, as least and greatest rate
 
 
@@ -89,35 +89,38 @@ def measure(
 
     `good_pct`: the error up to which a trial is good, as of `good`.
     """
-    done = outcomes.finished(trials)
-    best = outcomes.best(trials)
-    found = errors(trials)
-    least = outcomes.error(best) if best else float(found.min(initial=math.inf))
-    curve = best_of_k(found[[outcomes.drawn(trial) for trial in done]], seed)
+    done = trial_results.finished_trials(trials)
+    best = trial_results.best_trial(trials)
+    found = finished_errors(trials)
+    least = trial_results.error_pct(best) if best else float(found.min(initial=math.inf))
+    curve = best_of_k(found[[trial_results.is_sampled(trial) for trial in done]], seed)
     states = [trial.state.name for trial in trials]
     return Tunability(
         states={state: states.count(state) for state in sorted(set(states))},
-        diverged=sum(outcomes.diverged(trial) for trial in done),
+        diverged=sum(trial_results.has_diverged(trial) for trial in done),
         drawn=curve.expected.size,
         best=best,
         best_pct=least if math.isfinite(least) else math.nan,
         curve=curve,
-        good=good(trials, chance_pct, seed, good_pct),
-        paper=paper(trials, curve),
-        importances=_importances.fanova(trials, seed),
-        no_importances=_importances.obstacle(trials),
-        front=outcomes.front(trials),
-        searched=outcomes.searched(trials),
+        good=find_good(trials, chance_pct, seed, good_pct),
+        paper=rank_paper(trials, curve),
+        importances=importances.fanova(trials, seed),
+        no_importances=importances.reason_none(trials),
+        front=trial_results.pareto_front(trials),
+        searched=trial_results.describe_ranges(trials),
         **_cost(trials, best),
     )
 
 
-def errors(trials: Sequence[Any]) -> Array:
+def finished_errors(trials: Sequence[Any]) -> Array:
     """One error a finished trial, percent, in the order they finished; shape [n].
 
     A pruned trial counts with the last error that it reported, an upper estimate of its own.
     """
-    return np.array([outcomes.error(trial) for trial in outcomes.finished(trials)], np.float64)
+    return np.array(
+        [trial_results.error_pct(trial) for trial in trial_results.finished_trials(trials)],
+        np.float64,
+    )
 
 
 def best_of_k(found: Array, seed: int = 0) -> BestOfK:
@@ -141,7 +144,7 @@ def best_of_k(found: Array, seed: int = 0) -> BestOfK:
     return BestOfK(order[0] + np.diff(order) @ beyond, low, high)
 
 
-def good(
+def find_good(
     trials: Sequence[Any], chance_pct: float, seed: int = 0, good_pct: float | None = None
 ) -> Good:
     """Return the trials with error <= best + TOLERANCE (chance - best), and below chance.
@@ -156,13 +159,13 @@ def good(
     to greatest - least. Few trials make it too narrow, never too wide by more than RESOLUTION a
     gap. All finished trials count; for the share of good ones, those that were drawn.
     """
-    done = sorted(outcomes.finished(trials), key=outcomes.rate)
+    done = sorted(trial_results.finished_trials(trials), key=trial_results.peak_rate)
     if not done:
-        nothing = Banded(math.nan, math.nan, math.nan)
+        nothing = Estimate(math.nan, math.nan, math.nan)
         return Good(math.nan, nothing, nothing, [])
-    found = np.array([outcomes.error(trial) for trial in done])
-    x = np.log10([outcomes.rate(trial) for trial in done])
-    drawn = np.array([outcomes.drawn(trial) for trial in done])
+    found = np.array([trial_results.error_pct(trial) for trial in done])
+    x = np.log10([trial_results.peak_rate(trial) for trial in done])
+    drawn = np.array([trial_results.is_sampled(trial) for trial in done])
     n = found.size
     draws = np.sort(np.random.default_rng(seed).integers(n, size=(RESAMPLES, n)), axis=1)
     rows = np.vstack([np.arange(n), draws])  # the trials themselves, then resamples
@@ -171,15 +174,15 @@ def good(
     passed = (found[rows] <= limits) & (found[rows] < chance_pct)
     with np.errstate(invalid="ignore"):  # 0/0: no drawn trial in a resample
         shares = (passed & drawn[rows]).sum(axis=1) / drawn[rows].sum(axis=1)
-    widths = width(x[rows], passed)
-    return Good(float(limits[0, 0]), _banded(shares), _banded(widths), _regions(x[passed[0]]))
+    widths = good_decades(x[rows], passed)
+    return Good(float(limits[0, 0]), _estimate(shares), _estimate(widths), _regions(x[passed[0]]))
 
 
 def _limit(best: Array, chance_pct: float) -> Array:
     return np.asarray(best + TOLERANCE * np.maximum(chance_pct - best, 0))
 
 
-def width(x: Array, passed: NDArray[np.bool_]) -> Array:
+def good_decades(x: Array, passed: NDArray[np.bool_]) -> Array:
     """Decades of good rates, of rows of log10 rates in ascending order: [..., n] to [...]."""
     marked = np.where(passed, x, -np.inf)
     with np.errstate(invalid="ignore"):  # -inf less -inf: two bad ones
@@ -195,24 +198,24 @@ def _regions(x: Array) -> list[tuple[float, float]]:
     return [(float(10 ** part[0]), float(10 ** part[-1])) for part in parts if part.size]
 
 
-def _banded(rows: Array) -> Banded:
+def _estimate(rows: Array) -> Estimate:
     """The first as the value, the band of the others."""
     others = rows[1:][np.isfinite(rows[1:])]
     low, high = np.quantile(others, BAND) if others.size else (math.nan, math.nan)
-    return Banded(float(rows[0]), float(low), float(high))
+    return Estimate(float(rows[0]), float(low), float(high))
 
 
-def paper(trials: Sequence[Any], curve: BestOfK) -> Paper | None:
+def rank_paper(trials: Sequence[Any], curve: BestOfK) -> Paper | None:
     """The published default's place; None where its trial has not finished.
 
     `curve` is of the drawn trials alone: the default itself must not help to match it.
     """
-    done = outcomes.finished(trials)
-    own = outcomes.paper(done)
+    done = trial_results.finished_trials(trials)
+    own = trial_results.paper_trial(done)
     if own is None:
         return None
-    own_pct = outcomes.error(own)
-    others = np.array([outcomes.error(trial) for trial in done if trial is not own])
+    own_pct = trial_results.error_pct(own)
+    others = np.array([trial_results.error_pct(trial) for trial in done if trial is not own])
     beaten = np.mean((others > own_pct) + (others == own_pct) / 2) if others.size else math.nan
     matched = np.flatnonzero(curve.expected <= own_pct + 1e-9)
     return Paper(
@@ -229,7 +232,7 @@ def _cost(trials: Sequence[Any], best: Any) -> dict[str, float]:
     until = [t for t in ended if best and t.datetime_complete <= best.datetime_complete]
     timed = sum("device_s" in trial.user_attrs for trial in ended)
     return {
-        "device_h": outcomes.device_s(ended) / 3600,
-        "device_h_to_best": outcomes.device_s(until) / 3600,
-        "device_s_mean": outcomes.device_s(ended) / timed if timed else math.nan,
+        "device_h": trial_results.total_device_s(ended) / 3600,
+        "device_h_to_best": trial_results.total_device_s(until) / 3600,
+        "device_s_mean": trial_results.total_device_s(ended) / timed if timed else math.nan,
     }

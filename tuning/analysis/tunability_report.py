@@ -2,10 +2,10 @@
 
 import math
 
-from tuning.analysis import outcomes
-from tuning.analysis.tunability import RESOLUTION, TOLERANCE, Banded, Paper, Tunability
+from tuning.analysis import trial_results
+from tuning.analysis.tunability import RESOLUTION, TOLERANCE, Estimate, Paper, Tunability
 
-SHOWN = (1, 2, 5, 10, 20)  # trials, and all of them
+TABLE_K = (1, 2, 5, 10, 20)  # trials, and all of them
 
 
 def metrics(found: Tunability) -> dict[str, float]:
@@ -25,15 +25,15 @@ def metrics(found: Tunability) -> dict[str, float]:
         }
     numbers |= {f"importance_{name}": share for name, share in found.importances.items()}
     banded = {"good_share": found.good.share, "good_rate_decades": found.good.decades}
-    banded |= {f"best_of_{k}_pct": _curve(found, k) for k in SHOWN if k <= found.drawn}
+    banded |= {f"best_of_{k}_pct": _best_of(found, k) for k in TABLE_K if k <= found.drawn}
     for name, each in banded.items():
         numbers |= {name: each.value, f"ci_low/{name}": each.low, f"ci_high/{name}": each.high}
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _curve(found: Tunability, k: int) -> Banded:
+def _best_of(found: Tunability, k: int) -> Estimate:
     curve = found.curve
-    return Banded(*(float(each[k - 1]) for each in (curve.expected, curve.low, curve.high)))
+    return Estimate(*(float(each[k - 1]) for each in (curve.expected, curve.low, curve.high)))
 
 
 def markdown(found: Tunability, title: str, start: str = "published") -> str:
@@ -42,11 +42,15 @@ def markdown(found: Tunability, title: str, start: str = "published") -> str:
     `start`: what the study's own schedule is called, as of Plan.
     """
     parts = (_table, _region, _importances, _cost, _front, _caveats)
-    blocks = [_searched(found), _outcome(found, start), *(part(found) for part in parts)]
+    blocks = [
+        _describe_search(found),
+        _describe_best(found, start),
+        *(part(found) for part in parts),
+    ]
     return "\n\n".join([f"# How hard is it to tune {title}?", *filter(None, blocks)]) + "\n"
 
 
-def _searched(found: Tunability) -> str:
+def _describe_search(found: Tunability) -> str:
     states = ", ".join(f"{count} {state.lower()}" for state, count in found.states.items())
     lines = [
         f"**Searched** by {_trials(sum(found.states.values()))} ({states}; {found.diverged} "
@@ -61,16 +65,16 @@ def _trials(count: int) -> str:
     return f"{count} trial{'' if count == 1 else 's'}"
 
 
-def _outcome(found: Tunability, start: str) -> str:
+def _describe_best(found: Tunability, start: str) -> str:
     if found.best is None:
         return "**No trial is complete**: there is no best one."
     best = f"**Best**: {found.best_pct:.2f} % validation error, trial {found.best.number}."
     if found.paper is None:
         return f"{best} The {start} schedule has no finished trial here."
-    return " ".join([best, *_against_paper(found, found.paper, start)])
+    return " ".join([best, *_compare_paper(found, found.paper, start)])
 
 
-def _against_paper(found: Tunability, paper: Paper, start: str) -> list[str]:
+def _compare_paper(found: Tunability, paper: Paper, start: str) -> list[str]:
     place = f"rank {paper.rank} of {found.finished}"
     if found.finished > 1:
         place += f"; it beats {paper.percentile:.0f} % of the other trials"
@@ -90,8 +94,8 @@ def _table(found: Tunability) -> str:
         return ""
     lines = ["| best of k drawn trials | expected error (%) | 5-95 % of searches |"]
     lines += ["|---:|---:|---:|"]
-    for k in sorted({k for k in SHOWN if k <= found.drawn} | {found.drawn}):
-        each = _curve(found, k)
+    for k in sorted({k for k in TABLE_K if k <= found.drawn} | {found.drawn}):
+        each = _best_of(found, k)
         lines += [f"| {k} | {each.value:.2f} | {each.low:.2f} to {each.high:.2f} |"]
     return "\n".join(lines)
 
@@ -134,7 +138,9 @@ def _front(found: Tunability) -> str:
     lines = ["| trial: none is better and cheaper | error (%) | images trained on |"]
     lines += ["|---:|---:|---:|"]
     for trial in found.front:
-        lines += [f"| {trial.number} | {outcomes.error(trial):.2f} | {trial.values[1]:,.0f} |"]
+        lines += [
+            f"| {trial.number} | {trial_results.error_pct(trial):.2f} | {trial.values[1]:,.0f} |"
+        ]
     return "\n".join(lines)
 
 
@@ -149,5 +155,8 @@ def _caveats(found: Tunability) -> str:
     if found.states.get("PRUNED"):
         said += ["A pruned trial counts with its last error, an upper estimate: fewer seem good."]
     if found.diverged and found.importances:
-        said += [f"Diverged trials count as {outcomes.LOST:g} %: importances tell first what does."]
+        said += [
+            f"Diverged trials count as {trial_results.DIVERGED_PCT:g} %: importances tell first"
+        ]
+        said += ["what does."]
     return " ".join(said)

@@ -9,11 +9,11 @@ from pipelines.runtime import heartbeat
 from pipelines.tracking import store
 from tuning import catalog, optuna_log
 from tuning.execution import trial_queue, workers
-from tuning.plan import GOAL, METRICS, PLAN, Goal, Plan
+from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, Plan
 from tuning.search import samplers
 from tuning.storage import copies, leader, storage
 
-TRIALS = 20  # of a study that begins without a number of trials or of hours
+DEFAULT_TRIALS = 20  # of a study that begins without a number of trials or of hours
 DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
 
 
@@ -32,18 +32,18 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
     if plan is None:
         return catalog.load(name, where)
     if force or name not in optuna.get_all_study_names(storage.connect(where)):
-        _check(plan, _begin(asked))
-        _delete(name, where)
+        _check_trainable(plan, _with_default(asked))
+        _delete_idle(name, where)
     study = _create(name, plan, where)
-    _compare(name, study.user_attrs[PLAN], plan.identity)
+    _check_same_plan(name, study.user_attrs[PLAN], plan.identity)
     return study
 
 
-def _check(plan: Plan, goal: Goal) -> None:
+def _check_trainable(plan: Plan, goal: Goal) -> None:
     """Raise UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
     plan.base.check_here()
-    trial_queue.first(plan, goal)
-    samplers.installed(plan.sampler)
+    trial_queue.initial_trials(plan, goal)
+    samplers.check_installed(plan.sampler)
 
 
 def _create(name: str, plan: Plan, where: str) -> Any:
@@ -57,20 +57,20 @@ def _create(name: str, plan: Plan, where: str) -> Any:
         load_if_exists=True,
     )
     if PLAN not in study.user_attrs:  # it is new, or a kill cut its beginning short
-        with optuna_log.quiet():
-            study.set_metric_names(METRICS[: plan.objectives])
+        with optuna_log.silence():
+            study.set_metric_names(OBJECTIVE_NAMES[: plan.objectives])
         study.set_user_attr(PLAN, plan.identity)
     return study
 
 
-def _delete(name: str, where: str) -> None:
+def _delete_idle(name: str, where: str) -> None:
     """Delete the study, if it is there. Raise Unavailable while a process is at work on it."""
     import optuna
 
     connected = storage.connect(where)
     if name not in optuna.get_all_study_names(connected):
         return
-    held = next(_at_work(optuna.load_study(study_name=name, storage=connected)), None)
+    held = next(_live_processes(optuna.load_study(study_name=name, storage=connected)), None)
     if held:
         pid, host = (held[key].split()[0] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
         raise Unavailable(
@@ -80,15 +80,18 @@ def _delete(name: str, where: str) -> None:
     optuna.delete_study(study_name=name, storage=connected)
 
 
-def _at_work(study: Any) -> Iterator[Mapping[str, str]]:
+def _live_processes(study: Any) -> Iterator[Mapping[str, str]]:
     """Yield the living processes that lead the study or train a trial of it, as alive.py does."""
-    running = trial_queue.in_state(study, "RUNNING")
-    for tags in (leader.current(study), *(t.user_attrs.get(trial_queue.WORKER) for t in running)):
-        if tags and heartbeat.why_dead(tags, leader.LOST_S) is None:
+    running = trial_queue.trials_in(study, "RUNNING")
+    for tags in (
+        leader.living_leader(study),
+        *(t.user_attrs.get(trial_queue.WORKER) for t in running),
+    ):
+        if tags and heartbeat.why_dead(tags, leader.DEAD_AFTER_S) is None:
             yield tags
 
 
-def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
+def _check_same_plan(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
     keys = {key for key in held.keys() | asked.keys() if held.get(key) != asked.get(key)}
     named = sorted(keys - set(DIGESTS) or keys)
     differing = [f"{key}: {held.get(key)} there, {asked.get(key)} here" for key in named]
@@ -99,7 +102,7 @@ def _compare(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
         )
 
 
-def aim(study: Any, asked: Goal) -> bool:
+def set_goal(study: Any, asked: Goal) -> bool:
     """Keep the goal that is asked for; return whether anything is left to do.
 
     What is not asked for stays as it was. Raise UserError for fewer trials than the study is on its
@@ -111,15 +114,15 @@ def aim(study: Any, asked: Goal) -> bool:
             return False
         _check_trials(study, held.trials, asked.trials)
     given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
-    goal = _begin(dataclasses.replace(held, **given))
+    goal = _with_default(dataclasses.replace(held, **given))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
     return not workers.goal_is_reached(study)
 
 
-def _begin(asked: Goal) -> Goal:
+def _with_default(asked: Goal) -> Goal:
     """Return the goal of a new study."""
     endless = asked.trials is None and asked.hours is None
-    return dataclasses.replace(asked, trials=TRIALS) if endless else asked
+    return dataclasses.replace(asked, trials=DEFAULT_TRIALS) if endless else asked
 
 
 def _check_trials(study: Any, held: int, asked: int) -> None:

@@ -14,35 +14,35 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, recovery, store
-from tuning.analysis import outcomes
+from tuning.analysis import trial_results
 from tuning.execution.trial import NUMBER, REASON
 from tuning.plan import Goal, Plan
 from tuning.search import samplers, spaces
-from tuning.storage.leader import LOST_S
+from tuning.storage.leader import DEAD_AFTER_S
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 FAILURES = "failures"  # how often it was killed or failed; it is tried twice
 UNSIGNED_S = 60.0  # a trial that no worker has signed for so long lost its worker as it began
-Waiting = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
+QueuedTrial = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
 
 
-def in_state(study: Any, name: str) -> list[Any]:
+def trials_in(study: Any, name: str) -> list[Any]:
     """Return the study's trials in that state."""
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == name]
 
 
-def finished(study: Any) -> int:
+def count_finished(study: Any) -> int:
     """Return how many of the study's trials count."""
-    return len(outcomes.finished(study.get_trials(deepcopy=False)))
+    return len(trial_results.finished_trials(study.get_trials(deepcopy=False)))
 
 
-def first(plan: Plan, goal: Goal) -> list[Waiting]:
+def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
     """Return what a study begins with: the published schedules, and of a grid all of its points.
 
     Raise UserError where the goal has no room for a grid, or does not say how many trials it has.
     """
-    known = spaces.published(plan.space, plan.base, lengths=plan.minimize_cost)
-    waiting: list[Waiting] = [
+    known = spaces.published_schedules(plan.space, plan.base, lengths=plan.minimize_cost)
+    waiting: list[QueuedTrial] = [
         (each.params, {spaces.PUBLISHED: label}) for label, each in known.items()
     ]
     if plan.sampler == "grid":
@@ -66,14 +66,18 @@ def fill(study: Any, plan: Plan, goal: Goal) -> None:
     room = None if goal.trials is None else max(0, goal.trials - len(live))
     if room == 0:
         return
-    missing = [each for each in first(plan, goal) if not any(_is(trial, each) for trial in trials)]
+    missing = [
+        each
+        for each in initial_trials(plan, goal)
+        if not any(_matches(trial, each) for trial in trials)
+    ]
     for params, attributes in missing[:room]:
         study.enqueue_trial(params, user_attrs=attributes)
     for _ in range((room or 0) - len(missing)):
         study.enqueue_trial({})
 
 
-def _is(trial: Any, waiting: Waiting) -> bool:
+def _matches(trial: Any, waiting: QueuedTrial) -> bool:
     """Return whether a trial is of that published schedule, or of that point of a grid."""
     params, attributes = waiting
     if attributes:
@@ -81,7 +85,7 @@ def _is(trial: Any, waiting: Waiting) -> bool:
     return bool(trial.system_attrs.get("fixed_params") == params)
 
 
-def take(study: Any, plan: Plan) -> Any:
+def start_next(study: Any, plan: Plan) -> Any:
     """Begin the first trial that waits; None if none does.
 
     Its sampler has a seed of its own, of the recipe's seed and the trial's number: workers draw
@@ -90,7 +94,7 @@ def take(study: Any, plan: Plan) -> Any:
     import optuna
 
     storage = study._storage
-    for trial in in_state(study, "WAITING"):
+    for trial in trials_in(study, "WAITING"):
         try:
             ours = storage.set_trial_state_values(
                 trial._trial_id, state=optuna.trial.TrialState.RUNNING
@@ -100,12 +104,14 @@ def take(study: Any, plan: Plan) -> Any:
         if ours:
             storage.set_trial_user_attr(trial._trial_id, WORKER, heartbeat.tags())
             seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
-            study.sampler = samplers.sampler(plan.sampler, seed=seed, objectives=plan.objectives)
+            study.sampler = samplers.make_sampler(
+                plan.sampler, seed=seed, objectives=plan.objectives
+            )
             return optuna.trial.Trial(study, trial._trial_id)
     return None
 
 
-def put_back(study: Any, trial: Any, reason: str, failed: bool = True) -> None:
+def requeue(study: Any, trial: Any, reason: str, failed: bool = True) -> None:
     """Let a running trial wait again, as it is; one that has failed before ends instead.
 
     Only its worker does, or, where that is dead, the study's leader.
@@ -122,18 +128,18 @@ def put_back(study: Any, trial: Any, reason: str, failed: bool = True) -> None:
         )
 
 
-def put_back_lost(study: Any, suspects: Collection[int] | None = None) -> set[int]:
+def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int]:
     """Let the trials wait again whose workers are dead, and close their runs; for the leader.
 
     Where there are `suspects`, only those: return the numbers of all that seem lost, which the
     next look confirms, for a worker may be about to sign a trial or to put it back itself.
     """
-    running = in_state(study, "RUNNING")
+    running = trials_in(study, "RUNNING")
     lost = [(trial, reason) for trial in running if (reason := _reason_dead(trial))]
     for trial, reason in lost:
         if suspects is None or trial.number in suspects:
             _close_runs(study, trial, reason)
-            put_back(study, trial, reason)
+            requeue(study, trial, reason)
     return {trial.number for trial, _ in lost}
 
 
@@ -141,7 +147,7 @@ def _reason_dead(trial: Any) -> str | None:
     """Return why the worker of a running trial must have ended; None where it may live."""
     worker = trial.user_attrs.get(WORKER)
     if worker:
-        return heartbeat.why_dead(worker, LOST_S)
+        return heartbeat.why_dead(worker, DEAD_AFTER_S)
     unsigned_s = time.time() - trial.datetime_start.timestamp()
     return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
 

@@ -12,15 +12,15 @@ from typing import Any
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.runtime import heartbeat, subcommands
 from pipelines.tracking import tracked_run
-from tuning.analysis import outcomes
+from tuning.analysis import trial_results
 from tuning.execution import trial_queue
-from tuning.execution.trial import attempt
+from tuning.execution.trial import train_trial
 from tuning.plan import GOAL, REPORTS, Goal, Plan
 from tuning.search import samplers
 from tuning.storage import leader
 
-REST_S = 0.5  # between two looks at a study whose last trials are at work
-IN_A_ROW = 3  # failures of a worker, or deaths without a finished trial, that show what is wrong
+POLL_S = 0.5  # between two looks at a study whose last trials are at work
+MAX_IN_A_ROW = 3  # failures of a worker, or deaths without a trial, that show what is wrong
 
 
 def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[], None]) -> None:
@@ -28,30 +28,30 @@ def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[],
 
     Raise UserError at once, for it would come again, and what failed three trials in a row.
     """
-    study.pruner = samplers.pruner(plan.pruner, steps=plan.steps, reports=REPORTS)
+    study.pruner = samplers.make_pruner(plan.pruner, steps=plan.steps, reports=REPORTS)
     failures = 0
     while True:
         after()
-        if goal_is_reached(study) or not leader.current(study):
+        if goal_is_reached(study) or not leader.living_leader(study):
             return
-        trial = trial_queue.take(study, plan)
+        trial = trial_queue.start_next(study, plan)
         if trial is not None:
             failures = 0 if _train(study, trial, plan, parent, failures) else failures + 1
-        elif goal(study).trials is None:
+        elif load_goal(study).trials is None:
             study.enqueue_trial({})
         else:
-            time.sleep(REST_S)  # the last trials are at work: one that is lost waits again
+            time.sleep(POLL_S)  # the last trials are at work: one that is lost waits again
 
 
-def goal(study: Any) -> Goal:
+def load_goal(study: Any) -> Goal:
     return Goal(**study.user_attrs[GOAL])
 
 
 def goal_is_reached(study: Any) -> bool:
     """Return whether no trial of the study is to begin any more."""
-    ended = outcomes.finished(study.get_trials(deepcopy=False))
-    errors = [outcomes.error(trial) for trial in ended]
-    return goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
+    ended = trial_results.finished_trials(study.get_trials(deepcopy=False))
+    errors = [trial_results.error_pct(trial) for trial in ended]
+    return load_goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
 def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failures: int) -> bool:
@@ -63,20 +63,22 @@ def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failu
 
     state = optuna.trial.TrialState
     try:
-        with leader.beating(lambda: trial.set_user_attr(trial_queue.WORKER, heartbeat.tags())):
-            values = attempt(study, trial, plan, parent)
+        with leader.beat_regularly(
+            lambda: trial.set_user_attr(trial_queue.WORKER, heartbeat.tags())
+        ):
+            values = train_trial(study, trial, plan, parent)
         _tell(study, trial, values, state.COMPLETE)
     except Pruned:
         _tell(study, trial, None, state.PRUNED)
     except optuna.exceptions.UpdateFinishedTrialError:
         print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
     except (KeyboardInterrupt, SystemExit):
-        trial_queue.put_back(study, trial, "it was told to end", failed=False)
+        trial_queue.requeue(study, trial, "it was told to end", failed=False)
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"[:1000]
-        hopeless = isinstance(error, UserError) or failures + 1 >= IN_A_ROW
-        trial_queue.put_back(study, trial, reason, failed=not hopeless)
+        hopeless = isinstance(error, UserError) or failures + 1 >= MAX_IN_A_ROW
+        trial_queue.requeue(study, trial, reason, failed=not hopeless)
         if hopeless:
             raise
         print(f"Trial {trial.number} failed: {reason}", file=sys.stderr)
@@ -94,7 +96,7 @@ def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> Non
         print(f"Trial {trial.number} was taken for dead; its result is left out.", file=sys.stderr)
 
 
-def crew(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
+def run_workers(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
     """Have worker processes bring the study to its goal; one that is killed is replaced.
 
     Raise UserError or Unavailable with the words of one that gives up, and Unavailable where they
@@ -102,20 +104,20 @@ def crew(study: Any, where: str, size: int, after: Callable[[], None]) -> None:
     """
     lines, pipe = os.pipe()
     latest = deque[str](maxlen=20)
-    listener = threading.Thread(target=_pass_on, args=(lines, latest), daemon=True)
+    listener = threading.Thread(target=_relay_output, args=(lines, latest), daemon=True)
     listener.start()
     members = {number: _start(study, where, number, size, pipe) for number in range(size)}
     deaths = done = gave_up = 0
     try:
         while members and not gave_up:
             after()
-            time.sleep(REST_S)
+            time.sleep(POLL_S)
             for number, process in list(members.items()):
                 code = process.poll()
                 if code in (1, 2):
                     gave_up = code
                 elif code:
-                    now = trial_queue.finished(study)
+                    now = trial_queue.count_finished(study)
                     deaths, done = 1 if now > done else deaths + 1, now
                     _check_deaths(study, deaths, size)
                     print(
@@ -157,7 +159,7 @@ def _environment(where: str, number: int, size: int) -> dict[str, str]:
     return own | {"OPTUNA_STORAGE": where}
 
 
-def _pass_on(lines: int, latest: deque[str]) -> None:
+def _relay_output(lines: int, latest: deque[str]) -> None:
     """Print what workers say, but for their errors, and keep the latest of it."""
     with open(lines, errors="replace") as file:  # a pipe has no path
         for line in file:
@@ -167,7 +169,7 @@ def _pass_on(lines: int, latest: deque[str]) -> None:
 
 
 def _check_deaths(study: Any, deaths: int, size: int) -> None:
-    if deaths > IN_A_ROW * size:
+    if deaths > MAX_IN_A_ROW * size:
         raise Unavailable(
             "Workers must live to the end. Received: they were killed again and again, often for "
             "want of memory. Lower --workers; python -m tuning resume "

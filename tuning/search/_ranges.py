@@ -142,7 +142,7 @@ def shares_of(boundaries: Sequence[float]) -> list[float]:
 
 
 @dataclass
-class Questions:
+class RecordingTrial:
     """Stands in for a trial: answers from a table, else the first choice; keeps what is asked."""
 
     answers: dict[str, Any]

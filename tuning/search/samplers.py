@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.errors import UserError, unknown
-from tuning.optuna_log import quiet
+from tuning.optuna_log import silence
 
-STARTUP = 10  # random trials before a model of the error is believed
-GENERATION = 12  # trials; Optuna's 50 would be more than most studies have
-RATE = 3  # Hyperband goes on with one trial of so many
-SEEN = 5  # whole trials before a median is believed
+STARTUP_TRIALS = 10  # random trials before a model of the error is believed
+POPULATION = 12  # trials; Optuna's 50 would be more than most studies have
+REDUCTION_FACTOR = 3  # Hyperband goes on with one trial of so many
+MEDIAN_STARTUP_TRIALS = 5  # whole trials before a median is believed
 ONE_OBJECTIVE = ("cmaes", "grid")
 
 
@@ -26,7 +26,11 @@ def _tpe(seed: int) -> Any:
     from optuna.samplers import TPESampler
 
     return TPESampler(
-        seed=seed, n_startup_trials=STARTUP, multivariate=True, group=True, constant_liar=True
+        seed=seed,
+        n_startup_trials=STARTUP_TRIALS,
+        multivariate=True,
+        group=True,
+        constant_liar=True,
     )
 
 
@@ -36,7 +40,7 @@ def _cmaes(seed: int) -> Any:
 
     return CmaEsSampler(
         seed=seed,
-        n_startup_trials=STARTUP,
+        n_startup_trials=STARTUP_TRIALS,
         consider_pruned_trials=True,
         warn_independent_sampling=False,
     )
@@ -46,7 +50,7 @@ def _gp(seed: int) -> Any:
     """Expected improvement under a Gaussian process, of the parameters that all families share."""
     from optuna.samplers import GPSampler
 
-    return GPSampler(seed=seed, n_startup_trials=STARTUP, warn_independent_sampling=False)
+    return GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False)
 
 
 def _random(seed: int) -> Any:
@@ -62,7 +66,7 @@ def _nsga2(seed: int) -> Any:
     from optuna.samplers.nsgaii import BLXAlphaCrossover
 
     return NSGAIISampler(
-        seed=seed, population_size=GENERATION, crossover=BLXAlphaCrossover(), crossover_prob=1.0
+        seed=seed, population_size=POPULATION, crossover=BLXAlphaCrossover(), crossover_prob=1.0
     )
 
 
@@ -71,14 +75,16 @@ def _hyperband(steps: int, reports: int) -> Any:
     from optuna.pruners import HyperbandPruner
 
     first = max(1, steps // reports)
-    return HyperbandPruner(min_resource=first, max_resource=steps, reduction_factor=RATE)
+    return HyperbandPruner(
+        min_resource=first, max_resource=steps, reduction_factor=REDUCTION_FACTOR
+    )
 
 
 def _median(steps: int, reports: int) -> Any:
     """The trials that are at their best worse than the median of the others at that step."""
     from optuna.pruners import MedianPruner
 
-    return MedianPruner(n_startup_trials=SEEN)
+    return MedianPruner(n_startup_trials=MEDIAN_STARTUP_TRIALS)
 
 
 def _none(steps: int, reports: int) -> Any:
@@ -120,7 +126,7 @@ def check(sampler: str, pruner: str, objectives: int) -> None:
         )
 
 
-def installed(sampler: str) -> None:
+def check_installed(sampler: str) -> None:
     """UserError where this machine lacks what the sampler needs; to read a study it need not."""
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise UserError(
@@ -129,14 +135,14 @@ def installed(sampler: str) -> None:
         )
 
 
-def sampler(name: str, *, seed: int, objectives: int) -> Any:
+def make_sampler(name: str, *, seed: int, objectives: int) -> Any:
     """The Optuna sampler of that name; each trial takes another seed."""
     check(name, "none", objectives)
-    with quiet():
+    with silence():
         return SAMPLERS[name](seed)
 
 
-def pruner(name: str, *, steps: int, reports: int) -> Any:
+def make_pruner(name: str, *, steps: int, reports: int) -> Any:
     """The Optuna pruner of that name.
 
     A trial has so many optimizer steps and reports its validation error so many times, evenly,
@@ -144,5 +150,5 @@ def pruner(name: str, *, steps: int, reports: int) -> Any:
     """
     if name not in PRUNERS:
         raise unknown("A pruner", name, PRUNERS)
-    with quiet():
+    with silence():
         return PRUNERS[name](steps, reports)

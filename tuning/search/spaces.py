@@ -15,7 +15,7 @@ from pipelines.errors import UserError, unknown
 from pipelines.recipes import cifar, imagenet, lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.provenance import digest
-from tuning.search._ranges import LENGTH, Questions, Range, boundaries_of, ranges_of, values_of
+from tuning.search._ranges import LENGTH, Range, RecordingTrial, boundaries_of, ranges_of, values_of
 
 PUBLISHED = "published"  # attribute of a trial: the label of a published schedule
 PAPER = "paper"  # the label of the recipe's own
@@ -27,7 +27,7 @@ Params = dict[str, Any]
 def lr_schedule(trial: Any, base: Recipe) -> Recipe:
     """Schedule family, its shape, peak rate, warm-up, momentum and weight decay."""
     family = trial.suggest_categorical("schedule", list(lr.SCHEDULES))
-    return _tried(trial, base, family, ranges_of(base, family))
+    return _build_recipe(trial, base, family, ranges_of(base, family))
 
 
 def lr_only(trial: Any, base: Recipe) -> Recipe:
@@ -40,7 +40,7 @@ def paper_neighbourhood(trial: Any, base: Recipe) -> Recipe:
     """All that `lr-schedule` varies within the base's family, near the base's values."""
     ranges, own = ranges_of(base, base.schedule), values_of(base)
     near = {name: ranges[name].near(value) for name, value in own.items() if name in ranges}
-    return _tried(trial, base, base.schedule, ranges | near)
+    return _build_recipe(trial, base, base.schedule, ranges | near)
 
 
 SPACES: dict[str, Space] = {
@@ -58,7 +58,7 @@ def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recip
     tried = SPACES[space](trial, base)  # of a published one too: Optuna records what is asked
     label = trial.user_attrs.get(PUBLISHED)
     if label is not None:
-        known = published(space, base)
+        known = published_schedules(space, base)
         if label not in known:
             raise unknown("A published schedule", label, known)
         tried = known[label].recipe
@@ -71,14 +71,16 @@ def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recip
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedSchedule:
     """A published schedule as a point of a space, and as the recipe that it is exactly."""
 
     params: Params
     recipe: Recipe
 
 
-def published(space: str, base: Recipe, lengths: bool = False) -> dict[str, Published]:
+def published_schedules(
+    space: str, base: Recipe, lengths: bool = False
+) -> dict[str, PublishedSchedule]:
     """What a study starts from, by label: PAPER, the base itself, first.
 
     A space of several families adds the schedules of HM for CIFAR-10 and ImageNet and of He et al.
@@ -89,10 +91,10 @@ def published(space: str, base: Recipe, lengths: bool = False) -> dict[str, Publ
     sources |= {"He et al.": cifar.RESNET, "cosine": base.override(schedule="cosine")}
     recipes = {PAPER: base}
     if "schedule" in _params(space, base, base):
-        recipes |= {label: _scheduled(base, source) for label, source in sources.items()}
+        recipes |= {label: _with_schedule_of(base, source) for label, source in sources.items()}
     full = {"length": 1.0} if lengths else {}
     return {
-        label: Published(_params(space, base, exact) | full, exact)
+        label: PublishedSchedule(_params(space, base, exact) | full, exact)
         for label, exact in recipes.items()
         if label == PAPER or exact.fingerprint != base.fingerprint
     }
@@ -105,7 +107,7 @@ def grid(space: str, base: Recipe, most: int) -> list[Params]:
     no more than that. UserError where those of the middles of whole ranges are more.
     """
     branches = list(_branches(SPACES[space], base, {}))
-    ranges = {name: asked for b in branches for name, asked in b.asked.items() if _number(asked)}
+    ranges = {name: asked for b in branches for name, asked in b.asked.items() if _is_range(asked)}
     counts = dict.fromkeys(ranges, 1)
     size = _size(branches, ranges, counts)
     if size > most:
@@ -130,25 +132,27 @@ def signature(space: str, base: Recipe, lengths: bool = False) -> str:
     return digest([branches, LENGTH if lengths else None])
 
 
-def _number(asked: Any) -> bool:
+def _is_range(asked: Any) -> bool:
     return isinstance(asked, Range)
 
 
-def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[Questions]:
+def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[RecordingTrial]:
     """The questions of the space under every answer to those of countably many."""
-    questions = Questions(answers)
+    questions = RecordingTrial(answers)
     space(questions, base)
     for name, asked in questions.asked.items():
-        if name in answers or (_number(asked) and not asked.whole):
+        if name in answers or (_is_range(asked) and not asked.whole):
             continue
-        choices = range(int(asked.low), int(asked.high) + 1) if _number(asked) else asked
+        choices = range(int(asked.low), int(asked.high) + 1) if _is_range(asked) else asked
         for choice in choices:
             yield from _branches(space, base, answers | {name: choice})
         return
     yield questions
 
 
-def _size(branches: list[Questions], ranges: Mapping[str, Range], counts: dict[str, int]) -> int:
+def _size(
+    branches: list[RecordingTrial], ranges: Mapping[str, Range], counts: dict[str, int]
+) -> int:
     """How many points a grid has."""
     return sum(
         math.prod(counts[name] for name in branch.asked.keys() - branch.answers.keys())
@@ -157,13 +161,13 @@ def _size(branches: list[Questions], ranges: Mapping[str, Range], counts: dict[s
     )
 
 
-def _in_grid(branch: Questions, ranges: Mapping[str, Range], counts: dict[str, int]) -> bool:
+def _in_grid(branch: RecordingTrial, ranges: Mapping[str, Range], counts: dict[str, int]) -> bool:
     numbers = {name: value for name, value in branch.answers.items() if name in ranges}
     return all(value in ranges[name].points(counts[name]) for name, value in numbers.items())
 
 
 def _points(
-    branch: Questions, ranges: Mapping[str, Range], counts: dict[str, int]
+    branch: RecordingTrial, ranges: Mapping[str, Range], counts: dict[str, int]
 ) -> Iterator[Params]:
     """The grid's points in a branch."""
     if _in_grid(branch, ranges, counts):
@@ -175,19 +179,19 @@ def _points(
 def _params(space: str, base: Recipe, exact: Recipe) -> Params:
     """The point of the space at which that recipe stands."""
     own = values_of(exact)
-    questions = Questions(own)
+    questions = RecordingTrial(own)
     SPACES[space](questions, base)
     return {name: own[name] for name in questions.asked}
 
 
-def _scheduled(base: Recipe, source: Recipe) -> Recipe:
+def _with_schedule_of(base: Recipe, source: Recipe) -> Recipe:
     """The base under the shape and warm-up of another's schedule."""
     return base.override(
         schedule=source.schedule, schedule_args=source.schedule_args, warmup=source.warmup
     )
 
 
-def _tried(trial: Any, base: Recipe, family: str, ranges: Mapping[str, Range]) -> Recipe:
+def _build_recipe(trial: Any, base: Recipe, family: str, ranges: Mapping[str, Range]) -> Recipe:
     """The base with what the trial says of everything that has a range."""
 
     def ask(name: str) -> Any:

@@ -28,7 +28,7 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     """
     import optuna
 
-    source = storage.place(source)
+    source = storage.resolve_url(source)
     old = Path(source.removeprefix(store.SQLITE))
     if source.startswith(store.SQLITE) and not old.exists():
         raise UserError(f"The file to copy must be there. Received: {old}. Name another.")
@@ -64,14 +64,14 @@ def _copy(name: str, origin: Any, target: Any) -> bool:
     return True
 
 
-def text(study: Any) -> str:
+def to_journal(study: Any) -> str:
     """Return the study as a journal of its own, bound to no run and led by no process."""
     import optuna
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
-        with optuna_log.quiet():
-            origin = storage.journal(path)
+        with optuna_log.silence():
+            origin = storage.open_journal(path)
         name = study.study_name
         optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=origin)
         copied = optuna.load_study(study_name=name, storage=origin)
@@ -80,7 +80,7 @@ def text(study: Any) -> str:
         return path.read_text()
 
 
-def run_carrying(name: str, where: str) -> history.Row | None:
+def find_finished_run(name: str, where: str) -> history.Row | None:
     """Return the newest finished run of a study that the storage lacks; None if it is there."""
     import optuna
 
@@ -90,11 +90,11 @@ def run_carrying(name: str, where: str) -> history.Row | None:
         if PLAN in held and held.get(RUN, "") is not None:
             return None
     row = next(iter(history.everyones(kind="study", study=name)), None)
-    _refuse_elsewhere(name, row, where)
+    _check_not_elsewhere(name, row, where)
     return row
 
 
-def _refuse_elsewhere(name: str, row: history.Row | None, where: str) -> None:
+def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None:
     """Raise UserError where the study is in another storage: a second one would part from it."""
     kept = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
     files = (storage.JOURNAL, store.SQLITE)
@@ -114,7 +114,7 @@ def restore(name: str, where: str) -> None:
     """
     import optuna
 
-    row = run_carrying(name, where)
+    row = find_finished_run(name, where)
     carried = store.artifact(row.id, FILE) if row else None
     if row is None or carried is None:
         return
@@ -124,8 +124,8 @@ def restore(name: str, where: str) -> None:
         path.write_bytes(carried)
         _delete(name, target)  # what a kill has left of an earlier copy
         try:
-            with optuna_log.quiet():
-                origin = storage.journal(path)
+            with optuna_log.silence():
+                origin = storage.open_journal(path)
             dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
             optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:

@@ -11,49 +11,49 @@ from pipelines.runtime import heartbeat
 
 LEADER = "leader"  # attribute of a study: the process that leads it
 BEAT_S = 60.0  # between two signs of life
-LOST_S = 600.0  # without one: a process on another machine is taken for dead
-DOUBT_S = 1.0  # for another machine that takes the lead at the same moment
+DEAD_AFTER_S = 600.0  # without one: a process on another machine is taken for dead
+SETTLE_S = 1.0  # for another machine that takes the lead at the same moment
 
 
-def current(study: Any) -> Mapping[str, str] | None:
+def living_leader(study: Any) -> Mapping[str, str] | None:
     """Return the process that leads the study, as alive.py has it; None where none does."""
     found: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
-    return found if found and heartbeat.why_dead(found, LOST_S) is None else None
+    return found if found and heartbeat.why_dead(found, DEAD_AFTER_S) is None else None
 
 
-def take(study: Any, several: bool) -> bool:
+def take_lead(study: Any, several: bool) -> bool:
     """Lead the study, unless another living process does.
 
     Call it under the study's lock, which keeps other processes of this machine out. Where `several`
     machines may take the lead, the last one that says so has it.
     """
-    if current(study) and not ours(study):
+    if living_leader(study) and not is_leader(study):
         return False
     study.set_user_attr(LEADER, heartbeat.tags())
     if several:
-        time.sleep(DOUBT_S)
-    return ours(study)
+        time.sleep(SETTLE_S)
+    return is_leader(study)
 
 
-def ours(study: Any) -> bool:
+def is_leader(study: Any) -> bool:
     """Whether this process was the last to take the lead."""
     held, own = study.user_attrs.get(LEADER) or {}, heartbeat.tags()
     return all(held.get(key) == own[key] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
 
 
 @contextmanager
-def leading(study: Any) -> Iterator[None]:
+def lead(study: Any) -> Iterator[None]:
     """Give the leader's sign of life for as long as the block lasts; then none leads.
 
     A leader that was silent for so long that another took its place leaves that one alone.
     """
 
     def say(what: Mapping[str, str] | None) -> None:
-        if ours(study):
+        if is_leader(study):
             study.set_user_attr(LEADER, what)
 
     try:
-        with beating(lambda: say(heartbeat.tags())):
+        with beat_regularly(lambda: say(heartbeat.tags())):
             yield
     finally:
         with contextlib.suppress(Exception):  # the storage may be what has failed
@@ -61,7 +61,7 @@ def leading(study: Any) -> Iterator[None]:
 
 
 @contextmanager
-def beating(beat: Callable[[], None]) -> Iterator[None]:
+def beat_regularly(beat: Callable[[], None]) -> Iterator[None]:
     """Have a sign of life given now and then, in a thread, for as long as the block lasts."""
     ended = threading.Event()
 

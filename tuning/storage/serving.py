@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines.errors import UserError
-from tuning.optuna_log import quiet
+from tuning.optuna_log import silence
 from tuning.storage.storage import connect, shown
 
-ANYWHERE = ("0.0.0.0", "::")  # noqa: S104
-LOCAL = ("localhost", "127.0.0.1", "::1")
+ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
+LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def serve_proxy(url: str, host: str, port: int) -> None:
@@ -29,9 +29,9 @@ def serve_proxy(url: str, host: str, port: int) -> None:
         )
     storage = get_storage(connect(url))
     _bind(host, port, lambda: socket.create_server((host, port)).close())  # gRPC would share it
-    print(f"Workers of {shown(url)} take: --storage grpc://{_name(host)}:{port}", flush=True)
+    print(f"Workers of {shown(url)} take: --storage grpc://{_public_name(host)}:{port}", flush=True)
     print("It asks for no password: let only machines you trust reach it.", file=sys.stderr)
-    with _until_stopped("The proxy"), quiet():
+    with _until_stopped("The proxy"), silence():
         run_grpc_proxy_server(storage, host=host, port=port)
 
 
@@ -46,7 +46,7 @@ def serve_dashboard(url: str, host: str, port: int) -> None:
         ) as server,
         _until_stopped("The dashboard"),
     ):
-        print(f"Studies of {shown(url)}: http://{_name(host)}:{port}", flush=True)
+        print(f"Studies of {shown(url)}: http://{_public_name(host)}:{port}", flush=True)
         print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
         server.serve_forever()
 
@@ -58,22 +58,22 @@ def _refuse_foreign(application: Any, host: str) -> Any:
     """
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        if _is_ours(environ.get("HTTP_HOST", ""), host):
+        if _is_local(environ.get("HTTP_HOST", ""), host):
             return application(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain")])
-        ours = f"localhost and {_name(host)}"
+        ours = f"localhost and {_public_name(host)}"
         return [f"The dashboard answers at {ours}; --host adds another name.\n".encode()]
 
     return answer
 
 
-def _is_ours(address: str, host: str) -> bool:
+def _is_local(address: str, host: str) -> bool:
     """Return whether a Host header names this machine as served at `host`, at any port."""
     try:
         name = urlsplit(f"//{address}").hostname or ""
-        if name in (*LOCAL, host.lower(), _name(host).lower()):
+        if name in (*LOCAL_NAMES, host.lower(), _public_name(host).lower()):
             return True
-        return host in ANYWHERE and bool(ip_address(name))  # an address resolves to itself
+        return host in ALL_INTERFACES and bool(ip_address(name))  # an address resolves to itself
     except ValueError:
         return False
 
@@ -87,9 +87,9 @@ class _Terse(WSGIRequestHandler):
         """Write nothing: a page that is open asks every few seconds."""
 
 
-def _name(host: str) -> str:
+def _public_name(host: str) -> str:
     """Return by which name others call an address to serve at."""
-    return socket.gethostname() if host in ANYWHERE else host
+    return socket.gethostname() if host in ALL_INTERFACES else host
 
 
 def _bind(host: str, port: int, bind: Callable[[], Any]) -> Any:

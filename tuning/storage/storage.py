@@ -20,16 +20,16 @@ from pipelines.errors import (
 )
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import store
-from tuning.optuna_log import quiet
+from tuning.optuna_log import silence
 
 JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")
-ANSWER_S = 5  # for a server to answer
+CONNECT_S = 5  # for a server to answer
 PROXY_PORT = 13_000
 shown = without_password  # of a storage's URL
 
 
-def place(url: str | None = None) -> str:
+def resolve_url(url: str | None = None) -> str:
     """Return the storage's URL: the one given, else OPTUNA_STORAGE, else a journal beside the runs.
 
     Say so where studies of earlier versions are in a database beside that journal.
@@ -74,9 +74,9 @@ def open_storage(url: str) -> Any:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
-        with quiet():
+        with silence():
             if url.startswith(JOURNAL):
-                return journal(Path(url.removeprefix(JOURNAL)))
+                return open_journal(Path(url.removeprefix(JOURNAL)))
             return _proxy(url) if _scheme(url) == "grpc" else _database(url)
     except ImportError as error:
         raise missing_driver(url, error) from error
@@ -125,7 +125,7 @@ def _check(url: str) -> None:
         )
 
 
-def journal(path: Path) -> Any:
+def open_journal(path: Path) -> Any:
     """Return Optuna's journal in a file, which every change of a study makes longer."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -172,7 +172,7 @@ def _database(url: str) -> Any:
 
     options: dict[str, Any] = {"pool_pre_ping": True}
     if make_url(url).get_backend_name() != "sqlite":  # SQLite's is for a lock
-        options["connect_args"] = {"connect_timeout": ANSWER_S}
+        options["connect_args"] = {"connect_timeout": CONNECT_S}
     _refuse_others(url, options)
     return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
 
@@ -201,7 +201,7 @@ def _proxy(url: str) -> Any:
     parts = urlsplit(url)
     proxy = GrpcStorageProxy(host=str(parts.hostname), port=parts.port or PROXY_PORT)
     try:
-        proxy.wait_server_ready(ANSWER_S)
+        proxy.wait_server_ready(CONNECT_S)
         proxy.get_all_studies()
     except grpc.RpcError as error:
         raise RuntimeError(f"no proxy of Optuna's: {_reason(error)}") from error
@@ -209,7 +209,7 @@ def _proxy(url: str) -> Any:
 
 
 @contextmanager
-def answering(url: str) -> Iterator[None]:
+def translate_errors(url: str) -> Iterator[None]:
     """Turn the errors of a storage that goes away into one sentence."""
     import grpc
     import optuna

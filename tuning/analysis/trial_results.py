@@ -10,10 +10,10 @@ from typing import Any
 
 from tuning.search import spaces
 
-LOST = 100.0  # percent: the error of a trial whose loss diverged
+DIVERGED_PCT = 100.0  # percent: the error of a trial whose loss diverged
 
 
-def finished(trials: Sequence[Any]) -> list[Any]:
+def finished_trials(trials: Sequence[Any]) -> list[Any]:
     """Complete trials and pruned ones that reported an error, in the order they finished."""
     ended = [
         trial
@@ -24,83 +24,83 @@ def finished(trials: Sequence[Any]) -> list[Any]:
     return sorted(ended, key=lambda trial: (trial.datetime_complete or datetime.min, trial.number))
 
 
-def error(trial: Any) -> float:
+def error_pct(trial: Any) -> float:
     """Validation error of a finished trial, percent; `LOST` where it is not finite.
 
     Of a pruned trial the last that it reported: an upper estimate, for training would have gone on.
     """
     if trial.state.name == "COMPLETE":
-        return bounded(trial.values[0])
-    return bounded(trial.intermediate_values[max(trial.intermediate_values)])
+        return clip_error(trial.values[0])
+    return clip_error(trial.intermediate_values[max(trial.intermediate_values)])
 
 
-def bounded(error_pct: float) -> float:
+def clip_error(error_pct: float) -> float:
     """An error as a number of percent that can be ranked and drawn."""
-    return min(float(error_pct), LOST) if math.isfinite(error_pct) else LOST
+    return min(float(error_pct), DIVERGED_PCT) if math.isfinite(error_pct) else DIVERGED_PCT
 
 
-def rate(trial: Any) -> float:
+def peak_rate(trial: Any) -> float:
     """Peak learning rate; NaN where the space has none."""
     return float(trial.params.get("learning_rate", math.nan))
 
 
-def drawn(trial: Any) -> bool:
+def is_sampled(trial: Any) -> bool:
     """Whether the sampler chose it; published schedules are enqueued."""
     return spaces.PUBLISHED not in trial.user_attrs
 
 
-def diverged(trial: Any) -> bool:
+def has_diverged(trial: Any) -> bool:
     return "diverged" in trial.user_attrs
 
 
-def best(trials: Sequence[Any]) -> Any:
+def best_trial(trials: Sequence[Any]) -> Any:
     """The complete trial of least error, the earliest of equals; None where none is complete."""
-    complete = [trial for trial in finished(trials) if trial.state.name == "COMPLETE"]
-    return min(complete, key=error, default=None)
+    complete = [trial for trial in finished_trials(trials) if trial.state.name == "COMPLETE"]
+    return min(complete, key=error_pct, default=None)
 
 
-def paper(trials: Sequence[Any]) -> Any:
+def paper_trial(trials: Sequence[Any]) -> Any:
     """The finished trial of the recipe's own schedule; None where there is none."""
-    own = (t for t in finished(trials) if t.user_attrs.get(spaces.PUBLISHED) == spaces.PAPER)
+    own = (t for t in finished_trials(trials) if t.user_attrs.get(spaces.PUBLISHED) == spaces.PAPER)
     return next(own, None)
 
 
-def device_s(trials: Sequence[Any]) -> float:
+def total_device_s(trials: Sequence[Any]) -> float:
     """Seconds of training times devices, of the trials that say; NaN where none does."""
     known = [trial.user_attrs["device_s"] for trial in trials if "device_s" in trial.user_attrs]
     return float(sum(known)) if known else math.nan
 
 
-def front(trials: Sequence[Any]) -> list[Any]:
+def pareto_front(trials: Sequence[Any]) -> list[Any]:
     """Trials that no other beats in error and cost at once, least error first.
 
     Of studies that minimize [error, images]; a training that diverged is no offer.
     """
     offers = [
         trial
-        for trial in finished(trials)
-        if trial.state.name == "COMPLETE" and len(trial.values) == 2 and not diverged(trial)
+        for trial in finished_trials(trials)
+        if trial.state.name == "COMPLETE" and len(trial.values) == 2 and not has_diverged(trial)
     ]
     kept: list[Any] = []
-    for trial in sorted(offers, key=lambda trial: (error(trial), trial.values[1])):
+    for trial in sorted(offers, key=lambda trial: (error_pct(trial), trial.values[1])):
         if not kept or trial.values[1] < kept[-1].values[1]:
             kept.append(trial)
     return kept
 
 
-def searched(trials: Sequence[Any]) -> dict[str, str]:
+def describe_ranges(trials: Sequence[Any]) -> dict[str, str]:
     """{parameter: its range}, those that every finished trial has first, as `0.01 to 1 (log)`."""
-    done = finished(trials)
+    done = finished_trials(trials)
     ranges = {name: each for trial in done for name, each in trial.distributions.items()}
     shares = {name: sum(name in trial.params for trial in done) for name in ranges}
     return {
-        name: _range(ranges[name])
+        name: _describe_range(ranges[name])
         + ("" if shares[name] == len(done) else f", in {shares[name]} of {len(done)} trials")
         for name in sorted(ranges, key=lambda name: (-shares[name], name))
     }
 
 
-def _range(distribution: Any) -> str:
+def _describe_range(distribution: Any) -> str:
     if hasattr(distribution, "choices"):
         return " | ".join(str(choice) for choice in distribution.choices)
     scale = " (log)" if distribution.log else ""
