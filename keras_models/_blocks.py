@@ -20,7 +20,9 @@ INITIAL_STD: dict[str, Callable[[int, int], float]] = {
 }
 
 
-def normal(init: str, kernel_size: int, channels: int) -> keras.initializers.Initializer:
+def normal_initializer(
+    init: str, kernel_size: int, channels: int
+) -> keras.initializers.Initializer:
     """Fresh Gaussian initializer: a reused object would repeat its values in the next layer."""
     return keras.initializers.RandomNormal(stddev=INITIAL_STD[init](kernel_size, channels))
 
@@ -43,7 +45,7 @@ def convolution(
         strides=stride,
         padding=padding,
         use_bias=use_bias,
-        kernel_initializer=normal(init, kernel_size, channels),
+        kernel_initializer=normal_initializer(init, kernel_size, channels),
         data_format="channels_last",
         name=name,
     )(x)

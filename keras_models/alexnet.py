@@ -40,17 +40,20 @@ def build(
     x = layers.Flatten(name="flatten")(x)
     for i in (6, 7):
         dense = layers.Dense(
-            _even(4096 * width), activation="relu", name=f"fc{i}", **_initial(init, bias=1)
+            _nearest_even(4096 * width),
+            activation="relu",
+            name=f"fc{i}",
+            **_initializers(init, bias=1),
         )
         x = layers.Dropout(dropout, name=f"dropout{i}")(dense(x))
     full = keras.config.floatx()  # full precision also in mixed precision
-    outputs = layers.Dense(classes, dtype=full, name="logits", **_initial(init, bias=0))(x)
+    outputs = layers.Dense(classes, dtype=full, name="logits", **_initializers(init, bias=0))(x)
     return keras.Model(inputs, outputs, name="alexnet")
 
 
 def features(x: Any, width: float, init: str) -> Any:
     """The five convolutions: images of 227x227 pixels -> 6x6 pixels of 256 channels."""
-    c96, c256, c384 = (_even(width * channels) for channels in (96, 256, 384))
+    c96, c256, c384 = (_nearest_even(width * channels) for channels in (96, 256, 384))
     x = convolution(x, c96, 11, stride=4, init=init, bias=0, name="conv1")
     x = pool(response_normalization(x), "pool1")
     x = two_towers(x, c256, 5, init=init, name="conv2")
@@ -82,7 +85,7 @@ def convolution(
         activation="relu",
         data_format="channels_last",
         name=name,
-        **_initial(init, bias),
+        **_initializers(init, bias),
     )(x)
 
 
@@ -106,7 +109,7 @@ def pad_to_windows(x: Any) -> Any:
     return layers.ZeroPadding2D(borders, data_format="channels_last", name="padding")(x)
 
 
-def _initial(init: str, bias: int) -> dict[str, Any]:
+def _initializers(init: str, bias: int) -> dict[str, Any]:
     """Fresh initializers of a layer's kernel and bias."""
     if init == "he":
         return {"kernel_initializer": "he_normal", "bias_initializer": "zeros"}
@@ -116,6 +119,6 @@ def _initial(init: str, bias: int) -> dict[str, Any]:
     }
 
 
-def _even(channels: float) -> int:
+def _nearest_even(channels: float) -> int:
     """Nearest even number: half of it for each tower."""
     return 2 * max(1, round(channels / 2))

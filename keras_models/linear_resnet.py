@@ -10,7 +10,7 @@ import numpy as np
 from keras import layers
 from numpy.typing import ArrayLike, NDArray
 
-from ._blocks import normal
+from ._blocks import normal_initializer
 
 TINY = {"input_shape": (8,), "classes": 8, "depth": 3}
 
@@ -71,7 +71,7 @@ def _network(width: int, depth: int, init: str, dtype: Any = None) -> keras.Mode
     full = dtype or keras.config.floatx()
     x = inputs = keras.Input((width,), dtype=full, name="input")
     for i in range(1, depth + 1):
-        start = "zeros" if init == "zeros" else normal(init, 1, width)
+        start = "zeros" if init == "zeros" else normal_initializer(init, 1, width)
         step = layers.Dense(
             width, use_bias=False, kernel_initializer=start, dtype=dtype, name=f"A{i}"
         )

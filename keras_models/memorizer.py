@@ -14,7 +14,7 @@ import keras
 from keras import layers, ops
 from numpy.typing import NDArray
 
-from ._blocks import normal
+from ._blocks import normal_initializer
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any]]  # U, t and V of units V ReLU(U h - t)
 
@@ -36,7 +36,7 @@ class ResidualBlocks(layers.Layer):
     def build(self, input_shape: Sequence[int]) -> None:
         """Make the weights: Gaussian ones as `init` says, and s = 0."""
         k = input_shape[-1]
-        gaussian = {name: normal(self.init, 1, k) for name in "UV"}
+        gaussian = {name: normal_initializer(self.init, 1, k) for name in "UV"}
         self.U = self.add_weight((self.depth, k, self.units), gaussian["U"], name="U")
         self.s = self.add_weight((self.depth, self.units), "zeros", name="s")
         self.V = self.add_weight((self.depth, self.units, k), gaussian["V"], name="V")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import keras
 from keras import layers
 
-from ._blocks import logits, normal
+from ._blocks import logits, normal_initializer
 
 TINY = {"width": 16, "depth": 2}
 
@@ -50,5 +50,5 @@ def residual_block(x: Any, identity: bool, init: str, use_bias: bool, name: str)
 
 def linear(x: Any, width: int, init: str, use_bias: bool, name: str) -> Any:
     """Linear map with Gaussian initial weights: a convolution of kernel size 1, for `init`."""
-    initializer = normal(init, 1, width)
+    initializer = normal_initializer(init, 1, width)
     return layers.Dense(width, use_bias=use_bias, kernel_initializer=initializer, name=name)(x)

@@ -99,7 +99,7 @@ def residual(
     return layers.ReLU(name=f"{name}_out")(y)
 
 
-def preactivated(
+def preactivated_residual(
     x: Any, convolutions: Sequence[tuple[int, int, int]], *, shortcut: str, name: str
 ) -> Any:
     """x + branch, normalized and rectified ahead of each convolution of the branch.
@@ -197,7 +197,7 @@ BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottlenec
 
 STEMS: dict[str, Callable[[Any, int], Any]] = {"cifar": cifar_stem, "imagenet": imagenet_stem}
 
-UNITS: dict[str, Unit] = {"original": residual, "preactivation": preactivated}
+UNITS: dict[str, Unit] = {"original": residual, "preactivation": preactivated_residual}
 
 # How a block's input x joins its branch y; a projection is made by the last argument.
 SHORTCUTS: dict[str, Callable[[Any, Any, int, str, Convolve], Any]] = {

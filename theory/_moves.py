@@ -34,7 +34,7 @@ class Plan:
         return float(min(self.gap.min(), readout) / np.sum(self.Z**2, axis=1).max())
 
 
-def needed(Z: Array) -> float:
+def rounding_margin(Z: Array) -> float:
     """The margin that the rounding of products of Z could use up."""
     return ROUNDING * float(np.finfo(Z.dtype).eps)
 

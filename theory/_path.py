@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 @partial(np.vectorize, signature="(l,d,d),(d,d)->(l,d,d)")
-def shortened(A: Array, R: Array) -> Array:
+def shorten(A: Array, R: Array) -> Array:
     """Layers [..., l, d, d] of product R [..., d, d] whose largest norm tends to be below A's.
 
     L-BFGS lessens the Schatten p-norm of all layers together, p = 4, 8, ..., 64, over the interior

@@ -13,14 +13,14 @@ Array = NDArray[np.float64]
 Depth = int | NDArray[np.int64]
 
 
-def checked_depth(depth: Depth) -> NDArray[np.int64]:
+def check_depth(depth: Depth) -> NDArray[np.int64]:
     n = np.asarray(depth)
     if n.dtype.kind not in "iu" or np.any(n < 1):
         raise ValueError(f"depth must be an integer >= 1. Received: {depth=}. Count the layers.")
     return n
 
 
-def checked_layers(A: ArrayLike, name: str = "A") -> Array:
+def check_layers(A: ArrayLike, name: str = "A") -> Array:
     """Layers [..., l, d, d] as float64, l = 0 included; ValueError, with their name, if not so."""
     A = np.asarray(A, dtype=np.float64)
     if A.ndim < 3 or A.shape[-1] != A.shape[-2] or A.shape[-1] == 0:
@@ -31,7 +31,7 @@ def checked_layers(A: ArrayLike, name: str = "A") -> Array:
     return A
 
 
-def square(R: ArrayLike, name: str = "R") -> Array:
+def check_square(R: ArrayLike, name: str = "R") -> Array:
     R = np.asarray(R, dtype=np.float64)
     if R.ndim < 2 or R.shape[-1] != R.shape[-2] or R.shape[-1] == 0:
         raise ValueError(f"{name} must be square. Received: shape {R.shape}. Pass [..., d, d].")
@@ -43,7 +43,7 @@ def square(R: ArrayLike, name: str = "R") -> Array:
 
 
 def svd(R: ArrayLike) -> tuple[Array, Array, Array, Array]:  # U, s, V^T and the sign of det R
-    U, s, Vt = np.linalg.svd(square(R))
+    U, s, Vt = np.linalg.svd(check_square(R))
     low, high = s[..., -1], s[..., 0]
     if len(bad := np.argwhere(low <= s.shape[-1] * np.finfo(np.float64).eps * high)):
         i = tuple(bad[0])

@@ -44,7 +44,7 @@ def circulant_start(
 
 def circulant_matrix(column: ArrayLike) -> Array:
     """W_ij = c_{i-j mod d} from its first column c [..., d]; shape [..., d, d]."""
-    c = _checked(column)
+    c = _check_column(column)
     i = np.arange(c.shape[-1])
     return np.asarray(c[..., (i[:, None] - i) % len(i)])
 
@@ -73,7 +73,7 @@ def circulant_descent(
     rows = []
     for step in range(steps + 1):
         force, measures = _forces(c)
-        rows.append(_scaled(measures, scale))
+        rows.append(_scale_measures(measures, scale))
         if step < steps:
             c = c + rates[..., step, None] * force
     return {key: np.stack([row[key] for row in rows], axis=-1) for key in rows[0]}
@@ -87,7 +87,7 @@ def circulant_measures(column: ArrayLike, scale: str = "true") -> dict[str, Arra
     ValueError for an unknown scale, or if c is not finite, d < 3 or column 0 of I + W is 0.
     """
     scale_factor(scale)
-    return _scaled(_forces(_checked(column))[1], scale)
+    return _scale_measures(_forces(_check_column(column))[1], scale)
 
 
 def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") -> dict[str, Array]:
@@ -96,7 +96,7 @@ def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") 
     Without loss and trace; distance is ||W - W*||_F, the inner product <-grad, W* - W>. Errors as
     there, also for the teacher.
     """
-    c, c_star = np.broadcast_arrays(_checked(column), _checked(teacher))
+    c, c_star = np.broadcast_arrays(_check_column(column), _check_column(teacher))
     d, gap, first = c.shape[-1], c_star - c, np.arange(c.shape[-1]) == 0
     b, b_star = first + c, first + c_star
     n, m = np.linalg.norm(b, axis=-1), np.linalg.norm(b_star, axis=-1)
@@ -119,7 +119,7 @@ def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") 
         "potential": d * growth,
         "distance": np.sqrt(d * _dot(gap, gap)),
     }
-    return _scaled(measures, scale)
+    return _scale_measures(measures, scale)
 
 
 def scale_factor(scale: str) -> float:
@@ -186,13 +186,13 @@ def _forces(c: Array) -> tuple[Array, dict[str, Array]]:
     }
 
 
-def _scaled(measures: dict[str, Array], scale: str) -> dict[str, Array]:
+def _scale_measures(measures: dict[str, Array], scale: str) -> dict[str, Array]:
     return measures | {"inner_product": scale_factor(scale) * measures["inner_product"]}
 
 
 def _begin(column: ArrayLike, rate: ArrayLike, steps: int, scale: str) -> tuple[Array, Array]:
     """First columns at step 0, and what multiplies `_forces` at every step, [..., steps]."""
-    c, rate = _checked(column), np.asarray(rate, dtype=np.float64)
+    c, rate = _check_column(column), np.asarray(rate, dtype=np.float64)
     if steps < 0 or not np.all((rate > 0) & (rate < np.inf)):
         raise ValueError(
             "steps must be >= 0 and rates finite and > 0. Received: "
@@ -208,7 +208,7 @@ def _begin(column: ArrayLike, rate: ArrayLike, steps: int, scale: str) -> tuple[
     return c, scale_factor(scale) * rate
 
 
-def _checked(column: ArrayLike) -> Array:
+def _check_column(column: ArrayLike) -> Array:
     c = np.asarray(column, dtype=np.float64)
     if c.ndim == 0 or c.shape[-1] < 3 or not np.all(np.isfinite(c)):
         raise ValueError(

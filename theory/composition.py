@@ -12,10 +12,10 @@ from functools import partial, reduce
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory._polar import Array, checked_depth
+from theory._polar import Array, check_depth
 from theory.factorization import balanced, max_norm
 from theory.near_identity import distances, lengths, scales
-from theory.smooth_maps import Map, SmoothMap, derivative, normalized
+from theory.smooth_maps import Map, SmoothMap, derivative, normalize
 
 NEWTON_STEPS, HALVINGS = 60, 30
 ENOUGH = 32  # layers that show how far g is from the identity
@@ -70,12 +70,12 @@ def whole_layers(h: SmoothMap, x0: ArrayLike, a: Array, depth: int) -> list[Map]
 
     h(x) = h(x0) + Dh(x0) g(x - x0): the m layers of g at scales a [m], then the depth layers of
     `factorization.balanced` for Dh(x0). The shifts, by x0 [..., d], change no seminorm and belong
-    to the first and the last layer. ValueError as in `normalized`.
+    to the first and the last layer. ValueError as in `normalize`.
     """
     x0 = np.asarray(x0, dtype=np.float64)
-    g, A = normalized(h, x0), balanced(derivative(h, x0), depth)
+    g, A = normalize(h, x0), balanced(derivative(h, x0), depth)
     near = near_layers(g.function, g.jacobian, a)
-    linear: list[Map] = [partial(_moved, A_i) for A_i in np.moveaxis(A, -3, 0)]
+    linear: list[Map] = [partial(_apply_layer, A_i) for A_i in np.moveaxis(A, -3, 0)]
     first, last, shift = near[0], linear[-1], x0[..., None, :]
     near[0] = lambda x: first(x - shift)
     linear[-1] = lambda u: last(u) + h.function(shift)
@@ -86,11 +86,11 @@ def whole_profile(h: SmoothMap, x0: ArrayLike, x: Array, layers: int) -> Array:
     """||h_i - Id||_L of m layers of h itself, equal steps and then linear ones; shape [..., m].
 
     Measured at points x [..., n, d] of a ball about x0, and split so that the largest is small.
-    ValueError as in `normalized`, or if layers < 2.
+    ValueError as in `normalize`, or if layers < 2.
     """
-    if checked_depth(layers) < 2:
+    if check_depth(layers) < 2:
         raise ValueError(f"h needs two layers, one of them linear. Received: {layers=}. Use more.")
-    J, jacobian = derivative(h, x0), normalized(h, x0).jacobian
+    J, jacobian = derivative(h, x0), normalize(h, x0).jacobian
     few = min(layers, ENOUGH)
     way = few * np.max(distances(jacobian, scales(few), x))  # nearly the same for every m
 
@@ -107,5 +107,5 @@ def whole_profile(h: SmoothMap, x0: ArrayLike, x: Array, layers: int) -> Array:
     return np.concatenate([curved, np.broadcast_to(same, (*curved.shape[:-1], depth))], axis=-1)
 
 
-def _moved(A: Array, u: Array) -> Array:
+def _apply_layer(A: Array, u: Array) -> Array:
     return u + u @ A.mT

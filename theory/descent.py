@@ -18,7 +18,7 @@ from itertools import accumulate, islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._polar import Depth, checked_depth, checked_layers, square
+from theory._polar import Depth, check_depth, check_layers, check_square
 from theory.factorization import balanced
 
 Array = NDArray[np.float64]
@@ -29,13 +29,13 @@ _quiet = np.errstate(over="ignore", invalid="ignore")  # divergence is a result,
 @_quiet
 def product(Theta: ArrayLike) -> Array:
     """Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
-    T = np.moveaxis(checked_layers(Theta, "Theta"), -3, 0)
+    T = np.moveaxis(check_layers(Theta, "Theta"), -3, 0)
     return reduce(lambda P, M: M @ P, T, np.broadcast_to(np.eye(T.shape[-1]), T.shape[1:]))
 
 
-def checked_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
+def check_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
     """Theta [..., l, d, d], l >= 1, and Phi [..., d, d] as float64; ValueError if they are not."""
-    Theta, Phi = checked_layers(Theta, "Theta"), np.asarray(Phi, dtype=np.float64)
+    Theta, Phi = check_layers(Theta, "Theta"), np.asarray(Phi, dtype=np.float64)
     if Theta.shape[-3] == 0 or Phi.shape[-2:] != Theta.shape[-2:]:
         raise ValueError(
             "Theta and Phi must be [..., l, d, d] and [..., d, d] with one d, l >= 1. "
@@ -46,7 +46,7 @@ def checked_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
 
 def residual(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     """E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
-    Theta, Phi = checked_network(Theta, Phi)
+    Theta, Phi = check_network(Theta, Phi)
     return product(Theta) - Phi
 
 
@@ -63,7 +63,7 @@ def loss_gradient(Theta: ArrayLike, Phi: ArrayLike) -> Array:
     A = Theta - I, Sigma = I. That one adds A times a factor; only multiplying by Theta gives two
     equal diagonal layers equal gradients to the last bit.
     """
-    Theta, Phi = checked_network(Theta, Phi)
+    Theta, Phi = check_network(Theta, Phi)
     T, G = np.moveaxis(Theta, -3, 0), []
     *P, end = accumulate(T, lambda P, M: M @ P, initial=np.eye(T.shape[-1]))
     B = end - Phi  # (Theta_L...Theta_{i+1})^T E, from i = l down
@@ -111,7 +111,7 @@ def gradient_descent(
 
 def margin(M: ArrayLike) -> Array:
     """Least u^T M u over unit vectors u, from the symmetric part of M; [..., d, d] -> [...]."""
-    M = square(M, "M")
+    M = check_square(M, "M")
     return np.asarray(np.linalg.eigvalsh((M + M.mT) / 2)[..., 0])[()]
 
 
@@ -120,7 +120,7 @@ def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
 
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
-    M = square(M, "M")
+    M = check_square(M, "M")
     w, V = np.linalg.eigh((M + M.mT) / 2)
     lift = np.maximum(np.asarray(margin)[..., None] - w, 0)
     return np.asarray(M + (V * lift[..., None, :]) @ V.mT)
@@ -196,7 +196,7 @@ def eigenvalue_recursion(
 def eigenvalue_path(phi: ArrayLike, depth: Depth, rate: ArrayLike) -> Iterator[tuple[Array, Array]]:
     """Endless lam, phi - lam^l [...] of `eigenvalue_recursion`; each step overwrites the last."""
     phi, rate = np.asarray(phi, dtype=np.float64), np.asarray(rate, dtype=np.float64)
-    exponent = checked_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
+    exponent = check_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
     lam = np.ones(np.broadcast_shapes(phi.shape, exponent.shape, rate.shape))
     power, gap = np.empty_like(lam), np.empty_like(lam)
     while True:
@@ -219,10 +219,10 @@ def _begin(
     Phi: ArrayLike, depth: int, rate: ArrayLike, steps: int, start: ArrayLike | None, *more: int
 ) -> tuple[Array, Array, Array]:
     """Theta at step 0, Phi, and the rate shaped to multiply Theta; `more` are leading axes."""
-    Phi, rate = square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
+    Phi, rate = check_square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
     if steps < 0:
         raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")
-    layers = (operator.index(checked_depth(depth)), *Phi.shape[-2:])
+    layers = (operator.index(check_depth(depth)), *Phi.shape[-2:])
     start = np.broadcast_to(np.eye(layers[-1]), layers) if start is None else np.asarray(start)
     if start.shape[-3:] != layers:
         raise ValueError(

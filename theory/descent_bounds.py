@@ -9,8 +9,8 @@ from itertools import combinations, islice
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._polar import Depth, checked_layers
-from theory.descent import checked_network, eigenvalue_path, loss, product, residual
+from theory._polar import Depth, check_layers
+from theory.descent import check_network, eigenvalue_path, loss, product, residual
 from theory.factorization import max_norm
 
 Array = NDArray[np.float64]
@@ -83,7 +83,7 @@ def negative_floor(phi: ArrayLike) -> Array:
 
 def distance(Theta: ArrayLike) -> Array:
     """a = max ||Theta_i - I||, the spectral distance from the identity start; shape [...]."""
-    Theta = checked_layers(Theta, "Theta")
+    Theta = check_layers(Theta, "Theta")
     return max_norm(Theta - np.eye(Theta.shape[-1]))
 
 
@@ -141,7 +141,7 @@ def hessian_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
     The lemma needs ||Theta_i - I|| <= z and ||Phi|| <= (1+z)^l: 1 + z = max(1 + a, ||Phi||^{1/l}).
     """
-    Theta, Phi = checked_network(Theta, Phi)
+    Theta, Phi = check_network(Theta, Phi)
     depth, d = Theta.shape[-3:-1]
     reach = np.linalg.norm(Phi, 2, axis=(-2, -1)) ** (1 / depth)
     return np.asarray(3 * depth * d * np.maximum(1 + distance(Theta), reach) ** (2 * depth - 2))[()]

@@ -14,15 +14,15 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory._path import shortened
+from theory._path import shorten
 from theory._polar import (
     Array,
     Depth,
-    checked_depth,
-    checked_layers,
+    check_depth,
+    check_layers,
+    check_square,
     positive_svd,
     rotation_angles,
-    square,
     svd,
     turn_less_one,
 )
@@ -34,7 +34,7 @@ def balanced(R: ArrayLike, depth: int) -> Array:
     All layers have the same norm. ValueError if R is not square, finite and invertible with a
     positive determinant, or if depth is not an integer >= 1.
     """
-    depth = operator.index(checked_depth(depth))
+    depth = operator.index(check_depth(depth))
     U, s, Vt = positive_svd(R)
     Z, t = rotation_angles(U @ Vt)
     W, Z, t = (Vt @ Z)[..., None, :, :], Z[..., None, :, :], t[..., None, :]
@@ -57,7 +57,7 @@ def printed(R: ArrayLike, depth: int) -> Array:
     return _split(R, depth, groups=2)
 
 
-def merged(R: ArrayLike, depth: int) -> Array:
+def merged_split(R: ArrayLike, depth: int) -> Array:
     """The split of `printed` with 2q + p = l layers, nearer to the identity; shape [..., l, d, d].
 
     A pair of -1 is a turn by pi, so the q layers that turn the angles below pi can turn the pairs
@@ -66,14 +66,14 @@ def merged(R: ArrayLike, depth: int) -> Array:
     return _split(R, depth, groups=1)
 
 
-def refined(R: ArrayLike, depth: int) -> Array:
+def refine(R: ArrayLike, depth: int) -> Array:
     """The layers of `balanced`, brought nearer to the identity by optimization; [..., l, d, d].
 
     Never farther than `balanced`: where the search finds nothing nearer, it is the same. About a
     second for each matrix at d = 8, l = 128 (ours). ValueError as in `balanced`.
     """
     A = balanced(R, depth)
-    B = shortened(A, R)
+    B = shorten(A, R)
     return np.where((max_norm(B) < max_norm(A))[..., None, None, None], B, A)
 
 
@@ -89,7 +89,7 @@ def rotation_layers(Q: ArrayLike, q: int) -> Array:
             "Q must be a rotation, all singular values 1. Received: some off by "
             f"{np.max(np.abs(s - 1)):.3g}. Pass its polar factor."
         )
-    turns = partial(_turns, q=operator.index(checked_depth(q)), groups=2)
+    turns = partial(_turns, q=operator.index(check_depth(q)), groups=2)
     return np.asarray(np.vectorize(turns, signature="(d,d)->(l,d,d)")(U @ Vt))
 
 
@@ -98,7 +98,7 @@ def compose(A: ArrayLike) -> Array:
 
     ValueError for another shape.
     """
-    A = checked_layers(A)
+    A = check_layers(A)
     M = np.broadcast_to(np.eye(A.shape[-1]), A.shape[:-3] + A.shape[-2:])
     for i in range(A.shape[-3]):
         M = M + A[..., i, :, :] @ M
@@ -110,7 +110,7 @@ def max_norm(A: ArrayLike) -> Array:
 
     0 if there is no layer. ValueError for another shape.
     """
-    norms = np.linalg.norm(checked_layers(A), 2, axis=(-2, -1))
+    norms = np.linalg.norm(check_layers(A), 2, axis=(-2, -1))
     return np.asarray(norms.max(axis=-1, initial=0.0))[()]
 
 
@@ -132,12 +132,12 @@ def polar_angle(R: ArrayLike) -> Array:
 def paper_bound(R: ArrayLike, depth: Depth) -> Array:
     """(4 pi + 3 gamma)/l, HM Theorem 2.1, for l >= 3 gamma; [...]. ValueError as in `balanced`."""
     positive_svd(R)
-    return (4 * np.pi + 3 * conditioning(R)) / checked_depth(depth)
+    return (4 * np.pi + 3 * conditioning(R)) / check_depth(depth)
 
 
 def balanced_bound(R: ArrayLike, depth: Depth) -> Array:
     """Bound (1), 2 sin(theta/2l) + e^{gamma/l} - 1; shape [...]. ValueError as in `balanced`."""
-    n = checked_depth(depth)
+    n = check_depth(depth)
     return 2 * np.sin(polar_angle(R) / (2 * n)) + np.expm1(conditioning(R) / n)
 
 
@@ -146,7 +146,7 @@ def psd_bound(R: ArrayLike, depth: Depth) -> Array:
 
     ValueError if R is not symmetric positive definite, and as in `balanced`.
     """
-    n, R = checked_depth(depth), square(R)
+    n, R = check_depth(depth), check_square(R)
     skew, low = np.max(np.abs(R - R.mT)), np.min(np.linalg.eigvalsh(R))
     if skew > 1e-12 * np.max(np.abs(R)) or low <= 0:
         raise ValueError(
@@ -162,7 +162,7 @@ def lower_bound(R: ArrayLike, depth: Depth) -> Array:
     The larger of s_max^{1/l} - 1 and 1 - exp(-D/l), D being `displacement`. The second includes
     1 - s_min^{1/l}, because D >= gamma. ValueError as in `balanced`.
     """
-    n = checked_depth(depth)
+    n = check_depth(depth)
     stretch = np.log(positive_svd(R)[1][..., 0])
     return np.maximum(np.expm1(stretch / n), -np.expm1(-displacement(R) / n))
 
@@ -176,7 +176,7 @@ def displacement(R: ArrayLike) -> Array:
     share their maximum; searching both misses it less often. ValueError as in `balanced`.
     """
     U, _, Vt = positive_svd(R)
-    R = square(R)
+    R = check_square(R)
     W = np.linalg.eig(R)[1]  # real + imaginary part spans the plane of each complex pair
     t = (np.arange(64) + 0.5) * np.pi / 64
     plane = Vt.mT[..., :1] * np.cos(t) + Vt.mT[..., -1:] * np.sin(t)  # every direction if d = 2
@@ -199,7 +199,7 @@ def augment(R: ArrayLike) -> Array:
 
     ValueError as in `conditioning`, or if some det R > 0.
     """
-    R = square(R)
+    R = check_square(R)
     if np.any(svd(R)[3] > 0):
         raise ValueError("augment needs det R < 0. Received: det R > 0. Factor R itself instead.")
     out = np.pad(R, [(0, 0)] * (R.ndim - 2) + [(0, 1), (0, 1)])
@@ -208,12 +208,12 @@ def augment(R: ArrayLike) -> Array:
 
 
 def _split(R: ArrayLike, depth: int, groups: int) -> Array:
-    if operator.index(checked_depth(depth)) <= 2 * groups:
+    if operator.index(check_depth(depth)) <= 2 * groups:
         raise ValueError(
             f"This split needs a depth {2 * groups}q + p >= {2 * groups + 1} (q, p >= 1). "
             f"Received: {depth=}. Use a greater depth, or balanced(R, depth)."
         )
-    return np.asarray(_split_one(square(R), depth, groups))
+    return np.asarray(_split_one(check_square(R), depth, groups))
 
 
 @partial(np.vectorize, signature="(d,d),(),()->(l,d,d)")

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 def excess_risk(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     """f(A) - C_opt = ||E Sigma^{1/2}||_F^2, HM section 2; shape [...]."""
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     E = compose(A) - R
     return np.asarray(np.sum(E * (E @ sigma), axis=(-2, -1)))[()]
 
@@ -31,7 +31,7 @@ def gradient(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
 
     df/dA_i = 2 (I+A_{i+1})^T...(I+A_l)^T E Sigma (I+A_1)^T...(I+A_{i-1})^T, in 3 l matrix products.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     lead = np.broadcast_shapes(A.shape[:-3], R.shape[:-2], sigma.shape[:-2])
     gradients = np.empty((*lead, *A.shape[-3:]))
     A, G = np.moveaxis(A, -3, 0), np.moveaxis(gradients, -3, 0)
@@ -54,7 +54,7 @@ def hessian_vector(A: ArrayLike, R: ArrayLike, sigma: ArrayLike, V: ArrayLike) -
     of V broadcast with the others: with n = l d^2, V = np.eye(n).reshape(n, l, d, d) gives, at one
     A, all the rows of the Hessian. ValueError also if A and V differ in l or d.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     V = np.asarray(V, dtype=np.float64)
     if V.shape[-3] != A.shape[-3]:
         raise ValueError(
@@ -83,7 +83,7 @@ def descent_path(
     A <- A - rate grad f(A); the rate [...] broadcasts with the leading axes. ValueError, at the
     first iterate, also if steps < 0.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     rate = np.asarray(rate, dtype=np.float64)[..., None, None, None]
     if steps < 0:
         raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")
@@ -101,7 +101,7 @@ def gradient_appendix(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     2 (I+A_l)^T...(I+A_{i+1})^T E Sigma (I+A_{i-1})^T...(I+A_1)^T: both groups of factors are in
     the opposite order to `gradient`. Kept so that the difference can be measured.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     T = np.moveaxis(np.eye(A.shape[-1]) + A.mT, -3, 0)  # (I+A_i)^T, [l, ..., d, d]
     left, right = [np.eye(A.shape[-1])], [np.eye(A.shape[-1])]
     for i in range(1, len(T)):
@@ -117,7 +117,7 @@ def gradient_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     tau = max ||A_i||. The paper claims it for tau < 1; beyond that 1 - tau counts as 0 here, which
     keeps it true: A_1 = A_2 = -I with every other layer 0 is a critical point of positive risk.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     depth, near = A.shape[-3], np.maximum(1 - max_norm(A), 0.0)
     s_min = np.linalg.norm(sigma, -2, axis=(-2, -1))
     bound = 4 * depth * near ** (2 * depth - 2) * s_min * excess_risk(A, R, sigma)
@@ -130,7 +130,7 @@ def instance_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     The proof of HM (2.3) without its last step, s_min(I+A_j) >= 1 - tau: never below
     `gradient_bound`, and of use for every A, inside tau < 1 or not.
     """
-    A, R, sigma = _arrays(A, R, sigma)
+    A, R, sigma = _check_arrays(A, R, sigma)
     squares = np.linalg.norm(np.eye(A.shape[-1]) + A, -2, axis=(-2, -1)) ** 2  # [..., l]
     total, product = np.zeros(squares.shape[:-1]), np.ones(squares.shape[:-1])
     for s in np.moveaxis(squares, -1, 0):  # the product rule: no division by an s = 0
@@ -139,7 +139,7 @@ def instance_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     return np.asarray(4 * s_min * excess_risk(A, R, sigma) * total)[()]
 
 
-def _arrays(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> tuple[Array, Array, Array]:
+def _check_arrays(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> tuple[Array, Array, Array]:
     A, R, sigma = (np.asarray(X, dtype=np.float64) for X in (A, R, sigma))
     agree = A.shape[-2:] == R.shape[-2:] == sigma.shape[-2:] == A.shape[-1:] * 2
     if not agree or A.ndim < 3 or A.shape[-3] == 0:

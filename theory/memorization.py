@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._moves import Plan, codes, needed, network, readout, unchecked_network
-from theory.memorizer import Layer, Memorizer, Points, checked_points, project
+from theory._moves import Plan, codes, network, readout, rounding_margin, unchecked_network
+from theory.memorizer import Layer, Memorizer, Points, check_points, project
 from theory.pairs import following_products, nearest_pair
 
 Array = NDArray[Any]
@@ -40,20 +40,20 @@ def memorize(
     are not finite, or 0, or two of them equal with different labels, or nearer than `dtype` can
     tell.
     """
-    points = checked_points(X, y, dtype)
+    points = check_points(X, y, dtype)
     found: list[Memorizer] = []
     narrow: list[Plan] = []
     for A0 in _projections(points.X.shape[1], width, dtype, seed):
-        plan = _sorted(points, A0)
-        if plan.margin <= needed(plan.Z):
+        plan = _sort_points(points, A0)
+        if plan.margin <= rounding_margin(plan.Z):
             narrow.append(plan)
             continue
         found.append(network(points, plan))
         if found[-1].margin >= AMPLE[dtype] and found[-1].error <= EXACT:
             return found[-1]
     if not found:
-        raise _too_near(points, max(narrow, key=lambda plan: plan.margin))
-    return _exact(min(found, key=lambda each: each.error))
+        raise _narrow_margin_error(points, max(narrow, key=lambda plan: plan.margin))
+    return _require_exact(min(found, key=lambda each: each.error))
 
 
 def printed(
@@ -74,7 +74,7 @@ def printed(
     2 rho'. With `check=False` only codes are required: every unit moves its own point as if no
     other unit fired there, as is printed, and the error is infinite, for nothing is certified.
     """
-    points = checked_points(X, y, dtype)
+    points = check_points(X, y, dtype)
     d = points.X.shape[1]
     A0 = np.eye(d, dtype=dtype) if width == d else next(_projections(d, width, dtype, seed))
     Z, number = project(points.X, A0)[points.kept], points.kept
@@ -82,10 +82,10 @@ def printed(
     rho, squares = share * least, np.sum(Z**2, axis=1)
     if check:
         _check_premise(Z, number, (i, j, least), rho)
-    q = _codes_apart(Z, 1 - 2 * rho, len(points.labels), seed)
+    q = _draw_codes(Z, 1 - 2 * rho, len(points.labels), seed)
     threshold = np.full(len(Z), 1 - 2 * rho, Z.dtype)
     plan = Plan(A0, Z, number, q, threshold, squares - threshold)
-    return _exact(network(points, plan)) if check else unchecked_network(points, plan)
+    return _require_exact(network(points, plan)) if check else unchecked_network(points, plan)
 
 
 def _check_premise(
@@ -93,7 +93,7 @@ def _check_premise(
 ) -> None:
     """Raise ValueError unless HM Lemma B.1 applies to points Z of these numbers, with that rho'."""
     i, j, least = nearest
-    if rho <= needed(Z):
+    if rho <= rounding_margin(Z):
         raise ValueError(
             f"rho' must exceed the rounding of {Z.dtype}. Received: points {number[i]} and "
             f"{number[j]}, {least:.2g} apart, squared, at width {Z.shape[1]}. Use a larger width, "
@@ -160,7 +160,7 @@ def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[A
         yield np.eye(d, dtype=dtype)
 
 
-def _sorted(points: Points, A0: Array) -> Plan:
+def _sort_points(points: Points, A0: Array) -> Plan:
     """The points by decreasing norm, with their thresholds and gaps (1)."""
     Z = project(points.X, A0)[points.kept]
     squares = np.sum(Z**2, axis=1)
@@ -177,27 +177,27 @@ def _sorted(points: Points, A0: Array) -> Plan:
     return Plan(A0, Z, points.kept[order], reading, (squares + lo) / 2, squares - lo)
 
 
-def _exact(found: Memorizer) -> Memorizer:
+def _require_exact(found: Memorizer) -> Memorizer:
     """The network, if it is exact enough to tell the labels; else ValueError."""
     if found.error <= WRONG:
         return found
     raise ValueError(
         f"Outputs must be exact to {WRONG:g}. Received: errors of up to {found.error:.2g} in "
         f"{found.projection.dtype} at width {found.width}, for points of one block are too near "
-        f"one another. Use {_double(found.projection)}another width, or drop near points."
+        f"one another. Use {_advise_double(found.projection)}another width, or drop near points."
     )
 
 
-def _double(like: Array) -> str:
+def _advise_double(like: Array) -> str:
     return "dtype='float64' or " if like.dtype == np.float32 else ""
 
 
-def _too_near(points: Points, found: Plan) -> ValueError:
+def _narrow_margin_error(points: Points, found: Plan) -> ValueError:
     """What is at fault where the margin is no more than rounding."""
     i = int(np.argmin(found.gap))
     pair = [int(found.number[i])]
     largest, square = found.Z[0] @ found.Z[0], found.Z[i] @ found.Z[i]
-    least = needed(found.Z)
+    least = rounding_margin(found.Z)
     if found.gap[i] > least * largest:
         what = f"{len(points.labels)} labels, whose codes are too near one another"
     elif square <= 2 * least * largest:
@@ -213,11 +213,11 @@ def _too_near(points: Points, found: Plan) -> ValueError:
     return ValueError(
         f"Gaps must exceed the rounding of {found.Z.dtype}. Received: {what}; margin "
         f"{found.margin:.2g} at width {len(found.A0)}, where more than {least:.2g} is "
-        f"needed. Use {_double(found.Z)}a larger width, or drop what is at fault."
+        f"needed. Use {_advise_double(found.Z)}a larger width, or drop what is at fault."
     )
 
 
-def _codes_apart(Z: Array, most: float, r: int, seed: int) -> Layer:
+def _draw_codes(Z: Array, most: float, r: int, seed: int) -> Layer:
     """Unit codes, drawn until all products with points and with one another are at most `most`."""
     rng = np.random.default_rng([seed, len(Z), r])
     found: list[Array] = []

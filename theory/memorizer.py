@@ -105,7 +105,7 @@ class Memorizer:
         group = self.width * max(1, CHUNK // self.width)
         for first in range(0, len(self.units.t), group):
             last = min(first + group, len(self.units.t))
-            moving = _firing(self.units.part(slice(first, last)), h)
+            moving = _find_firing(self.units.part(slice(first, last)), h)
             some = h[moving]
             for block in self.blocks(first, last):
                 some += block(some)
@@ -122,7 +122,7 @@ class Memorizer:
         return from_weights(self.projection, self.units, self.readout)
 
 
-def checked_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
+def check_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
     """The points of X [n, d] with their labels y [n]; ValueError if they are not fit for it."""
     X, y = np.asarray(X), np.asarray(y)
     if X.ndim != 2 or 0 in X.shape or y.shape != X.shape[:1]:
@@ -141,10 +141,12 @@ def checked_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
     if y.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(y))):
         raise ValueError(f"Labels must be finite. Received: that of {bad[0]} is not. Drop it.")
     labels, index = np.unique(y, return_inverse=True)
-    return Points(X, index, labels, _distinct(X, index, labels, dtype))
+    return Points(X, index, labels, _find_distinct(X, index, labels, dtype))
 
 
-def _distinct(X: Array, index: NDArray[np.int64], labels: Array, dtype: str) -> NDArray[np.int64]:
+def _find_distinct(
+    X: Array, index: NDArray[np.int64], labels: Array, dtype: str
+) -> NDArray[np.int64]:
     """Indices of the first of all points that are equal in `dtype`. ValueError if labels differ."""
     first: dict[bytes, int] = {}
     for i, x in enumerate(X):
@@ -165,7 +167,7 @@ def project(X: Array, A0: Array) -> Array:
     return np.concatenate(parts) if parts else np.zeros((0, len(A0)), A0.dtype)
 
 
-def _firing(units: Layer, h: Array) -> NDArray[np.int64]:
+def _find_firing(units: Layer, h: Array) -> NDArray[np.int64]:
     """Rows of h [n, k] at which some unit is positive."""
     U = np.ascontiguousarray(np.column_stack([units.U, -units.t]).T)
     parts = [h[i : i + CHUNK] for i in range(0, len(h), CHUNK)]

@@ -15,14 +15,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory._polar import Array, checked_depth
+from theory._polar import Array, check_depth
 from theory.smooth_maps import HENON, Map, SmoothMap, unknown_schedule
 
 __all__ = [
     "HENON",
     "ball",
     "distances",
-    "equalised",
+    "equalise_scales",
     "lipschitz_profile",
     "quotients",
     "scales",
@@ -46,20 +46,20 @@ def lipschitz_profile(
     """||h_i - Id||_L of the m layers (1) of a normalized g, as measured on a ball; shape [..., m].
 
     The largest ||Dh_i - I|| over `ball(dimension, radius, samples, seed)`. The schedule is uniform,
-    geometric or equalised, see `scales` and `equalised`. g and jacobian take points [n, d].
+    geometric or equalised, see `scales` and `equalise_scales`. g and jacobian take points [n, d].
     ValueError if g is not normalized, or `jacobian` not its Jacobian or not invertible on the ball.
     """
     x = ball(dimension, radius, samples, seed)
     _check_normalized(g, jacobian, x)
     if schedule == "equalised":
-        return distances(jacobian, equalised(distances(jacobian, scales(FINE), x), layers), x)
+        return distances(jacobian, equalise_scales(distances(jacobian, scales(FINE), x), layers), x)
     return distances(jacobian, scales(layers, schedule), x)
 
 
 def uniform_bound(g: SmoothMap, radius: float, layers: int) -> Array:
     """alpha M R / m, the bound (2) on every layer of a normalized g at equal steps; shape [...]."""
     alpha, M = g.constants(radius)
-    return np.asarray(alpha * M * radius / checked_depth(layers))
+    return np.asarray(alpha * M * radius / check_depth(layers))
 
 
 def scales(layers: int, schedule: str = "uniform") -> Array:
@@ -67,7 +67,7 @@ def scales(layers: int, schedule: str = "uniform") -> Array:
 
     ValueError for another schedule, or if layers is not an integer >= 1.
     """
-    m = int(checked_depth(layers))
+    m = int(check_depth(layers))
     i = np.arange(1, m + 1)
     if schedule == "uniform":
         return np.asarray(i / m)
@@ -76,15 +76,15 @@ def scales(layers: int, schedule: str = "uniform") -> Array:
     raise unknown_schedule(schedule)
 
 
-def equalised(fine: ArrayLike, layers: int) -> Array:
+def equalise_scales(fine: ArrayLike, layers: int) -> Array:
     """Scales whose layers are equally near the identity, the best for large m (ours); [..., m].
 
     fine [..., k] holds the distances of k equal steps; every layer gets an equal share of their
     sum. ValueError if layers is not an integer >= 1.
     """
-    m = int(checked_depth(layers))
+    m = int(check_depth(layers))
     shares = np.arange(1, m + 1) / m
-    return np.asarray(_equalised_one(np.asarray(fine, dtype=np.float64), shares))
+    return np.asarray(_equalise_one(np.asarray(fine, dtype=np.float64), shares))
 
 
 def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Array:
@@ -144,7 +144,7 @@ def quotients(g: Map, a: Array, x: Array) -> Array:
 
 
 @partial(np.vectorize, signature="(k),(m)->(m)")
-def _equalised_one(fine: Array, shares: Array) -> Array:
+def _equalise_one(fine: Array, shares: Array) -> Array:
     way = np.concatenate([[0.0], np.cumsum(fine)])
     a = np.interp(shares * way[-1], way, np.linspace(0, 1, len(way)))
     return np.concatenate([a[:-1], [1.0]])
@@ -167,7 +167,7 @@ def _check_normalized(g: Map, jacobian: Map, x: Array) -> None:
     if not off <= 1e-9:
         raise ValueError(
             "g must be normalized, g(0) = 0 and Dg(0) = I. Received: a map that is off by "
-            f"{off:.3g}. Pass normalized(h, x0) of theory.smooth_maps."
+            f"{off:.3g}. Pass normalize(h, x0) of theory.smooth_maps."
         )
     v = 1e-5 * np.roll(x, 1, axis=-2)
     error = g(x + v) - g(x - v) - 2 * (J @ v[..., None])[..., 0]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import schur
 
-from theory._polar import Array, square
+from theory._polar import Array, check_square
 
 
 def normal_form(N: ArrayLike) -> tuple[Array, Array]:
@@ -15,7 +15,7 @@ def normal_form(N: ArrayLike) -> tuple[Array, Array]:
     D is the real Schur form of N without what stands above its blocks: 0 if N is normal, so that
     S D S^T - N measures how far it is from normal. ValueError if N is not square and finite.
     """
-    S, D = _normal_form_one(square(N, "N"))
+    S, D = _normal_form_one(check_square(N, "N"))
     return np.asarray(S), np.asarray(D)
 
 

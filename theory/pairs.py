@@ -37,7 +37,7 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
             f"Points must be two or more rows of [n, d]. Received: shape {X.shape}. Pass those."
         )
     check_finite(X)
-    Z = _projected(X)
+    Z = _project(X)
     half = np.sum(Z**2, axis=1, keepdims=True) / 2
     slack = 64 * np.finfo(np.float32).eps * half.max()  # of products in single precision
     one = np.ones_like(half)
@@ -45,7 +45,7 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
     right = np.hstack([Z, one, -half]).astype(np.float32)  # <left_i, right_j> = -|z_i - z_j|^2 / 2
     best = (0, 1, float(_squared_distances(X, np.array([[0, 1]]))[0]))
     for rows, columns, H in _upper_triangle(left, right):
-        best = _nearer(X, best, np.array([rows.start, columns.start]), H)
+        best = _update_nearest(X, best, np.array([rows.start, columns.start]), H)
     return best
 
 
@@ -73,7 +73,7 @@ def _upper_triangle(left: Array, right: Array) -> Iterator[tuple[slice, slice, A
             yield rows, columns, G
 
 
-def _projected(X: Array) -> NDArray[np.float64]:
+def _project(X: Array) -> NDArray[np.float64]:
     """X [n, d] in a few orthonormal directions that keep much of it; [n, DIRECTIONS or d]."""
     n, d = X.shape
     if d <= DIRECTIONS:
@@ -85,7 +85,7 @@ def _projected(X: Array) -> NDArray[np.float64]:
     return np.concatenate([(X[i : i + ROWS] - centre) @ basis for i in range(0, n, ROWS)])
 
 
-def _nearer(
+def _update_nearest(
     X: Array, best: tuple[int, int, float], corner: NDArray[np.int64], H: Array
 ) -> tuple[int, int, float]:
     """The nearest pair so far or of a block, whose pairs are at least -2 H apart, squared."""

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._polar import Array, square
+from theory._polar import Array, check_square
 from theory.circulant import circulant_descent, circulant_start, scale_factor, versine
 
 LONGEST = 1e100  # columns, whose lengths are squared and summed
@@ -57,9 +57,11 @@ def loss(W: ArrayLike, W_star: ArrayLike) -> Array:
     p = _pair(W, W_star)
     t = _paired_angles(p)
     pairs = p.n * p.m * (np.sin(t) - t * np.cos(t)) + _growth(p) ** 2 / 2
-    cross = _weighted(p.n, _cosines(p.B, p.n), p.n) - 2 * _weighted(p.m, _cross_cosines(p), p.n)
+    cross = _weighted_sum(p.n, _cosines(p.B, p.n), p.n) - 2 * _weighted_sum(
+        p.m, _cross_cosines(p), p.n
+    )
     if not p.at_zero:
-        cross = cross + _weighted(p.m, _cosines(p.B_star, p.m), p.m)
+        cross = cross + _weighted_sum(p.m, _cosines(p.B_star, p.m), p.m)
     even = np.sum(p.gap.sum(axis=-1) ** 2, axis=-1) + np.sum(p.gap**2, axis=(-2, -1))
     g = np.sum(_growth(p), axis=-1)
     twice = np.pi / 2 * even + g**2 - 2 * np.sum(pairs, axis=-1) + cross
@@ -87,10 +89,10 @@ def correlated_gradient(
     <b, root y> = <root^T b, y>: the columns of I + W are turned and stretched. f is homogeneous of
     degree 1, so y may have any rotation-invariant distribution with E|y|^2 = d.
     """
-    root = square(root, "root")
+    root = check_square(root, "root")
     one = np.eye(root.shape[-1])
-    stretched = root.mT @ (one + square(W, "W")) - one
-    G = gradient(stretched, root.mT @ (one + square(W_star, "W_star")) - one, scale)
+    stretched = root.mT @ (one + check_square(W, "W")) - one
+    G = gradient(stretched, root.mT @ (one + check_square(W_star, "W_star")) - one, scale)
     return np.asarray(np.matmul(root, G))
 
 
@@ -144,7 +146,7 @@ def inner_product_near_zero(W: ArrayLike, scale: str = "true") -> Array:
     Only the last term takes it below 0, where 0 < g < ||W||_F^2/2, and by at most ||W||_F^4/16:
     negative values need ||W||_F^2 > 8 pi - 16, and W nearly skew with Wu near 0.
     """
-    W = square(W, "W")
+    W = check_square(W, "W")
     g, size = potential(W, np.zeros_like(W)), np.sum(W**2, axis=(-2, -1))
     swapped = np.einsum("...ij,...ji->...", W, W) - 2 * np.einsum("...ii,...ii->...", W, W)
     near = np.pi / 2 * (size + np.sum(W.sum(axis=-1) ** 2, axis=-1)) + swapped
@@ -173,7 +175,7 @@ class _Pair(NamedTuple):
 
 
 def _pair(W: ArrayLike, W_star: ArrayLike) -> _Pair:
-    W, W_star = square(W, "W"), square(W_star, "W_star")
+    W, W_star = check_square(W, "W"), check_square(W_star, "W_star")
     if W.shape[-1] != W_star.shape[-1]:
         raise ValueError(
             "W and W_star must have one d. "
@@ -242,7 +244,7 @@ def _scaled_cosines(products: Array, m: Array, n: Array) -> Array:
     return products
 
 
-def _weighted(m: Array, x: Array, n: Array) -> Array:
+def _weighted_sum(m: Array, x: Array, n: Array) -> Array:
     """sum_ij m_i n_j h(x_ij); [...]."""
     h = x * np.arcsin(x) - versine(x)
     return np.asarray(np.einsum("...i,...ij,...j->...", m, h, n, optimize=True))

@@ -25,7 +25,7 @@ class Blocks(NamedTuple):
     s: Array  # [..., m, k]
 
 
-def moved(blocks: Blocks, step: float, direction: Blocks) -> Blocks:
+def move(blocks: Blocks, step: float, direction: Blocks) -> Blocks:
     """Return blocks + step * direction."""
     return Blocks(*(w + step * v for w, v in zip(blocks, direction, strict=True)))
 

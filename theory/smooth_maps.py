@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from theory._polar import checked_depth, square
+from theory._polar import check_depth, check_square
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -31,7 +31,7 @@ class SmoothMap:
         return self.function(x)
 
 
-def normalized(h: SmoothMap, x0: ArrayLike) -> SmoothMap:
+def normalize(h: SmoothMap, x0: ArrayLike) -> SmoothMap:
     """g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)), so that g(0) = 0 and Dg(0) = I; x0 [..., d].
 
     Its constants are ||Dh(x0)^{-1}|| alpha and ||Dh(x0)|| M of h on a ball that holds the one about
@@ -59,7 +59,9 @@ def derivative(h: SmoothMap, x0: ArrayLike) -> Array:
 
     ValueError unless det Dh(x0) > 0: no layer near the identity reverses the orientation.
     """
-    J = square(h.jacobian(np.asarray(x0, dtype=np.float64)[..., None, :])[..., 0, :, :], "Dh(x0)")
+    J = check_square(
+        h.jacobian(np.asarray(x0, dtype=np.float64)[..., None, :])[..., 0, :, :], "Dh(x0)"
+    )
     if not np.all((det := np.linalg.det(J)) > 0):
         raise ValueError(
             "h must keep the orientation, det Dh(x0) > 0, as all layers within eps < 1 of the "
@@ -102,7 +104,7 @@ def henon_largest(layers: int, schedule: str = "uniform", radius: float = 1.0) -
     2aR/m if uniform; 2aR max(ln m / m, 1 - (ln m / m)^{1/(m-1)}) if geometric, for m >= 2.
     ValueError for another schedule, or if layers is not an integer >= 1.
     """
-    m = int(checked_depth(layers))
+    m = int(check_depth(layers))
     if schedule not in ("uniform", "geometric", "equalised"):
         raise unknown_schedule(schedule)
     if m == 1 or schedule != "geometric":
@@ -145,7 +147,7 @@ def tanh_map(W: ArrayLike, c: float) -> SmoothMap:
 
     M = 1 / (1 - |c| ||W||). ValueError unless |c| ||W|| < 1.
     """
-    W = square(W, "W")
+    W = check_square(W, "W")
     norm = np.linalg.norm(W, 2, axis=(-2, -1))
     if not np.all(abs(c) * norm < 1):
         raise ValueError(
@@ -180,7 +182,7 @@ def graph_map(centre: ArrayLike) -> SmoothMap:
     c = np.asarray(centre, dtype=np.float64)
     d = c.shape[-1]
 
-    def lifted(z: Array, sign: int) -> Array:
+    def lift(z: Array, sign: int) -> Array:
         top = (z[..., -1] + sign * bump(c, z[..., :-1]))[..., None]
         x = np.broadcast_to(z[..., :-1], (*top.shape[:-1], d))
         return np.concatenate([x, top], axis=-1)
@@ -193,11 +195,11 @@ def graph_map(centre: ArrayLike) -> SmoothMap:
         return J
 
     return SmoothMap(
-        lambda z: lifted(z, 1),
+        lambda z: lift(z, 1),
         jacobian,
         lambda radius: (np.asarray(1.0), _shear(np.exp(-0.5))),
         d + 1,
-        inverse=lambda u: lifted(u, -1),
+        inverse=lambda u: lift(u, -1),
     )
 
 

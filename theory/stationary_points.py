@@ -86,7 +86,7 @@ def label_means(x: ArrayLike, y: ArrayLike) -> Array:
 
     ValueError if x and y are not finite, with equal n and d, or if some x_k = 0.
     """
-    return np.asarray(_label_means_one(*_checked_sample(x, y)))
+    return np.asarray(_label_means_one(*_check_sample(x, y)))
 
 
 def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
@@ -94,8 +94,8 @@ def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) ->
 
     One pass backward through the layers gives all of them. ValueError as in `stationary_bound`.
     """
-    x, y = _checked_sample(x, y)
-    _checked_distance(layers)  # below 1, layers keep points apart, so Delta is free at each of them
+    x, y = _check_sample(x, y)
+    _check_distance(layers)  # below 1, layers keep points apart, so Delta is free at each of them
     u = [x]
     for layer in layers:
         u.append(layer.function(u[-1]))
@@ -119,8 +119,8 @@ def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Arr
 
 def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
     """Bound (1) as BEL's slide has it, without the factor 2; [...]. See `stationary_bound`."""
-    x, y = _checked_sample(x, y)
-    near = (1 - _checked_distance(layers)) ** (len(layers) - 1)
+    x, y = _check_sample(x, y)
+    near = (1 - _check_distance(layers)) ** (len(layers) - 1)
     error = lengths(network(layers, x) - label_means(x, y))  # [..., n]
     gap = np.mean(error**2, axis=-1) / 2  # Q(h) - Q(h*)
     farthest = np.max(error / lengths(x), axis=-1)  # ||h - h*||
@@ -153,7 +153,7 @@ def _label_means_one(x: Array, y: Array) -> Array:
     return np.asarray((sums / counts[:, None])[same])
 
 
-def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+def _check_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if min(x.ndim, y.ndim) < 2 or x.shape[-2:] != y.shape[-2:] or 0 in x.shape[-2:]:
         raise ValueError(
@@ -172,7 +172,7 @@ def _checked_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
     return x, y
 
 
-def _checked_distance(layers: Sequence[Layer]) -> Array:
+def _check_distance(layers: Sequence[Layer]) -> Array:
     if not layers:
         raise ValueError("A network needs layers. Received: none. Pass m >= 1 of them.")
     eps = reduce(np.maximum, [np.asarray(layer.distance, dtype=np.float64) for layer in layers])

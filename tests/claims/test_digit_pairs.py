@@ -10,13 +10,13 @@ from pipelines.claims.li_yuan.digit_pairs import (
     PAIRS,
     Pair,
     Setting,
+    best_threshold,
     cut,
     descent,
     gradient,
+    load_pair,
     measure,
     output,
-    prepared,
-    split,
     training_images,
 )
 from pipelines.errors import UserError
@@ -35,17 +35,23 @@ def random_pair(n, d, blank=0):
 
 def test_split_by_hand():
     side = np.array([-1, 1, -1, 1, 1])
-    assert split(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), side) == (1.5, 0.2)
+    assert best_threshold(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), side) == (1.5, 0.2)
     # the two in the middle are equal: no threshold comes between them
-    assert split(np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([-1, -1, 1, 1, 1])) == (1.5, 0.2)
-    assert split(np.array([1.0, 1.0, 1.0]), np.array([-1, 1, -1])) == (2.0, pytest.approx(1 / 3))
+    assert best_threshold(np.array([1.0, 2.0, 2.0, 2.0, 3.0]), np.array([-1, -1, 1, 1, 1])) == (
+        1.5,
+        0.2,
+    )
+    assert best_threshold(np.array([1.0, 1.0, 1.0]), np.array([-1, 1, -1])) == (
+        2.0,
+        pytest.approx(1 / 3),
+    )
 
 
 def test_split_is_the_best_of_all_thresholds():
     rng = np.random.default_rng(0)
     for _ in range(20):
         f, side = rng.integers(0, 9, 30) / 2, rng.choice([-1, 1], 30)
-        threshold, share = split(f, side)
+        threshold, share = best_threshold(f, side)
         errors = [np.mean((f > t) != (side > 0)) for t in np.arange(-0.25, 5, 0.5)]
         assert share == min(errors) == np.mean((f > threshold) != (side > 0))
 
@@ -102,7 +108,7 @@ def test_a_training_starts_at_the_ink_and_lowers_its_errors(digits: Path):
     assert np.all(curves["best_error_pct"] <= curves["train_error_pct"] + 1e-12)
     assert np.all(curves["norm"] <= 0.6 * (1 + 1e-5))
     assert np.any(curves["train_error_pct"][0] != curves["train_error_pct"][1]), "the seed's order"
-    pair = prepared("digits", 0, 1)
+    pair = load_pair("digits", 0, 1)
     assert pair.x.any(axis=0).all()
     zeros = np.zeros((pair.x.shape[1],) * 2)
     np.testing.assert_allclose(output(pair.x, zeros), pair.x.sum(axis=1), rtol=1e-5)

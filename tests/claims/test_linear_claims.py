@@ -25,7 +25,7 @@ from theory.factorization import balanced, rotation_layers
 from theory.linear_resnet import gradient_appendix
 from theory.normal_matrices import normal_form
 from theory.penalties import ALIKE, entrywise, first_layer, one_entry
-from theory.relu_residual import Blocks, as_layers, gradient, moved, outputs, risk
+from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.smooth_maps import bump, graph_map
 from theory.stationary_points import layer_gradient_norms, network, residual_layers
 
@@ -68,7 +68,7 @@ def test_gradient_of_relu_blocks_is_that_of_differences(m, d, k):
     rng = np.random.default_rng(m)
     net, direction = blocks(rng, m, d, k, 0.4), blocks(rng, m, d, k, 1.0)
     x, y = rng.normal(size=(2, 30, d))
-    up, down = (risk(moved(net, t, direction), x, y) for t in (1e-6, -1e-6))
+    up, down = (risk(move(net, t, direction), x, y) for t in (1e-6, -1e-6))
     slope = sum(np.vdot(g, v) for g, v in zip(gradient(net, x, y), direction, strict=True))
     assert (up - down) / 2e-6 == pytest.approx(slope, rel=1e-6)
 
@@ -149,7 +149,7 @@ def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
     assert risk(net, x, y).min() > 1e-4
     # the risk is stationary along any weights, but not if the block fits a little less
     step = Blocks(*(np.random.default_rng(1).normal(size=W.shape) for W in net))
-    up, down = (risk(moved(net, t, step), x, y) for t in (1e-6, -1e-6))
+    up, down = (risk(move(net, t, step), x, y) for t in (1e-6, -1e-6))
     assert np.abs(up - down).max() / 2e-6 < 1e-8
     less = net._replace(V=net.V * 0.9)
     assert block_norms(less, x, y)[:, 0].min() > 1e-4
@@ -300,11 +300,14 @@ def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
 
 def test_the_slides_bound_fails_where_a_layer_moves_zero():
     found = claim_catalog.load("no-bad-stationary-points")
-    values = {"slide_ratio": [2.0], "moved_zero_ratio": [no_bad_stationary_points.moved_zero(-1.0)]}
+    values = {
+        "slide_ratio": [2.0],
+        "moved_zero_ratio": [no_bad_stationary_points.moved_zero_ratio(-1.0)],
+    }
     assert values["moved_zero_ratio"] == [0.0]  # norms 2 and 0, the slide's bound is 1
     assert found.printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
     # with h_1(u) = u, h(x) = 1: norms 1 and 1, the bound 1/2
-    assert no_bad_stationary_points.moved_zero(0.0) == pytest.approx(2)
+    assert no_bad_stationary_points.moved_zero_ratio(0.0) == pytest.approx(2)
 
 
 # ---- BEL: functions from R^d to R, and the printed rate

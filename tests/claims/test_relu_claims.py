@@ -13,7 +13,7 @@ from pipelines.claims.li_yuan import (
     teacher_student,
     two_phases,
 )
-from pipelines.claims.li_yuan._figures import beneath_a_chord, measures
+from pipelines.claims.li_yuan._figures import height_above_chords, measure_plane
 from pipelines.claims.ours import input_distributions
 from pipelines.errors import UserError
 from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
@@ -70,7 +70,7 @@ def path(inner, g, distance, rate=1 / 8, **changed):
 
 
 def test_two_phases_in_numbers_by_hand():
-    found = two_phases.numbers_of(path([-2, -1, 1, 2], [4, 2.4, 1.5, 0.05], [2, 3, 3, 1.5]))
+    found = two_phases.theorem_numbers(path([-2, -1, 1, 2], [4, 2.4, 1.5, 0.05], [2, 3, 3, 1.5]))
     assert found["start_inner_product"] == -2
     # at rate 1/8 g must fall to 1 - 0.5/8 * 4 = 3/4 a step
     assert found["potential_share"] == pytest.approx(1.5 / 2.4 / 0.75)
@@ -168,7 +168,7 @@ def test_batches_begin_where_the_column_says_and_lessen_the_potential():
     rows = two_phases.descend(
         np.random.default_rng(2), column, 3e-3, 300, two_phases.judged_iterations(20)
     )
-    exact = two_phases.exactly(
+    exact = two_phases.descend_exactly(
         column[None],
         3e-3,
         Cells((Cell({"descent": "true", "step": 0.15, "d": 50, "steps": 20}, 0),)),
@@ -387,9 +387,9 @@ def test_conditions_are_safe_up_to_the_first_that_is_not(ratios, safe):
 def test_chords_show_where_a_loss_is_not_convex():
     x = np.linspace(-2, 2, 41)
     bowl, wells = x**2 + x[:, None] ** 2, (x**2 - 1) ** 2 - 1 + x[:, None] ** 2
-    assert np.all(beneath_a_chord(bowl, x, x) <= 1e-12)
-    assert beneath_a_chord(wells, x, x)[20, 40] < 0 < beneath_a_chord(-bowl, x, x)[20, 40]
-    found = measures(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
+    assert np.all(height_above_chords(bowl, x, x) <= 1e-12)
+    assert height_above_chords(wells, x, x)[20, 40] < 0 < height_above_chords(-bowl, x, x)[20, 40]
+    found = measure_plane(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
     np.testing.assert_allclose(found["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
     assert found["distance"][1, 1] == pytest.approx(1)
 

@@ -15,12 +15,12 @@ from theory.factorization import (
     displacement,
     lower_bound,
     max_norm,
-    merged,
+    merged_split,
     paper_bound,
     polar_angle,
     printed,
     psd_bound,
-    refined,
+    refine,
 )
 
 SLACK = 1 + 1e-12
@@ -172,7 +172,7 @@ def test_no_construction_beats_the_lower_bound(d):
         low = lower_bound(R, depth)
         assert np.all(low <= max_norm(balanced(R, depth)) * SLACK)
         assert np.all(low <= max_norm(printed(R, depth)) * SLACK)
-        assert np.all(low <= max_norm(merged(R, depth)) * SLACK)
+        assert np.all(low <= max_norm(merged_split(R, depth)) * SLACK)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
@@ -203,7 +203,7 @@ def test_displacement_bounds_every_single_vector():
 
 @pytest.mark.parametrize("depth", [5, 6, 20, 101])
 @pytest.mark.parametrize("name", SPECIAL)
-@pytest.mark.parametrize("split", [printed, merged])
+@pytest.mark.parametrize("split", [printed, merged_split])
 def test_split_layers_multiply_to_the_target(split, name, depth):
     A = split(R := SPECIAL[name], depth)
     assert A.shape == (*R.shape[:-2], depth, *R.shape[-2:])
@@ -213,18 +213,18 @@ def test_split_layers_multiply_to_the_target(split, name, depth):
 def test_splits_attain_the_estimate_at_the_best_integers():
     # one of U and V is -I: q layers turn it, in a group of its own or with the angles below pi
     R = -np.diag(np.exp([0.5, -0.5]))
-    for split, share in ((printed, 4), (merged, 2)):
+    for split, share in ((printed, 4), (merged_split, 2)):
         for depth in (5, 6, 11, 40):
             q = np.arange(1, (depth - 1) // share + 1)
             norms = np.maximum(2 * np.sin(np.pi / (2 * q)), np.exp(0.5 / (depth - share * q)) - 1)
             assert max_norm(split(R, depth)) == pytest.approx(norms.min(), rel=1e-12)
-    assert error(merged(R, 3), R) < 1e-15  # its least depth
+    assert error(merged_split(R, 3), R) < 1e-15  # its least depth
 
 
 def test_merged_is_nearer_to_the_identity_than_printed():
     R = positive(90, 20, 8, 8)
     for depth in (5, 12, 128):
-        ours, paper = max_norm(merged(R, depth)), max_norm(printed(R, depth))
+        ours, paper = max_norm(merged_split(R, depth)), max_norm(printed(R, depth))
         assert np.all(ours <= paper * SLACK)
     assert np.mean(ours / paper) < 0.7
 
@@ -247,7 +247,7 @@ def test_printed_statement_shown_false_by_explicit_counterexample():
 @pytest.mark.parametrize("depth", [1, 2, 9])
 @pytest.mark.parametrize("name", SPECIAL)
 def test_refined_layers_multiply_to_the_target_and_are_never_farther(name, depth):
-    A = refined(R := SPECIAL[name], depth)
+    A = refine(R := SPECIAL[name], depth)
     assert error(A, R) < 1e-12
     assert np.all(max_norm(A) <= max_norm(balanced(R, depth)))
     assert np.all(lower_bound(R, depth) <= max_norm(A) * SLACK + 1e-15)
@@ -257,14 +257,14 @@ def test_refined_reaches_the_optimum_in_the_plane():
     # the limit of l max ||A_i|| is theta + arctan(sinh g); the polar form stays at theta + g
     R = rotation(1.5) @ np.diag(np.exp([1.0, -1.0]))
     limit = 1.5 + np.arctan(np.sinh(1))
-    assert 48 * max_norm(refined(R, 48)) == pytest.approx(limit, rel=1e-3)
+    assert 48 * max_norm(refine(R, 48)) == pytest.approx(limit, rel=1e-3)
     assert 48 * max_norm(balanced(R, 48)) == pytest.approx(2.5, rel=1e-3)
 
 
 def test_refined_closes_most_of_the_gap_to_the_lower_bound():
     R = positive(3, 8, 8)
     low, high = lower_bound(R, 24), max_norm(balanced(R, 24))
-    A = refined(R, 24)
+    A = refine(R, 24)
     assert error(A, R) < 1e-14
     assert max_norm(A) < low + 0.15 * (high - low)
 
@@ -272,7 +272,7 @@ def test_refined_closes_most_of_the_gap_to_the_lower_bound():
 def test_refined_is_exact_for_an_ill_conditioned_target():
     U, _, Vt = np.linalg.svd(positive(95, 5, 5))
     R = U @ np.diag(np.geomspace(1e5, 1e-5, 5)) @ Vt
-    A = refined(R, 9)
+    A = refine(R, 9)
     assert max_norm(A) < max_norm(balanced(R, 9))
     assert error(A, R) < 1e-12
 
@@ -309,7 +309,7 @@ def test_sign_of_a_determinant_that_underflows():
 
 
 @pytest.mark.parametrize(
-    "function", [balanced, printed, merged, refined, paper_bound, balanced_bound, lower_bound]
+    "function", [balanced, printed, merged_split, refine, paper_bound, balanced_bound, lower_bound]
 )
 @pytest.mark.parametrize(
     ("R", "depth", "message"),
@@ -333,7 +333,7 @@ def test_rejections_of_single_functions():
     with pytest.raises(ValueError, match=r"4q \+ p >= 5.*Received: depth=4.*balanced\(R, depth\)"):
         printed(np.eye(2), 4)
     with pytest.raises(ValueError, match=r"2q \+ p >= 3.*Received: depth=2.*balanced\(R, depth\)"):
-        merged(np.eye(2), 2)
+        merged_split(np.eye(2), 2)
     with pytest.raises(ValueError, match=r"augment needs det R < 0. Received: det R > 0"):
         augment(np.eye(3))
     with pytest.raises(ValueError, match=r"symmetric positive definite. Received: smallest eigenv"):

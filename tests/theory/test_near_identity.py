@@ -8,21 +8,13 @@ from theory.near_identity import (
     HENON,
     ball,
     distances,
-    equalised,
+    equalise_scales,
     lipschitz_profile,
     quotients,
     scales,
     uniform_bound,
 )
-from theory.smooth_maps import (
-    A,
-    SmoothMap,
-    henon_largest,
-    henon_map,
-    normalized,
-    pendulum,
-    tanh_map,
-)
+from theory.smooth_maps import A, SmoothMap, henon_largest, henon_map, normalize, pendulum, tanh_map
 
 
 def lengths(u):
@@ -35,8 +27,8 @@ def weights(*shape, seed=0):
     return W / np.linalg.norm(W, 2, axis=(-2, -1))[..., None, None]
 
 
-TANH = normalized(tanh_map(weights(3, 3), 0.6), [0.3, -0.2, 0.5])
-SWING = normalized(pendulum(), [0.0, 0.0])
+TANH = normalize(tanh_map(weights(3, 3), 0.6), [0.3, -0.2, 0.5])
+SWING = normalize(pendulum(), [0.0, 0.0])
 NORMAL = {"henon": (HENON, 1.0), "tanh": (TANH, 2.0), "pendulum": (SWING, 2.0)}
 MAPS = {
     "henon-map": (henon_map(), 1.0),
@@ -84,7 +76,7 @@ def test_constants_of_henon_are_sharp():
 def test_henon_normalized_is_the_same_everywhere_and_for_every_negative_b(x0):
     x = ball(2, 1.5, 20)
     for b in (-0.3, -2.0):
-        g = normalized(henon_map(A, b), x0)
+        g = normalize(henon_map(A, b), x0)
         np.testing.assert_allclose(g(x), HENON(x), atol=1e-13)
         np.testing.assert_allclose(g.jacobian(x), HENON.jacobian(x), atol=1e-13)
 
@@ -125,7 +117,7 @@ def test_scales_by_hand():
     np.testing.assert_allclose(scales(3, "geometric"), [first, first**0.5, 1], rtol=1e-15)
     np.testing.assert_array_equal(scales(1, "geometric"), [1])
     # half of the way is done at scale 1/4, where the steps are three times as long
-    np.testing.assert_allclose(equalised([3.0, 1, 1, 1], 2), [0.25, 1])
+    np.testing.assert_allclose(equalise_scales([3.0, 1, 1, 1], 2), [0.25, 1])
 
 
 def test_two_layers_of_henon_by_hand():
@@ -235,13 +227,13 @@ def test_whole_henon_is_within_a_constant_over_m(m):
 def test_leading_axes_are_those_of_the_map():
     W, x, x0 = weights(2, 3, 3), ball(3, 1.0, 30), np.full((2, 3), 0.2)
     h, alone = tanh_map(W, 0.5), tanh_map(W[1], 0.5)
-    g, one = normalized(h, x0), normalized(alone, x0[1])
+    g, one = normalize(h, x0), normalize(alone, x0[1])
     both = lipschitz_profile(g, g.jacobian, 1.0, layers=3, dimension=3)
     assert both.shape == (2, 3)
     np.testing.assert_allclose(
         both[1], lipschitz_profile(one, one.jacobian, 1.0, layers=3, dimension=3), rtol=1e-12
     )
-    np.testing.assert_allclose(equalised(both, 5)[1], equalised(both[1], 5), rtol=1e-14)
+    np.testing.assert_allclose(equalise_scales(both, 5)[1], equalise_scales(both[1], 5), rtol=1e-14)
     np.testing.assert_allclose(quotients(g, scales(3), x)[1], quotients(one, scales(3), x))
     np.testing.assert_allclose(compose(whole_layers(h, x0, scales(2), 2), x), h(x), atol=1e-13)
     assert whole_profile(h, x0, x, 5).shape == (2, 5)
@@ -261,7 +253,7 @@ def test_points_are_in_the_ball_and_half_on_its_sphere_and_the_same_for_one_seed
 
 @pytest.mark.parametrize("b", [0.3, 0.0])
 def test_maps_that_reverse_the_orientation_are_rejected(b):
-    for function in (normalized, lambda h, x0: whole_layers(h, x0, scales(2), 2)):
+    for function in (normalize, lambda h, x0: whole_layers(h, x0, scales(2), 2)):
         with pytest.raises(ValueError, match=r"keep the orientation.*Received: det.*b < 0"):
             function(henon_map(b=b), np.zeros(2))
 

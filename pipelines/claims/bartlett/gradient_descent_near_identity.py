@@ -81,7 +81,7 @@ def random_instance(rng: np.random.Generator, d: int, n: int, loss: float) -> tu
     return np.eye(d) + N * np.sqrt(2 * loss) / np.linalg.norm(N), V / np.linalg.norm(V)
 
 
-def kept(depth: int, start_loss: float) -> list[int]:
+def recorded_iterations(depth: int, start_loss: float) -> list[int]:
     """Some 100 iterations, the early ones all, up to 1e-10 for the worst Phi of that loss."""
     e = np.sqrt(2 * start_loss)  # the worst has singular values 1 - e and norm 1 + e
     last = np.ceil(np.log(1e10) * (1 + (1 + e) ** 2) / (1 - e) ** (2 - 2 / depth))
@@ -95,7 +95,7 @@ def measure(cells: Cells) -> Curves:
     depth, start = cells.shared("l"), cells.shared("start_loss")
     Phi, V = cells.draw(random_instance, "d", "l", "start_loss")
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
-    steps, bound = kept(depth, start), np.full(len(cells), start)
+    steps, bound = recorded_iterations(depth, start), np.full(len(cells), start)
     columns: list[dict[str, Any]] = []
     for t, (now, after) in enumerate(pairwise(descent_path(Phi, depth, rate, steps[-1] + 1))):
         factor, proof_holds = step_bound(now, Phi, rate)
@@ -106,10 +106,10 @@ def measure(cells: Cells) -> Curves:
             columns.append(column | lemmas(now, after, Phi, rate, V))
         bound = bound * factor
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
-    factor, reach = proved(rate, depth, start)
+    factor, reach = proved_bounds(rate, depth, start)
     curves["proved_bound"] = start * factor[:, None] ** np.array(steps)
     curves["distance_over_proved"] = depth * curves["distance"] / reach
-    return steps, judged(curves)
+    return steps, add_judged_curves(curves)
 
 
 def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
@@ -123,7 +123,7 @@ def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np
     return 1 - rate * slope * np.maximum(2 - rate * h, 0), (a < 1) & (rate * h < 2)
 
 
-def proved(rate: Array, depth: int, start_loss: float) -> tuple[Array, float]:
+def proved_bounds(rate: Array, depth: int, start_loss: float) -> tuple[Array, float]:
     """Bounds on each step's factor [n] and on l a, proved in advance; 1 and inf beyond 1/250."""
     if start_loss > PROVED:
         return np.ones_like(rate), np.inf
@@ -143,12 +143,12 @@ def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[
     return {
         "loss": descent.loss(now, Phi),
         "distance": bounds.distance(now),
-        "gradient_ratio": over(squared, bounds.gradient_bound(now, Phi)),
-        "printed_gradient_ratio": over(squared, bounds.printed_gradient_bound(now, Phi)),
+        "gradient_ratio": divide(squared, bounds.gradient_bound(now, Phi)),
+        "printed_gradient_ratio": divide(squared, bounds.printed_gradient_bound(now, Phi)),
         "stay_close_ratio": bounds.distance(after) / bounds.stay_close_bound(now, Phi, rate),
         "printed_stay_close_ratio": bounds.distance(after)
         / bounds.printed_stay_close_bound(now, Phi, rate),
-        "gradient_error": over(np.abs((up - down) / (2 * step) - along), np.sqrt(squared)),
+        "gradient_error": divide(np.abs((up - down) / (2 * step) - along), np.sqrt(squared)),
     }
 
 
@@ -165,12 +165,12 @@ def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
     }
 
 
-def over(values: Array, bound: Array) -> Array:
+def divide(values: Array, bound: Array) -> Array:
     """Their ratio; 1 where rounding has left a loss, and so a bound, of 0."""
     return np.divide(values, bound, out=np.ones_like(values), where=bound > 0)
 
 
-def judged(curves: dict[str, Any]) -> dict[str, Any]:
+def add_judged_curves(curves: dict[str, Any]) -> dict[str, Any]:
     """The curves with those that are made of others; [n, iterations]."""
     low = FLOOR * curves["loss"][:, :1]  # judged above it only
     curves["loss_over_bound"] = curves["loss"] / np.maximum(curves["bound"], low)

@@ -94,7 +94,7 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
 
 def maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
     """The map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
-    from theory.smooth_maps import HENON, graph_map, henon_map, normalized, pendulum, tanh_map
+    from theory.smooth_maps import HENON, graph_map, henon_map, normalize, pendulum, tanh_map
 
     if name == "henon":
         return henon_map(), HENON
@@ -102,7 +102,7 @@ def maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
         h = graph_map(W[..., 0, :])
     else:
         h = pendulum() if name == "pendulum" else tanh_map(W, float(name.removeprefix("tanh-")))
-    return h, normalized(h, np.zeros(h.dimension))
+    return h, normalize(h, np.zeros(h.dimension))
 
 
 def measure(cells: Cells) -> Curves:
@@ -117,7 +117,7 @@ def measure(cells: Cells) -> Curves:
     curves: dict[str, list[Any]] = {}
     for m in cells.shared("m"):
         a = {name: near_identity.scales(m, name) for name in ("uniform", "geometric")}
-        a["equalised"] = near_identity.equalised(fine, m)
+        a["equalised"] = near_identity.equalise_scales(fine, m)
         found = {key: near_identity.distances(g.jacobian, a[key], x) for key in a}
         found["pairs"] = near_identity.quotients(g.function, a["uniform"], x)
         found["whole"] = whole_profile(h, np.zeros(h.dimension), x, m)

@@ -118,7 +118,7 @@ def instance(
 def measure(cells: Cells) -> Curves:
     """Least losses over the floor, and the time of escape, at every depth; [n, depths]."""
     l = np.asarray(cells.shared("l"))  # noqa: E741
-    columns = [descended(cells, depth) for depth in cells.shared("l")]
+    columns = [measure_depth(cells, depth) for depth in cells.shared("l")]
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
     rate, lam = (cells.values(name)[:, None] for name in ("rate", "lam"))
     small = (rate * (1 + lam) <= 1) & (l > 1)
@@ -126,7 +126,7 @@ def measure(cells: Cells) -> Curves:
     return cells.shared("l"), curves
 
 
-def descended(cells: Cells, depth: int) -> dict[str, Array]:
+def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
     """What is measured at one depth; [n] each."""
     from theory.descent_bounds import negative_floor
 
@@ -136,13 +136,15 @@ def descended(cells: Cells, depth: int) -> dict[str, Array]:
     start = np.eye(d) + cells.values("delta")[:, None, None, None] * noise
     diagonal, rotated = phi[:, None] * np.eye(d), V * phi[:, None] @ V.mT
     symmetric = (rotated + rotated.mT) / 2
-    run = partial(lowest, start=start, rate=cells.values("rate"), floor=negative_floor(phi))
+    run = partial(lowest_ratio, start=start, rate=cells.values("rate"), floor=negative_floor(phi))
     low, escape = run(diagonal, cells.shared("steps"))
     if cells.shared("delta") > 0:  # penalties are tried from the exact start
         found = dict.fromkeys(RATIOS, np.full(len(phi), np.nan))
     else:
-        found = penalized(partial(run, diagonal), partial(run, symmetric), cells, weights)
-        found["asymmetric_floor_ratio"] = asymmetric(cells, depth)
+        found = descend_with_penalties(
+            partial(run, diagonal), partial(run, symmetric), cells, weights
+        )
+        found["asymmetric_floor_ratio"] = descend_asymmetrically(cells, depth)
     return found | {
         "floor_ratio": low,
         "escape": escape,
@@ -150,7 +152,7 @@ def descended(cells: Cells, depth: int) -> dict[str, Array]:
     }
 
 
-def penalized(
+def descend_with_penalties(
     diagonal: Callable[..., Any], symmetric: Callable[..., Any], cells: Cells, weights: Array
 ) -> dict[str, Array]:
     """The least loss over the floor with each penalty, for both forms of the target; [n] each.
@@ -170,7 +172,7 @@ def penalized(
     return found | {"one_layer_floor_ratio": diagonal(PENALIZED_STEPS, penalty=alone)[0]}
 
 
-def asymmetric(cells: Cells, depth: int) -> Array:
+def descend_asymmetrically(cells: Cells, depth: int) -> Array:
     """The least loss over the floor at the turned 2 x 2 target with a penalty on one entry; [n]."""
     from theory.penalties import one_entry
 
@@ -179,7 +181,7 @@ def asymmetric(cells: Cells, depth: int) -> Array:
     start = np.broadcast_to(np.eye(2), (len(cells), depth, 2, 2))
     rate, target = cells.values("rate"), rotated_target(low, high)
     steps = PENALIZED_STEPS
-    return lowest(target, steps, start=start, rate=rate, floor=low**2 / 2, penalty=pull)[0]
+    return lowest_ratio(target, steps, start=start, rate=rate, floor=low**2 / 2, penalty=pull)[0]
 
 
 def rotated_target(first: Array, second: Array) -> Array:
@@ -195,7 +197,7 @@ def penalty_gradient(penalty: Callable[[Array], Array], size: float, Theta: Arra
 
 
 @np.errstate(over="ignore", invalid="ignore")  # descent that diverges stays above the floor
-def lowest(
+def lowest_ratio(
     Phi: Array,
     steps: int,
     *,
@@ -223,9 +225,9 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     exact = [m for m in measured if m.point["delta"] == 0]
     broken = [float(v) for m in exact for v in m.curves["floor_ratio"][~m.holds]]
     found = {"big_step_ratio": min(broken)} if broken else {}
-    found |= with_penalties(exact)
+    found |= least_ratios(exact)
     for negative, word in ((1, "lone"), (2, "pair")):
-        deltas, times = escapes(measured, negative)
+        deltas, times = escape_times(measured, negative)
         for depth, time in zip(measured[0].steps, times.T, strict=True):
             there = np.flatnonzero(np.isfinite(time) & (time > 0))[:2]
             if depth > 2 and len(there) == 2:
@@ -234,7 +236,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     return found
 
 
-def with_penalties(exact: Sequence[Measured]) -> dict[str, float]:
+def least_ratios(exact: Sequence[Measured]) -> dict[str, float]:
     """The least loss over the floor at even depths, of each penalty and of those that keep it."""
     chosen = [m for m in exact if np.any(m.steps % 2 == 0)]
     if not chosen:
@@ -247,7 +249,7 @@ def with_penalties(exact: Sequence[Measured]) -> dict[str, float]:
     return least | {"penalty_floor_ratio": min(keeping)}
 
 
-def escapes(measured: Sequence[Measured], negative: int) -> tuple[Array, Array]:
+def escape_times(measured: Sequence[Measured], negative: int) -> tuple[Array, Array]:
     """The delta > 0 [m], ascending, and median times of escape [m, depths], NaN where most stay.
 
     At the smallest dimension and step and the largest lam of those measured.
@@ -289,7 +291,7 @@ def draw_losses(axes: Any) -> None:
 def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
     """Median steps to half the floor, one colour a depth, and the powers of delta that explain."""
     for negative, style, word in ((1, "o-", "one"), (2, "s--", "two")):
-        deltas, times = escapes(measured, negative)
+        deltas, times = escape_times(measured, negative)
         for k, (depth, time) in enumerate(zip(measured[0].steps, times.T, strict=True)):
             there = np.isfinite(time) & (time > 0)
             if not there.any():

@@ -123,10 +123,13 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     """The least ratio of each activation; over the slide's bound; and where h_1(0) is not 0."""
     names = sorted({m.point["sigma"] for m in measured})
     least = {f"{name}_ratio": least_ratio(measured, name) for name in names}
-    return least | {"slide_ratio": 2 * min(least.values()), "moved_zero_ratio": moved_zero(-1.0)}
+    return least | {
+        "slide_ratio": 2 * min(least.values()),
+        "moved_zero_ratio": moved_zero_ratio(-1.0),
+    }
 
 
-def moved_zero(shift: float) -> float:
+def moved_zero_ratio(shift: float) -> float:
     """The least norm over the slide's bound, of the layers u + shift and u at x = 1, y = 2."""
     from theory import stationary_points
 

@@ -85,7 +85,7 @@ def horizon(depth: int, skew: float, gamma: float) -> int:
     return int(np.ceil(np.log(TARGET) / np.log1p(-shrink)))
 
 
-def kept(last: int) -> list[int]:
+def recorded_iterations(last: int) -> list[int]:
     """Some 100 iterations up to `last`, the early ones all."""
     return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
 
@@ -97,12 +97,12 @@ def measure(cells: Cells) -> Curves:
     d, depth, skew, gamma = (cells.shared(name) for name in ("d", "l", "skew", "gamma"))
     Phi = cells.draw(random_target, "d", "skew", "gamma")
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
-    steps = kept(horizon(depth, skew, gamma))
+    steps = recorded_iterations(horizon(depth, skew, gamma))
     go = (Phi, depth, rate, steps[-1])
     identity = np.broadcast_to(np.eye(d), (depth, d, d))
-    curves = followed(projection_path(*go, gamma), Phi, steps)
-    again = followed(projection_path(*go, gamma, start=identity), Phi, steps)
-    plain = followed(descent_path(*go), Phi, steps)
+    curves = follow(projection_path(*go, gamma), Phi, steps)
+    again = follow(projection_path(*go, gamma, start=identity), Phi, steps)
+    plain = follow(descent_path(*go), Phi, steps)
     curves |= {f"identity_{name}": again[name] for name in ("loss", "margin")}
     curves |= {f"plain_{name}": plain[name] for name in ("loss", "margin", "least_margin")}
     factor = (1 - rate * depth * gamma ** (2 - 2 / depth))[:, None]
@@ -117,14 +117,14 @@ def measure(cells: Cells) -> Curves:
     return steps, curves
 
 
-def followed(path: Iterable[Array], Phi: Array, steps: Sequence[int]) -> dict[str, Array]:
+def follow(path: Iterable[Array], Phi: Array, steps: Sequence[int]) -> dict[str, Array]:
     """What is seen at those iterations; a network whose loss is rounding stays as it is; [n, k].
 
     `least_margin` and `factor`, the largest factor of a step on the loss, are over all iterations.
     """
     rows: list[dict[str, Array]] = []
     for t, Theta in enumerate(path):
-        new = seen(Theta, Phi)
+        new = observe(Theta, Phi)
         if t == 0:
             start, live = new["loss"], new["loss"] > 0
             last = new | {"least_margin": new["margin"], "factor": np.zeros(len(Phi))}
@@ -142,7 +142,7 @@ def followed(path: Iterable[Array], Phi: Array, steps: Sequence[int]) -> dict[st
     return {key: np.stack([row[key] for row in rows], axis=-1) for key in last}
 
 
-def seen(Theta: Array, Phi: Array) -> dict[str, Array]:
+def observe(Theta: Array, Phi: Array) -> dict[str, Array]:
     """Loss, margin of the product, and distance of the layers from balanced ones; [n]."""
     from theory.descent import loss, margin, product
 

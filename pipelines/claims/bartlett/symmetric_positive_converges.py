@@ -113,7 +113,7 @@ def measure(cells: Cells) -> Curves:
         "bound": bound,
         "ratio": iterations / np.maximum(bound, 1),
         "overshoot": overshoot(phi, l, factor * largest, int(found.max())),
-        **confirmed(phi[:, 0, : V.shape[-1]], V, l, factor * largest, steps),
+        **compare_with_matrices(phi[:, 0, : V.shape[-1]], V, l, factor * largest, steps),
         ASSUMPTION: np.broadcast_to(factor <= 1, bound.shape),
     }
 
@@ -131,7 +131,7 @@ def overshoot(phi: Array, depth: NDArray[np.int64], rate: Array, steps: int) -> 
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def confirmed(
+def compare_with_matrices(
     phi: Array, V: Array, depths: NDArray[np.int64], rate: Array, steps: NDArray[np.int64]
 ) -> dict[str, Array]:
     """Matrix descent against the recursion: largest differences in steps [depths]; [n, depths]."""

@@ -108,7 +108,7 @@ def random_instance(
 
 def measure(cells: Cells) -> Curves:
     """Gradients by weights and by functions at both critical points, block by block; [n, l]."""
-    from theory.relu_residual import Blocks, as_layers, moved, outputs, risk
+    from theory.relu_residual import Blocks, as_layers, move, outputs, risk
     from theory.stationary_points import layer_gradient_norms, stationary_bound
 
     *weights, x = cells.draw(random_instance, "d", "l", "tau", "inputs")
@@ -116,7 +116,7 @@ def measure(cells: Cells) -> Curves:
     y, identity = outputs(teacher, x), Blocks(*(0 * W for W in teacher))
     layers = as_layers(identity)
     norms, bound = layer_gradient_norms(layers, x, y), stationary_bound(layers, x, y)[:, None]
-    at_identity, along = risk(identity, x, y), risk(moved(identity, STEP, direction), x, y)
+    at_identity, along = risk(identity, x, y), risk(move(identity, STEP, direction), x, y)
     same = np.ones((1, len(layers)))
     return range(1, len(layers) + 1), {
         "excess_risk": at_identity[:, None] * same,
@@ -276,7 +276,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 def draw_lines(axes: Any, m: Measured) -> None:
     """Risk over the identity's: along random weights, the way down, and a layer's function."""
-    from theory.relu_residual import Blocks, moved, outputs, risk
+    from theory.relu_residual import Blocks, move, outputs, risk
 
     names = ("d", "l", "tau", "inputs")
     *weights, x = Cells((m.cell,)).draw(random_instance, *names)
@@ -284,8 +284,8 @@ def draw_lines(axes: Any, m: Measured) -> None:
     y, identity = outputs(teacher, x), Blocks(*(0 * W for W in teacher))
     start, down = risk(identity, x, y), descended(identity, x, y)
     lines = {
-        "weights, a random direction": [risk(moved(identity, t, direction), x, y) for t in LINE],
-        "weights, down from the saddle": [risk(moved(identity, t, down), x, y) for t in LINE],
+        "weights, a random direction": [risk(move(identity, t, direction), x, y) for t in LINE],
+        "weights, down from the saddle": [risk(move(identity, t, down), x, y) for t in LINE],
         "function of a block": [np.mean((x + t * towards(x, y - x) - y) ** 2) / 2 for t in LINE],
     }
     scale = {"function of a block": x.shape[-1]}

@@ -96,14 +96,14 @@ def measure(cells: Cells) -> Curves:
 
 def factored(R: Array, P: Array, depth: int) -> dict[str, Array]:
     """Largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
-    from theory.factorization import augment, balanced, max_norm, merged, printed
+    from theory.factorization import augment, balanced, max_norm, merged_split, printed
 
     A, flipped = balanced(R, depth), R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0)
     wider = augment(flipped)  # det < 0, the same singular values
     return {
         "balanced": max_norm(A),
         "printed": max_norm(printed(R, depth)),
-        "merged": max_norm(merged(R, depth)),
+        "merged": max_norm(merged_split(R, depth)),
         "psd": max_norm(balanced(P, depth)),
         "product_error": product_error(A, R),
         "augmented_error": product_error(balanced(wider, depth), wider),

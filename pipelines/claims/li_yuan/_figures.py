@@ -26,7 +26,7 @@ def first_step(m: Measured, there: NDArray[np.bool_]) -> float:
     return float(m.steps[there.argmax()]) if there.any() else np.inf
 
 
-def measures(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
+def measure_plane(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
     """`circulant_measures` of W = a S + (tr/d) I, S skew and |S|_F = 1; [traces, sizes] each."""
     from theory.circulant import circulant_measures, circulant_start
 
@@ -37,7 +37,7 @@ def measures(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
     return {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def beneath_a_chord(loss: Array, sizes: Array, traces: Array) -> Array:
+def height_above_chords(loss: Array, sizes: Array, traces: Array) -> Array:
     """How far a line from W* = 0 to a point is beneath the loss, > 0 where it is not convex."""
     from scipy.interpolate import RectBivariateSpline
 
@@ -47,7 +47,9 @@ def beneath_a_chord(loss: Array, sizes: Array, traces: Array) -> Array:
     return np.asarray(np.max(smooth.ev(y, x) - share * loss, axis=0))
 
 
-def landscape(axes: Any, d: int, widest: float, lowest: float, *, chords: bool = False) -> None:
+def draw_landscape(
+    axes: Any, d: int, widest: float, lowest: float, *, chords: bool = False
+) -> None:
     """The loss by skew part, up to `widest`, and trace, from `lowest`; W* = 0, d at most WIDEST.
 
     Red where the gradient points away from W*; with `chords`, orange where the loss is above a line
@@ -56,12 +58,12 @@ def landscape(axes: Any, d: int, widest: float, lowest: float, *, chords: bool =
     from theory.two_phases import SECOND_PHASE
 
     sizes, traces = np.linspace(-widest, widest, POINTS), np.linspace(lowest, -lowest / 5, POINTS)
-    found = measures(min(d, WIDEST), sizes, traces)
+    found = measure_plane(min(d, WIDEST), sizes, traces)
     levels = np.geomspace(0.02, 40, 15)
     colours = {"norm": "log", "cmap": "Blues", "alpha": 0.8, "extend": "both"}
     axes.contourf(sizes, traces, found["loss"], levels, **colours)
     if chords:
-        above = beneath_a_chord(found["loss"], sizes, traces)
+        above = height_above_chords(found["loss"], sizes, traces)
         axes.contourf(sizes, traces, above, [0, np.inf], colors="C1", alpha=0.5)
         axes.fill_between([], [], color="C1", alpha=0.5, label="not convex: above a line to W*")
     axes.contourf(sizes, traces, found["inner_product"], [-np.inf, 0], colors="C3", alpha=0.5)
@@ -73,14 +75,14 @@ def landscape(axes: Any, d: int, widest: float, lowest: float, *, chords: bool =
     axes.set_title(f"loss at d = {min(d, WIDEST)}, darker is more", fontsize=10)
 
 
-def phases(measured: Sequence[Measured]) -> Any:
+def draw_phases(measured: Sequence[Measured]) -> Any:
     """LY Figure 8a with all descents; one to convergence; its path over the loss, LY Figure 3."""
     d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
     chosen = [m for m in measured if (m.point["d"], m.cell.seed) == (d, seed)]
     chosen.sort(key=lambda m: int(m.steps[-1]))
     picture, (first, whole, plane) = panels(3, 16, 5.6)
     for m in chosen:
-        _first(first, m)
+        _draw_start(first, m)
     first.axhline(0, color="k", linewidth=0.8)
     first.set(xlabel="iteration", xlim=(0, 100), title=f"d = {d}; colours as beside")
     for colour, (key, label) in enumerate(CURVES.items()):
@@ -89,13 +91,13 @@ def phases(measured: Sequence[Measured]) -> Any:
         whole.plot(chosen[-1].steps + 1, line, f"C{colour}", label=label)
     whole.set(xscale="log", yscale="log", xlabel="iteration + 1")
     whole.set_title(f"to convergence, {WAYS[chosen[-1].point['descent']]}")
-    _path(plane, chosen[-1], d)
+    _draw_path(plane, chosen[-1], d)
     for axes in (first, whole, plane):
         place_legend_below(axes)
     return picture
 
 
-def _first(axes: Any, m: Measured) -> None:
+def _draw_start(axes: Any, m: Measured) -> None:
     """Four curves, inner products on the true scale; a ring where these turn positive."""
     from theory.circulant import SCALES
 
@@ -111,13 +113,13 @@ def _first(axes: Any, m: Measured) -> None:
         axes.plot(change, 0, "ko", fillstyle="none", markersize=9)
 
 
-def _path(axes: Any, m: Measured, d: int) -> None:
+def _draw_path(axes: Any, m: Measured, d: int) -> None:
     """The path of a descent over the loss, its phases told apart."""
     from theory.two_phases import SECOND_PHASE
 
     trace, g = m.curves["trace"], m.curves["potential"]
     size = np.sqrt(np.maximum(m.curves["distance"] ** 2 - trace**2 / d, 0))
-    landscape(axes, d, 1.15 * float(size.max()), 1.15 * float(trace.min()))
+    draw_landscape(axes, d, 1.15 * float(size.max()), 1.15 * float(trace.min()))
     away, last = m.curves["inner_product"] < 0, g <= SECOND_PHASE
     axes.plot(size[away], trace[away], "C3", linewidth=3, label="first phase: g falls")
     axes.plot(size[~away], trace[~away], "C8", linewidth=3)

@@ -97,14 +97,14 @@ def measure(cells: Cells) -> Curves:
 
 def path(cell: Cell) -> Iterator[tuple[float, ...]]:
     """The step, the errors at the fixed and the best threshold, and the norm of W."""
-    pair = prepared(cell.point["data"], *map(int, cell.point["pair"].split("-")))
+    pair = load_pair(cell.point["data"], *map(int, cell.point["pair"].split("-")))
     for step, W in descent(pair, cell):
         f = output(pair.x, W)
         wrong = np.mean((f > pair.threshold) != (pair.side > 0))
-        yield step, 100 * wrong, 100 * split(f, pair.side)[1], float(np.linalg.norm(W, 2))
+        yield step, 100 * wrong, 100 * best_threshold(f, pair.side)[1], float(np.linalg.norm(W, 2))
 
 
-def prepared(name: str, low: int, high: int) -> Pair:
+def load_pair(name: str, low: int, high: int) -> Pair:
     """The training images of two digits, without pixels that are blank in all of them.
 
     Rows and columns of W at blank pixels have no gradient at 0, and stay there.
@@ -127,7 +127,7 @@ def training_images(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return datasets.load(name).untested()
 
 
-def split(f: NDArray[Any], side: NDArray[Any]) -> tuple[float, float]:
+def best_threshold(f: NDArray[Any], side: NDArray[Any]) -> tuple[float, float]:
     """The threshold on f [n] above which are most of side 1 and below it of -1; share of errors."""
     order = np.argsort(f)
     values, above = f[order], side[order] > 0
@@ -181,13 +181,13 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     metrics = {}
     for name, chosen in (("mean", measured), ("zero_one", select(measured, pair="0-1"))):
         for error in ("train_error_pct", "best_error_pct") if chosen else ():
-            before, after = np.mean([ends(m, error) for m in chosen], axis=0)
+            before, after = np.mean([errors_before_and_after(m, error) for m in chosen], axis=0)
             metrics[f"{name}_at_zero_{error}"] = float(before)
             metrics[f"{name}_near_zero_{error}"] = float(after)
     return metrics
 
 
-def ends(m: Measured, error: str = "train_error_pct") -> tuple[float, float]:
+def errors_before_and_after(m: Measured, error: str = "train_error_pct") -> tuple[float, float]:
     """Errors in percent at W = 0 and at the trained W."""
     return float(m.curves[error][0]), float(m.curves[error][-1])
 
@@ -197,7 +197,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     from matplotlib.figure import Figure
 
     found = [
-        (name, np.mean([ends(m) for m in part], axis=0))
+        (name, np.mean([errors_before_and_after(m) for m in part], axis=0))
         for (name,), part in parts(measured, ["pair"])
     ]
     found.sort(key=lambda each: -each[1][0])

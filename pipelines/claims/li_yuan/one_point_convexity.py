@@ -196,12 +196,12 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Ratio by trace and size; against size with its envelopes; a plane through the teacher."""
-    from pipelines.claims.li_yuan._figures import WIDEST, landscape
+    from pipelines.claims.li_yuan._figures import WIDEST, draw_landscape
 
     picture, (left, middle, right) = panels(3, 16, 5.4)
     draw_map(picture, left, [m for m in measured if m.point["d"] > DENSE])
     draw_all(middle, measured)
-    landscape(right, WIDEST, 4.0, -10.0, chords=True)
+    draw_landscape(right, WIDEST, 4.0, -10.0, chords=True)
     place_legend_below(right)
     return picture
 

@@ -54,7 +54,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.claims.li_yuan._figures import first_step, phases
+from pipelines.claims.li_yuan._figures import draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Array, Cells, Curves, Measured
@@ -124,13 +124,13 @@ def start(rng: np.random.Generator, d: int, frobenius: float, trace: float) -> A
 def measure(cells: Cells) -> Curves:
     """The curves of LY Figure 8 along each descent; [n, iterations]."""
     columns = cells.draw(start, "d", "frobenius", "trace")
-    by = by_batches if cells.shared("descent") == "sgd" else exactly
+    by = descend_by_batches if cells.shared("descent") == "sgd" else descend_exactly
     steps, curves = by(columns, cells.shared("step") / cells.shared("d"), cells)
     norm = np.abs(np.fft.rfft(columns)).max(axis=-1, keepdims=True)
     return steps, curves | {"start_norm": norm * np.ones(len(steps))}
 
 
-def exactly(columns: Array, rate: float, cells: Cells) -> Curves:
+def descend_exactly(columns: Array, rate: float, cells: Cells) -> Curves:
     """Descent by the gradient at either scale; [n, iterations]."""
     from theory.circulant import circulant_descent, scale_factor
 
@@ -153,7 +153,7 @@ def thin_out(steps: NDArray[np.int64], curves: dict[str, Array], printed: float)
     return steps[some], {key: c[:, some] for key, c in (curves | {"ratio": ratio}).items()}
 
 
-def by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
+def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
     """The same curves of descent by batches, teacher W* = 0; [n, iterations]."""
     batch, batches = cells.shared("batch"), cells.shared("batches")
     judged = judged_iterations(batches)
@@ -209,7 +209,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     """
     exact = [m for m in measured if m.point["descent"] in EXACT]
     batched = [m for m in measured if m.point["descent"] == "sgd"]
-    rows = [numbers_of(m) for m in exact]
+    rows = [theorem_numbers(m) for m in exact]
     worst = {key: max(row[key] for row in rows) for key in rows[0]} if rows else {}
     if rows:
         worst["second_phase_ratio"] = min(row["second_phase_ratio"] for row in rows)
@@ -235,7 +235,7 @@ def sign_change(m: Measured) -> float:
     return first_step(m, m.curves["inner_product"] > 0)
 
 
-def numbers_of(m: Measured) -> dict[str, float]:
+def theorem_numbers(m: Measured) -> dict[str, float]:
     """Of one exact descent, what the theorems say of it."""
     from theory.circulant import scale_factor
     from theory.two_phases import FLATTEST, SECOND_PHASE
@@ -299,7 +299,7 @@ CLAIM = Theorem(
     as_printed=PRINTED,
     measure=measure,
     also=also,
-    figure=phases,
+    figure=draw_phases,
     reported={"sgd_sign_change_iteration": 15},
     shown=("sign_change_iteration", "printed_sign_change_iteration", "sgd_final_distance_share"),
     costs={"cpu": "3 min", "paper": "7 h: 36 ms of one core a batch"},
