@@ -271,11 +271,24 @@ def end_members(attempt: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + subcommands.GRACE_S
-        for each in _members(attempt):
+        members = _members(attempt)
+        for each in members:
             with contextlib.suppress(psutil.Error):
                 each.send_signal(number)
-        while _members(attempt) and time.monotonic() < deadline:
+        # one that ends loses its environment first, and its locks on journals last
+        while (any(map(_is_alive, members)) or _members(attempt)) and time.monotonic() < deadline:
             time.sleep(0.1)
+
+
+def _is_alive(process: Any) -> bool:
+    """Return whether a process, as psutil has it, or one of its threads has not ended."""
+    import psutil
+
+    try:
+        ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+        return bool(process.is_running() and not ended)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _members(attempt: str) -> list[Any]:

@@ -348,9 +348,9 @@ def test_a_recipe_says_whether_products_may_be_rounded() -> None:
 ON_DEVICES = """
 import sys
 import numpy as np
-from pipelines.recipes.catalog import named
+from pipelines.recipes.catalog import get_recipe
 from tests.training.test_train import trained
-done = trained(named(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
+done = trained(get_recipe(sys.argv[1], "smoke").override(steps=20, devices=int(sys.argv[2])))
 np.savez(sys.argv[3], *done.model.get_weights(), device=done.device,
          test_loss=done.metrics["test_loss"])
 """
