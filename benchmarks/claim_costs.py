@@ -48,7 +48,7 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
 def distinct_trainings(name: str, scale: str) -> list[tuple[str, Recipe]]:
     """Return every training of a claim at that scale, over its seeds, once each, with its arm."""
     found = claim_catalog.load(name)
-    setting = claim_catalog.setting(found, name, scale)
+    setting = claim_catalog.get_settings(found, name, scale)
     if found.recipes is None:
         raise UserError(f"A claim must train networks. Received: {name}. Choose another.")
     every = [item for seed in range(found.seeds) for item in found.recipes(setting, seed).items()]

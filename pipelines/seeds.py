@@ -5,7 +5,7 @@ from typing import Any
 
 from pipelines import resume
 from pipelines.errors import check_counts
-from pipelines.measurement.verdict import spread, spreads, summary
+from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
 from pipelines.runtime import code_digest, provenance
@@ -62,9 +62,9 @@ def _over_seeds(
             results.append(run(each, run_options, parent=parent, tags=tags))
             if not results[-1].reused:
                 run_options.pause(len(results), seeds, "seeds")
-        stats = summary({key: [r.metrics[key] for r in results] for key in results[0].metrics})
+        stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
-        parent.tag(store.NOTE, _note(recipe, spreads(stats, seeds), parent.id))
+        parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), parent.id))
     return Result(parent.id, stats)
 
 
@@ -76,7 +76,7 @@ def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str)
         *([f"Reported: {'; '.join(reported)}"] if reported else []),
         f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",
         f"[The curves of its seeds in one chart]({mlflow_ui.children_chart(run_id)})",
-        "\n".join(f"- `{key}` {spread(metric)}" for key, metric in metrics.items()),
+        "\n".join(f"- `{key}` {format_spread(metric)}" for key, metric in metrics.items()),
     ]
     return "\n\n".join(lines)
 
@@ -86,7 +86,7 @@ def _document(recipe: Recipe, result: Result, seeds: int) -> dict[str, Any]:
         "recipe": recipe.name,
         "fingerprint": recipe.fingerprint,
         "seeds": seeds,
-        "metrics": spreads(result.metrics, seeds),
+        "metrics": metric_spreads(result.metrics, seeds),
         "run_id": result.run_id,
         "reused": result.reused,
     }

@@ -9,7 +9,7 @@ from pipelines.claims._arms import DIVERGED_PCT
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import Bound, deviation
+from pipelines.measurement.verdict import Bound, standard_deviation
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 
@@ -123,7 +123,7 @@ def figure(measured: Sequence[Measured], reported: float) -> Any:
         axes.plot(seeds, errors, mark, color=colour, label=label)
         axes.axhline(mean(errors), color=colour, lw=1)
         if len(errors) > 1:
-            sd = deviation(errors)
+            sd = standard_deviation(errors)
             axes.axhspan(mean(errors) - sd, mean(errors) + sd, color=colour, alpha=0.15)
     axes.axhline(reported, ls="--", color="C3", label=f"test, reported: {reported:g} %")
     axes.axhspan(0, NEAR * reported, color="C3", alpha=0.1, label="as good as reported")

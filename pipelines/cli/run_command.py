@@ -110,7 +110,7 @@ def run_command(name: str, arguments: list[str]) -> None:
     with parse_errors_as_user_errors():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim_catalog.names():
-        settings = claim_catalog.setting(claim_catalog.load(name), name, options.scale)
+        settings = claim_catalog.get_settings(claim_catalog.load(name), name, options.scale)
     elif name in catalog.RECIPES:
         settings = catalog.get_recipe(name, options.scale)
     else:
@@ -236,7 +236,7 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         settings,
         options.seeds,
         run_options=options.run_options,
-        sparing=True,
+        reuse_anywhere=True,
         only_seed=options.only_seed,
     )
     if options.json:

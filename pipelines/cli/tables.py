@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
-from pipelines.measurement.verdict import Bound, spread
+from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import regressions
 from pipelines.results.scoreboard import Entry, Result
 from pipelines.tracking import history, mlflow_ui
@@ -46,7 +46,7 @@ def _format_result(result: Result | None, metric: str) -> str:
     colours = {"reproduced": "green", "refuted": "red"}
     verdict = f"[{colours.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
     metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
-    number = spread(metrics[metric]) if metric in metrics else "not judged"
+    number = format_spread(metrics[metric]) if metric in metrics else "not judged"
     printed = ["as printed: fails"] * result.judgement["as_printed"].startswith("fails")
     return "\n".join([verdict, number, *printed, f"{wall_s:.0f} s"])
 
@@ -70,7 +70,7 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    head, *body = documents.summary(document["settings"])
+    head, *body = documents.summary_table(document["settings"])
     inner = claim_catalog.load(document["claim"]).inner
     over = f"over {inner}" if inner else "of every setting"
     table = Table(*head, caption=f"worst value {over}; mean ± sd over seeds")

@@ -37,12 +37,12 @@ class Backend(DaskDistributedBackend):
         Joblib 1.6 does not call it then, and would wait for good.
         """
 
-        def report(done: Any) -> None:
-            if error := done.exception():
+        def report_error(ended: Any) -> None:
+            if error := ended.exception():
                 callback(error)
 
         future = super().submit(func, callback)
-        future.add_done_callback(report)
+        future.add_done_callback(report_error)
         return future
 
     def retrieve_result_callback(self, out: Any) -> Any:
@@ -59,7 +59,7 @@ def connect(scheduler: str, claim: str) -> Iterator[type[Exception]]:
     Raise Unavailable if no scheduler or no worker answers, or no longer, and UserError if a worker
     would measure the claim by other code or with other packages.
     """
-    for name in ("distributed", "distributed.client"):  # errors say what matters
+    for name in ("distributed", "distributed.client"):  # the errors raised below say it all
         logging.getLogger(name).setLevel(logging.CRITICAL)
     _check_scheduler(scheduler)
     with distributed.Client(scheduler, timeout=CONNECT_S) as client:
@@ -87,14 +87,14 @@ def _check_scheduler(address: str) -> None:
     A client itself would wait for good where something else answers.
     """
 
-    async def ask() -> str:
+    async def ask_type() -> str:
         arguments = distributed.Security().get_connection_args("client")
-        async with distributed.rpc(address, connection_args=arguments) as there:
-            return f"a {(await there.identity())['type']} answers there"
+        async with distributed.rpc(address, connection_args=arguments) as remote:
+            return f"a {(await remote.identity())['type']} answers there"
 
     try:
-        answer = asyncio.run(asyncio.wait_for(ask(), CONNECT_S))
-    except Exception as error:  # what is read from something else is misread in any way
+        answer = asyncio.run(asyncio.wait_for(ask_type(), CONNECT_S))
+    except Exception as error:  # the answer of anything else can be misread in any way
         answer = str(error) or f"no answer in {CONNECT_S:g} s"
     if answer != "a Scheduler answers there":
         raise Unavailable(
@@ -107,21 +107,21 @@ def _check_workers(client: distributed.Client, claim: str) -> None:
     """Raise UserError if a worker has other packages or other code, or not this project."""
     versions = client.get_versions(packages=PACKAGES)
     for address, machine in versions["workers"].items():
-        _compare(address, _packages(machine), _packages(versions["client"]))
+        _check_versions(address, _package_versions(machine), _package_versions(versions["client"]))
     codes = client.run(claim_code.of_claim, claim, on_error="return")
     for address, code in codes.items():
         theirs = code if isinstance(code, str) else "missing"
-        _compare(address, {"code": theirs}, {"code": claim_code.of_claim(claim)})
+        _check_versions(address, {"code": theirs}, {"code": claim_code.of_claim(claim)})
 
 
-def _packages(machine: Mapping[str, Any]) -> dict[str, str]:
+def _package_versions(machine: Mapping[str, Any]) -> dict[str, str]:
     """Return the versions that numbers depend on; of Python 3.11.7 only 3.11."""
     versions = machine["packages"]
     python = ".".join(versions["python"].split(".")[:2])
     return {"Python": python, **{name: str(versions[name]) for name in PACKAGES}}
 
 
-def _compare(address: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+def _check_versions(address: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
     """Raise UserError if a worker's versions are not ours."""
     other = [f"{key} {theirs[key]} instead of {ours[key]}" for key in ours]
     if theirs != ours:

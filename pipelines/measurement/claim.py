@@ -19,7 +19,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, Result, RunOptions, run
 from pipelines.tracking import bulk, history, tracked_run
 
-SEED = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
+SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Bench:
         bulk.record(self.run.experiment, [added], self.run.id)
 
 
-def nothing(measured: Sequence[Measured]) -> dict[str, float]:
+def no_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """No numbers beside those that decide."""
     return {}
 
@@ -73,7 +73,7 @@ class Claim:
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
     figure: Callable[[Sequence[Measured]], Any]
-    also: Callable[[Sequence[Measured]], dict[str, float]] = nothing
+    also: Callable[[Sequence[Measured]], dict[str, float]] = no_metrics
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
     """What is printed, in the damaged copies that were read, without margins of ours; or none."""
@@ -151,7 +151,7 @@ class Claim:
             return "smaller scale"
         if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
             return "inconclusive" if published else "smaller scale"
-        return weakest(bounds, values)
+        return weakest_verdict(bounds, values)
 
     def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the networks have reached all floors."""
@@ -163,13 +163,15 @@ class Claim:
         verdicts = [b.verdict(values[b.metric]) for b in tested]
         broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
         if broken:
-            return "fails: " + "; ".join(broken_statement(b, values[b.metric]) for b in broken)
+            return "fails: " + "; ".join(
+                describe_contradiction(b, values[b.metric]) for b in broken
+            )
         if not tested or len(tested) < len(self.as_printed):
             return "not tested"
         return "undecided" if "inconclusive" in verdicts else "holds"
 
 
-def broken_statement(bound: Bound, values: Sequence[float]) -> str:
+def describe_contradiction(bound: Bound, values: Sequence[float]) -> str:
     """Return what is printed beside the mean over seeds that contradicts it."""
     value = f"{bound.metric} {mean(values):.4g}"
     if bound.wording:
@@ -177,7 +179,7 @@ def broken_statement(bound: Bound, values: Sequence[float]) -> str:
     return f"{value}, where {bound.rule} is printed"
 
 
-def weakest(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
+def weakest_verdict(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
     """Return the weakest verdict of these bounds; one that was not measured is inconclusive."""
     verdicts = [
         b.verdict(values[b.metric]) if b.metric in values else "inconclusive" for b in bounds

@@ -17,36 +17,36 @@ TABLES = ("table2",)
 
 def names() -> list[str]:
     """Return the names of all claims; of the modules, only those of tables are imported."""
-    return sorted(_places())
+    return sorted(_find_claims())
 
 
 def load(name: str) -> Theorem | Experiment:
     """Return the claim of that name. UserError lists the choices."""
-    if name not in _places():
+    if name not in _find_claims():
         raise unknown("A claim", name, names())
-    module, attribute = place(name)
+    module, attribute = locate(name)
     claim: Theorem | Experiment = getattr(importlib.import_module(module), attribute)
     return claim
 
 
-def place(name: str) -> tuple[str, str]:
+def locate(name: str) -> tuple[str, str]:
     """Return the module of a claim and its name there."""
-    return _places()[name]
+    return _find_claims()[name]
 
 
 def card(name: str) -> str:
     """Return the claim in words: its own, else those at the beginning of its module."""
-    return (load(name).card or importlib.import_module(place(name)[0]).__doc__ or "").strip()
+    return (load(name).card or importlib.import_module(locate(name)[0]).__doc__ or "").strip()
 
 
-def setting(claim: Claim, name: str, scale: str) -> Any:
+def get_settings(claim: Claim, name: str, scale: str) -> Any:
     """Return the claim's settings at that scale. UserError lists the scales it has."""
     if scale not in claim.scales:
         raise unknown(f"The scale of {name}", scale, claim.scales)
     return claim.scales[scale]
 
 
-def _places() -> dict[str, tuple[str, str]]:
+def _find_claims() -> dict[str, tuple[str, str]]:
     """Return by name of a claim its module and its name there."""
     folders = importlib.import_module(PACKAGE).__path__
     modules = [m for m in pkgutil.walk_packages(folders, f"{PACKAGE}.") if not m.ispkg]
@@ -56,11 +56,11 @@ def _places() -> dict[str, tuple[str, str]]:
         if last in TABLES:
             table = vars(importlib.import_module(module))
             each = {key: value for key, value in table.items() if isinstance(value, Claim)}
-            places |= {_spell(key.lower()): (module, key) for key in each}
+            places |= {_claim_name(key.lower()): (module, key) for key in each}
         elif not last.startswith("_"):
-            places[_spell(last)] = (module, "CLAIM")
+            places[_claim_name(last)] = (module, "CLAIM")
     return places
 
 
-def _spell(name: str) -> str:
+def _claim_name(name: str) -> str:
     return name.replace("_", "-")

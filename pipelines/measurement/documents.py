@@ -14,40 +14,40 @@ import numpy as np
 
 from pipelines.measurement import claim, claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Measured
-from pipelines.measurement.plan import Order, brief
-from pipelines.measurement.verdict import Bound, deviation, spread, spreads
-from pipelines.measurement.verdict import summary as over_seeds
+from pipelines.measurement.plan import MeasurementPlan, shorten
+from pipelines.measurement.verdict import Bound, format_spread, metric_spreads, standard_deviation
+from pipelines.measurement.verdict import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
 
 CSV = "settings.csv"  # one row a cell
-WORST = "worst_"  # begins the columns of the bounded metrics
-NAME = 250  # characters of a run's name, where the database limits them
-NOTE = 7_900  # characters of a run's page; MLflow cuts at 8,000
+WORST_PREFIX = "worst_"  # begins the columns of the bounded metrics
+MAX_NAME_CHARS = 250  # characters of a run's name, where the database limits them
+MAX_PAGE_CHARS = 7_900  # characters of a run's page; MLflow cuts at 8,000
 BOOKKEEPING = ("wall_s",)
 
 
-def run_name(order: Order) -> str:
+def run_name(plan: MeasurementPlan) -> str:
     """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
-    if order.kind == "claim":
-        return f"{order.name} {order.scale}"
-    axes = [f"{key}={brief(value, most=3)}" for key, value in order.differing.items()]
-    return " ".join([*axes, order.name])[:NAME]
+    if plan.kind == "claim":
+        return f"{plan.name} {plan.scale}"
+    axes = [f"{key}={shorten(value, most=3)}" for key, value in plan.changed_settings.items()]
+    return " ".join([*axes, plan.name])[:MAX_NAME_CHARS]
 
 
-def note(
-    order: Order,
+def run_page(
+    plan: MeasurementPlan,
     run_id: str,
     judgement: Mapping[str, str],
     values: Mapping[str, Sequence[float]],
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
     """Markdown for the top of the run's page: verdict, numbers, how to repeat it, its table."""
-    found, command = order.claim, repeat(order)
+    found, command = plan.claim, repeat_command(plan)
     decided = "; ".join(map(str, found.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in found.reported.items())
-    metrics = spreads(over_seeds(values), order.seeds)
+    metrics = metric_spreads(over_seeds(values), plan.seeds)
     decisive = [b.metric for b in found.decided_by if b.metric in metrics]
-    measured = "; ".join(f"`{key}` {spread(metrics[key])}" for key in decisive)
+    measured = "; ".join(f"`{key}` {format_spread(metrics[key])}" for key in decisive)
     above = [
         f"**{found.says}** ({found.source})",
         "",
@@ -58,7 +58,7 @@ def note(
         *([f"Floor of learning reached: {judgement['floor']}.", ""] if judgement["floor"] else []),
         *([f"Reported: {reported}", ""] if reported else []),
         *([f"Measured: {measured}", ""] if measured else []),
-        f"Repeat: `{command}`" if len(command) < NOTE // 4 else f"Settings: {CSV}.",
+        f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
         "",
     ]
     chart = mlflow_ui.children_chart(run_id, found.charts)
@@ -66,37 +66,37 @@ def note(
         "",
         f"[The curves of all settings in one chart]({chart})",
         "",
-        claim_catalog.card(order.name),
+        claim_catalog.card(plan.name),
     ]
-    head, *body = summary(cells)
+    head, *body = summary_table(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
     more = ["", f"The other settings are in {CSV}."]
-    room = NOTE - sum(len(line) + 1 for line in (*above, *more, *below))
-    fitting = list(itertools.takewhile(lambda n: n <= room, _lengths(table)))
+    room = MAX_PAGE_CHARS - sum(len(line) + 1 for line in (*above, *more, *below))
+    fitting = list(itertools.takewhile(lambda n: n <= room, _cumulative_lengths(table)))
     if len(fitting) == len(table):
         more = []
     return "\n".join([*above, *table[: len(fitting)], *more, *below])
 
 
-def _lengths(lines: Sequence[str]) -> Iterator[int]:
+def _cumulative_lengths(lines: Sequence[str]) -> Iterator[int]:
     """Characters of the first line, of the first two, ..."""
     return itertools.accumulate(len(line) + 1 for line in lines)
 
 
-def repeat(order: Order) -> str:
+def repeat_command(plan: MeasurementPlan) -> str:
     """The command that repeats a measurement, as a person would type it."""
-    words = [f"--scale {order.scale}", f"--seeds {order.seeds}"]
-    for key, value in order.differing.items():
-        values = _words(value)
-        if order.kind == "sweep":
+    words = [f"--scale {plan.scale}", f"--seeds {plan.seeds}"]
+    for key, value in plan.changed_settings.items():
+        values = _typed_values(value)
+        if plan.kind == "sweep":
             words.append(f"--grid {key}={','.join(values)}")
         else:
             words.append(_option(key.rpartition(".")[2].replace("_", "-"), values))
-    verb = "sweep" if order.kind == "sweep" else "run"
-    return f"python -m pipelines {verb} {order.name} {' '.join(words)} --force"
+    verb = "sweep" if plan.kind == "sweep" else "run"
+    return f"python -m pipelines {verb} {plan.name} {' '.join(words)} --force"
 
 
-def _words(value: Any) -> list[str]:
+def _typed_values(value: Any) -> list[str]:
     """A setting as it is typed: the words of a list, also where a recipe holds it as JSON."""
     if isinstance(value, str) and value.startswith("["):
         value = json.loads(value)
@@ -109,14 +109,14 @@ def _option(name: str, values: Sequence[str]) -> str:
     return switches.get(values[0].lower(), f"--{name} {' '.join(values)}")
 
 
-def rows(order: Order, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     """One row a cell: settings, seed, share of steps where the premise holds, worst, last, run."""
-    inner, bounds = order.claim.inner, order.claim.curve_bounds(measured)
+    inner, bounds = plan.claim.inner, plan.claim.curve_bounds(measured)
     return [
         {
             **{key: value for key, value in m.cell.params.items() if key != inner},
             ASSUMPTION: float(m.holds.mean()),
-            **{f"{WORST}{b.metric}": _worst(b, m) for b in bounds},
+            **{f"{WORST_PREFIX}{b.metric}": _worst_judged(b, m) for b in bounds},
             **{f"last_{key}": float(values[-1]) for key, values in m.curves.items()},
             "points": len(m.steps),
             "run_id": m.run_id,
@@ -125,13 +125,13 @@ def rows(order: Order, measured: Sequence[Measured]) -> list[dict[str, Any]]:
     ]
 
 
-def _worst(bound: Bound, m: Measured) -> float:
+def _worst_judged(bound: Bound, m: Measured) -> float:
     """The worst value that is judged; NaN where none is."""
     judged = m.curves[bound.metric][m.holds]
     return bound.worst(judged) if len(judged) else math.nan
 
 
-def text(cells: Sequence[Mapping[str, Any]]) -> str:
+def table_csv(cells: Sequence[Mapping[str, Any]]) -> str:
     """The rows as text, under their head."""
     file = io.StringIO()
     writer = csv.DictWriter(file, cells[0])
@@ -140,7 +140,7 @@ def text(cells: Sequence[Mapping[str, Any]]) -> str:
     return file.getvalue()
 
 
-def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """A table, head first: one row a setting, of every bounded metric its worst, over seeds.
 
     The columns are the settings in which the rows differ, the share of steps where the premise
@@ -148,29 +148,31 @@ def summary(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """
     settings = list(cells[0])[: list(cells[0]).index("seed")]
     axes = [key for key in settings if len({str(cell[key]) for cell in cells}) > 1]
-    worst = [key for key in cells[0] if key.startswith(WORST)]
+    worst = [key for key in cells[0] if key.startswith(WORST_PREFIX)]
     points: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells:
         points.setdefault(tuple(str(cell[key]) for key in axes), []).append(cell)
-    table = [[*axes, "premise", *(key.removeprefix(WORST) for key in worst)]]
+    table = [[*axes, "premise", *(key.removeprefix(WORST_PREFIX) for key in worst)]]
     for point, same in points.items():
         holds = f"{mean(float(cell[ASSUMPTION]) for cell in same):.0%}"
-        table.append([*point, holds, *(_spread([float(c[key]) for c in same]) for key in worst)])
+        table.append(
+            [*point, holds, *(_format_spread([float(c[key]) for c in same]) for key in worst)]
+        )
     return table
 
 
-def _spread(values: Sequence[float]) -> str:
+def _format_spread(values: Sequence[float]) -> str:
     values = [value for value in values if not math.isnan(value)]
     if not values:
         return "not judged"
-    sd = f" ± {deviation(values):.2g}" if len(values) > 1 else ""
+    sd = f" ± {standard_deviation(values):.2g}" if len(values) > 1 else ""
     return f"{mean(values):.4g}{sd}"
 
 
-def document(row: history.Row) -> dict[str, Any]:
+def claim_document(row: history.Row) -> dict[str, Any]:
     """A measured claim as users script against it; all of it read back from MLflow."""
     name, n = row.tags["claim"], int(row.tags["seeds"])
-    sweep = {"kind": "sweep", "settings": cells(row.id)} if row.tags["kind"] == "sweep" else {}
+    sweep = {"kind": "sweep", "settings": read_table(row.id)} if row.tags["kind"] == "sweep" else {}
     return {
         "claim": name,
         "source": row.tags["source"],
@@ -179,7 +181,7 @@ def document(row: history.Row) -> dict[str, Any]:
         "as_printed": row.tags.get("as_printed", ""),  # a bundle of before has none
         "floor": row.tags.get("floor", ""),
         "seeds": n,
-        "metrics": spreads(_results(row.metrics), n),
+        "metrics": metric_spreads(_results(row.metrics), n),
         "reported": dict(claim_catalog.load(name).reported),
         "run_id": row.id,
         "wall_s": row.metrics["wall_s"],
@@ -188,12 +190,12 @@ def document(row: history.Row) -> dict[str, Any]:
     }
 
 
-def judge_again(row: history.Row, altered: bool = False) -> dict[str, Any]:
+def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]:
     """Return the document of a measured claim with its verdict by the rules of today.
 
     `altered`: its settings are not those of its scale.
     """
-    return document(row) | judgements([row], altered)[row.id]
+    return claim_document(row) | judgements([row], altered)[row.id]
 
 
 def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
@@ -205,9 +207,9 @@ def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
     """Return by metric the numbers of the seeds that a claim's run recorded, in their order."""
     return {
-        key.removeprefix(claim.SEED): [by_seed[seed] for seed in sorted(by_seed)]
+        key.removeprefix(claim.SEED_PREFIX): [by_seed[seed] for seed in sorted(by_seed)]
         for key, by_seed in histories.items()
-        if key.startswith(claim.SEED)
+        if key.startswith(claim.SEED_PREFIX)
     }
 
 
@@ -239,21 +241,21 @@ def _results(metrics: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in metrics.items() if key not in BOOKKEEPING}
 
 
-def cells(run_id: str) -> list[dict[str, Any]]:
+def read_table(run_id: str) -> list[dict[str, Any]]:
     """The rows of the table of a claim or a sweep, with numbers as such."""
     table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
     return [
-        {k: v if k == "run_id" else _plain(v) for k, v in row.items()}
+        {k: v if k == "run_id" else _parse_number(v) for k, v in row.items()}
         for row in csv.DictReader(table)
     ]
 
 
 def cell_ids(run_id: str) -> list[str]:
     """Return the ids of the cells that the run of a claim or a sweep was made of."""
-    return [str(cell["run_id"]) for cell in cells(run_id)]
+    return [str(cell["run_id"]) for cell in read_table(run_id)]
 
 
-def _plain(text: str) -> str | float:
+def _parse_number(text: str) -> str | float:
     """A number, where the text is one."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):

@@ -19,7 +19,7 @@ from pipelines.errors import MOST, UserError, unknown
 Array = NDArray[np.float64]
 Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
-LARGEST = 10**9  # of any setting: of sizes, memory ends far below
+MAX_SETTING = 10**9  # of any setting: of sizes, memory ends far below
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
 
 
@@ -45,15 +45,15 @@ class Cells:
         return len(self.cells)
 
     def shared(self, name: str) -> Any:
-        """The value of a setting that is the same in all these cells."""
+        """Return the value of a setting that is the same in all these cells."""
         return self.cells[0].point[name]
 
     def values(self, name: str) -> Array:
-        """The values of a setting, one a cell; [n]."""
+        """Return the values of a setting, one a cell; [n]."""
         return np.array([cell.point[name] for cell in self.cells])
 
     def draw(self, make: Callable[..., Any], *names: str) -> Any:
-        """`make(rng, *settings)` for each cell, stacked along a new first axis.
+        """Return `make(rng, *settings)` for each cell, stacked along a new first axis.
 
         The generator depends on the seed alone: settings are compared on equal draws, and two calls
         draw the same numbers, so one `make` draws all that must be independent. A tuple of arrays
@@ -83,58 +83,57 @@ class Measured:
 
     @property
     def holds(self) -> NDArray[np.bool_]:
-        """Where the premise of the theorem is in force; [k]."""
+        """Steps where the premise of the theorem is in force; [k]."""
         return np.asarray(self.curves.get(ASSUMPTION, np.ones(len(self.steps)))).astype(bool)
 
 
 def select(measured: Sequence[Measured], **point: Any) -> list[Measured]:
-    """Those measured at that point, whatever their other settings and seeds."""
+    """Return those measured at that point, whatever their other settings and seeds."""
     return [m for m in measured if all(m.point[key] == value for key, value in point.items())]
 
 
-def parts(
+def split_by(
     measured: Sequence[Measured], names: Iterable[str]
 ) -> list[tuple[tuple[str, ...], list[Measured]]]:
-    """What was measured at each value of those settings, as (`rate=0.1`, ...) and cells."""
-    found: dict[tuple[str, ...], list[Measured]] = {}
+    """Return what was measured at each value of those settings, as (`rate=0.1`, ...) and cells."""
+    groups: dict[tuple[str, ...], list[Measured]] = {}
     for m in measured:
-        found.setdefault(tuple(f"{name}={m.point[name]}" for name in names), []).append(m)
-    return list(found.items())
+        groups.setdefault(tuple(f"{name}={m.point[name]}" for name in names), []).append(m)
+    return list(groups.items())
 
 
 def stack(measured: Sequence[Measured], name: str) -> Array:
-    """One curve of several cells with equal steps; [n, k]."""
+    """Return one curve of several cells with equal steps; [n, k]."""
     return np.stack([m.curves[name] for m in measured])
 
 
-def ordered(settings: Any) -> Any:
-    """The settings with every axis in ascending order, each value once."""
+def sort_axes(settings: Any) -> Any:
+    """Return the settings with every axis in ascending order, each value once."""
     fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
     axes = {key: tuple(sorted(set(v))) for key, v in fields.items() if isinstance(v, tuple)}
     return dataclasses.replace(settings, **axes)
 
 
-def axes(settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]) -> dict[str, Any]:
-    """Every field of the settings with the values it takes in the grid; `inner` takes one: all."""
-    found = {}
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        many = isinstance(value, tuple) and field.name != inner
-        found[field.name] = varied.get(field.name, value if many else (value,))
-    return found
+def axis_values(
+    settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]
+) -> dict[str, Any]:
+    """Return every field of the settings with its values in the grid; `inner` has one: all."""
+    fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    stated = {k: v if isinstance(v, tuple) and k != inner else (v,) for k, v in fields.items()}
+    return {key: varied.get(key, values) for key, values in stated.items()}
 
 
-def cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 0) -> list[Cell]:
+def list_cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 0) -> list[Cell]:
     """Return all cells of a grid with so many seeds from the first on, which are innermost.
 
-    UserError if there are more than MOST, or one has a number larger than LARGEST.
+    Raise UserError if there are more than MOST, or one has a number larger than MAX_SETTING.
     """
     for name, values in axes.items():
         for value in itertools.chain(*(v if isinstance(v, tuple) else (v,) for v in values)):
-            if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            if isinstance(value, int | float) and not abs(value) <= MAX_SETTING:
                 raise UserError(
-                    f"{name} must be between -{LARGEST:,} and {LARGEST:,}. Received: {name}="
-                    f"{value}. Set --{name.replace('_', '-')} accordingly."
+                    f"{name} must be between -{MAX_SETTING:,} and {MAX_SETTING:,}. Received: "
+                    f"{name}={value}. Set --{name.replace('_', '-')} accordingly."
                 )
     count = math.prod(len(values) for values in axes.values()) * seeds
     if count > MOST:
@@ -146,8 +145,8 @@ def cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 0) ->
     return [Cell(point, seed) for point in points for seed in range(first_seed, first_seed + seeds)]
 
 
-def batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:
-    """Cells that agree in the settings `apart`, which fix shapes of arrays, `size` at a time."""
+def split_batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:
+    """Yield up to `size` cells at a time, equal in the settings `apart`, which fix array shapes."""
     groups: dict[tuple[Any, ...], list[Cell]] = {}
     for cell in todo:
         groups.setdefault(tuple(cell.point[name] for name in apart), []).append(cell)
@@ -156,36 +155,36 @@ def batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[C
             yield Cells(tuple(group[start : start + size]))
 
 
-def title(cell: Cell, axes: Mapping[str, Sequence[Any]]) -> str:
-    """`d=8 gamma=1 seed=0`: what differs between the cells of a grid."""
+def cell_title(cell: Cell, axes: Mapping[str, Sequence[Any]]) -> str:
+    """Return `d=8 gamma=1 seed=0`: what differs between the cells of a grid."""
     differing = [key for key, values in axes.items() if len(values) > 1]
     return " ".join([*(f"{key}={cell.point[key]}" for key in differing), f"seed={cell.seed}"])
 
 
-def overridden(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tuple[Any, ...]]]:
-    """Settings with the axes of `NAME=VALUES` specs; beside them, axes of single-valued fields.
+def apply_specs(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tuple[Any, ...]]]:
+    """Return settings with the axes of `NAME=VALUES` specs, and axes of single-valued fields.
 
     VALUES is a list `8,64`, a range `0.1:0.5:0.1` (the end included) or a geometric one
-    `8:256:2x`. UserError for a name that is no setting or values that it cannot take.
+    `8:256:2x`. Raise UserError for a name that is no setting or values that it cannot take.
     """
-    found: dict[str, tuple[Any, ...]] = {}
+    given: dict[str, tuple[Any, ...]] = {}
     for spec in specs:
-        name, values = _axis(settings, spec)
-        if name in found:
+        name, values = _parse_axis(settings, spec)
+        if name in given:
             raise UserError(
                 f"A grid axis is given once. Received: {name} twice. Write all its values in one."
             )
-        found[name] = values
-    many = {k: v for k, v in found.items() if isinstance(getattr(settings, k), tuple)}
-    varied = {k: v for k, v in found.items() if k not in many}
+        given[name] = values
+    many = {k: v for k, v in given.items() if isinstance(getattr(settings, k), tuple)}
+    varied = {k: v for k, v in given.items() if k not in many}
     settings = dataclasses.replace(settings, **many)
     for values in itertools.product(*varied.values()):  # rejects what the settings reject
         dataclasses.replace(settings, **dict(zip(varied, values, strict=True)))
     return settings, varied
 
 
-def _axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
-    """Name and values of one spec, in ascending order, each value once."""
+def _parse_axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
+    """Return name and values of one spec, in ascending order, each value once."""
     name, _, text = (part.strip() for part in spec.partition("="))
     name = name.replace("-", "_")  # as options are written
     names = [field.name for field in dataclasses.fields(settings)]
@@ -196,47 +195,46 @@ def _axis(settings: Any, spec: str) -> tuple[str, tuple[Any, ...]]:
     if not isinstance(like, bool | int | float | str):
         plain = [key for key in names if isinstance(getattr(settings, key), int | float | str)]
         raise unknown("A grid axis that is a number or a word", name, plain)
-    values = {_like(like, value, spec) for value in _values(text, spec)}
+    values = {_convert(like, value, spec) for value in _parse_values(text, spec)}
     if not values:
-        raise _malformed(spec)
+        raise _malformed_spec(spec)
     return name, tuple(sorted(values))
 
 
-def _values(text: str, spec: str) -> list[str | float]:
-    """The values of `8,64`, `a:b:step` or `a:b:2x`."""
-    found: list[str | float] = []
+def _parse_values(text: str, spec: str) -> list[str | float]:
+    """Return the values of `8,64`, `a:b:step` or `a:b:2x`."""
+    values: list[str | float] = []
     for part in filter(None, map(str.strip, text.split(","))):
-        found += _range(part, spec) if part.count(":") == 2 else [part]
-    return found
+        values += _parse_range(part, spec) if part.count(":") == 2 else [part]
+    return values
 
 
-def _range(part: str, spec: str) -> list[float]:
+def _parse_range(part: str, spec: str) -> list[float]:
     first, last, step = part.split(":")
     try:
         low, high, by = float(first), float(last), float(step.removesuffix("x"))
     except ValueError as error:
-        raise _malformed(spec) from error
+        raise _malformed_spec(spec) from error
     geometric = step.endswith("x")
-    if not (low <= high < math.inf and by > (1 if geometric else 0) and low > -math.inf):
-        raise _malformed(spec)
-    if geometric and not low > 0:
-        raise _malformed(spec)
+    bottom, least_step = (0, 1) if geometric else (-math.inf, 0)
+    if not (bottom < low <= high < math.inf and by > least_step):
+        raise _malformed_spec(spec)
     length = math.log(high / low) / math.log(by) if geometric else (high - low) / by
     if not length < MOST:
-        raise _malformed(spec)
+        raise _malformed_spec(spec)
     count = math.floor(length + 1e-9) + 1
     return [low * by**i if geometric else low + by * i for i in range(count)]
 
 
-def _like(example: Any, value: str | float, spec: str) -> Any:
-    """The value as the type of its field: 8 for an integer field also where a range gave 8.0."""
+def _convert(example: Any, value: str | float, spec: str) -> Any:
+    """Return the value as the type of its field: 8 for an integer also where a range gave 8.0."""
     kind = type(example)
     try:
         number = kind(float(value)) if kind in (int, float) else kind(value)
     except (ValueError, OverflowError) as error:
-        raise _malformed(spec) from error
+        raise _malformed_spec(spec) from error
     if kind is float and not math.isfinite(number):
-        raise _malformed(spec)
+        raise _malformed_spec(spec)
     if kind is int and number != float(value):
         raise UserError(
             f"{spec.partition('=')[0]} must be integers. Received: {value} from {spec!r}. "
@@ -245,7 +243,7 @@ def _like(example: Any, value: str | float, spec: str) -> Any:
     return round(number, 12) if kind is float else number
 
 
-def _malformed(spec: str) -> UserError:
+def _malformed_spec(spec: str) -> UserError:
     return UserError(
         "A grid axis must be NAME=VALUES, with VALUES a list 8,64, a range 0.1:0.5:0.1 or a "
         f"geometric range 8:256:2x of at most {MOST:,} finite values. Received: {spec!r}. Write it "

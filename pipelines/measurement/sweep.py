@@ -19,19 +19,19 @@ from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.measurement import _executor, claim, claim_catalog, documents, grid
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.measurement.plan import Order
-from pipelines.measurement.verdict import spreads, summary
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
 
-BUSY = "busy_s"  # tag: seconds of the slices before
+EARLIER_S = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
-CODES = "measured_by"  # tag: the digests of the codes that measured a claim's cells
-CHEAP_S = 600  # of seconds: what took less is measured anew where the code is another
-LONG = ("hours", "paper")  # scales that always take longer
-SEEDS = ("seeds", "first_seed")
+MEASURED_BY = "measured_by"  # tag: the digests of the codes that measured a claim's cells
+EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
+EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
+SEED_PARAMS = ("seeds", "first_seed")
 
 
 def check(
@@ -42,35 +42,35 @@ def check(
     *,
     run_options: RunOptions = DEFAULT,
     only_seed: int | None = None,
-    sparing: bool = False,
+    reuse_anywhere: bool = False,
 ) -> dict[str, Any]:
     """Measure a claim over seeds 0, 1, ... or one seed alone, record it, return its document.
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
-    `run_options.force`; nor, `sparing`, when it is expensive and was measured anywhere, by whatever
-    code. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    `run_options.force`; nor, `reuse_anywhere`, when it is expensive and was measured anywhere by
+    whatever code. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
     """
-    order = Order(
+    plan = MeasurementPlan(
         name=name,
         scale=scale,
         settings=settings,
-        seeds=_seeds(name, seeds) if only_seed is None else 1,
+        seeds=_check_seeds(name, seeds) if only_seed is None else 1,
         first_seed=only_seed or 0,
         run_options=run_options,
-        workers=1 if scale == "smoke" else _cores(),  # a smoke test is over before that
+        workers=1 if scale == "smoke" else _count_cores(),  # a smoke test is over before that
     )
-    return measure(dataclasses.replace(order, sparing=sparing and is_expensive(order)))
+    return measure(dataclasses.replace(plan, reuse_anywhere=reuse_anywhere and is_expensive(plan)))
 
 
-def is_expensive(order: Order) -> bool:
-    """Return whether an order takes long: by its scale, or as the same settings once did."""
-    if order.scale in LONG:
+def is_expensive(plan: MeasurementPlan) -> bool:
+    """Return whether a measurement takes long: by its scale, or as the same settings once did."""
+    if plan.scale in EXPENSIVE_SCALES:
         return True
-    alike = {key: str(value) for key, value in order.params.items() if key not in SEEDS}
+    alike = {key: str(value) for key, value in plan.params.items() if key not in SEED_PARAMS}
     return any(
-        row.metrics.get("wall_s", 0) / int(row.tags["seeds"]) * order.seeds >= CHEAP_S
-        for row in history.everyones(kind="claim", claim=order.name, scale=order.scale)
-        if {key: value for key, value in row.params.items() if key not in SEEDS} == alike
+        row.metrics.get("wall_s", 0) / int(row.tags["seeds"]) * plan.seeds >= EXPENSIVE_S
+        for row in history.everyones(kind="claim", claim=plan.name, scale=plan.scale)
+        if {key: value for key, value in row.params.items() if key not in SEED_PARAMS} == alike
     )
 
 
@@ -86,22 +86,22 @@ def sweep(
 ) -> dict[str, Any]:
     """Measure a claim over a grid of NAME=VALUES axes; the settings not named are the scale's.
 
-    By `workers` processes of this machine, or by the workers of the Dask `scheduler`; what is
+    `workers` processes of this machine measure it, or the workers of the Dask `scheduler`; what is
     recorded is the same.
     """
-    settings, varied = grid.overridden(
-        claim_catalog.setting(claim_catalog.load(name), name, scale), specs
+    settings, varied = grid.apply_specs(
+        claim_catalog.get_settings(claim_catalog.load(name), name, scale), specs
     )
     if scheduler is not None:
         _check_cluster(name, scheduler, workers)
-    workers = _cores() if workers is None else workers
+    workers = _count_cores() if workers is None else workers
     check_counts(WORKERS, workers=workers)
     return measure(
-        Order(
+        MeasurementPlan(
             name=name,
             scale=scale,
             settings=settings,
-            seeds=_seeds(name, seeds),
+            seeds=_check_seeds(name, seeds),
             kind="sweep",
             varied=varied,
             run_options=run_options,
@@ -125,105 +125,110 @@ def _check_cluster(name: str, scheduler: str, workers: int | None) -> None:
         )
 
 
-def _seeds(name: str, seeds: int | None) -> int:
+def _check_seeds(name: str, seeds: int | None) -> int:
     n = claim_catalog.load(name).seeds if seeds is None else seeds
     check_counts(seeds=n)
     return n
 
 
-def _cores() -> int:
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(order: Order) -> None:
-    """Raise UserError where a cell of the order cannot be measured anywhere."""
-    for recipe in _recipes(order, order.cells):
+def _check(plan: MeasurementPlan) -> None:
+    """Raise UserError where a cell of the plan cannot be measured anywhere."""
+    for recipe in _recipes(plan, plan.cells):
         recipe.check()
 
 
-def _check_here(order: Order) -> None:
+def _check_here(plan: MeasurementPlan) -> None:
     """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
-    there = _finished_cells(order)
-    todo = [cell for cell in order.cells if order.cell_fingerprint(cell) not in there]
-    for recipe in _recipes(order, todo):
-        check_trainable(recipe, order.run_options)
-    if order.claim.reads:
-        for name in {cell.point[order.claim.reads] for cell in todo}:
+    finished = _finished_cells(plan)
+    todo = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in finished]
+    for recipe in _recipes(plan, todo):
+        check_trainable(recipe, plan.run_options)
+    if plan.claim.reads:
+        for name in {cell.point[plan.claim.reads] for cell in todo}:
             datasets.examples(name)
 
 
-def _recipes(order: Order, cells: Sequence[Cell]) -> Iterator[Recipe]:
+def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:
     """Yield what is trained for these cells."""
-    if order.claim.recipes:
+    if plan.claim.recipes:
         for cell in cells:
-            yield from order.claim.recipes(order.setting(cell), cell.seed).values()
+            yield from plan.claim.recipes(plan.settings_at(cell), cell.seed).values()
 
 
-def measure(order: Order) -> dict[str, Any]:
-    """Return the document of an order, from a finished run of it or from a new one."""
-    _check(order)
-    tags = {"fingerprint": order.fingerprint, "code": order.judged_by, "scale": order.scale}
-    waiting = f"Another process measures the same settings of {order.name}; waiting for it."
-    with recovery.one_at_a_time(f"{order.kind}-{order.fingerprint}", waiting):
-        anew = order.run_options.force or order.cells_there is not None
-        same = [] if anew else history.rows(None, kind=order.kind, **tags)
-        done = [row for row in same if row.status == "FINISHED"]
-        if done:
-            return documents.judge_again(done[0], bool(order.differing)) | {"reused": True}
-        if stand_in := _stand_in(order):
-            return _document_of_cells(order, stand_in) | {"reused": True}
-        broken = [row.id for row in same if row.status in ("KILLED", "FAILED")]
-        return documents.document(history.row(_record(order, tags, broken[0] if broken else None)))
+def measure(plan: MeasurementPlan) -> dict[str, Any]:
+    """Return the document of a plan, from a finished run of it or from a new one."""
+    _check(plan)
+    tags = {"fingerprint": plan.fingerprint, "code": plan.verdict_digest, "scale": plan.scale}
+    waiting = f"Another process measures the same settings of {plan.name}; waiting for it."
+    with recovery.one_at_a_time(f"{plan.kind}-{plan.fingerprint}", waiting):
+        anew = plan.run_options.force or plan.given_cells is not None
+        earlier = [] if anew else history.rows(None, kind=plan.kind, **tags)
+        finished = next((row for row in earlier if row.status == "FINISHED"), None)
+        if finished:
+            document = documents.rejudged_document(finished, bool(plan.changed_settings))
+            return document | {"reused": True}
+        if expensive := _find_expensive_run(plan):
+            return _document_of_cells(plan, expensive) | {"reused": True}
+        broken = [row.id for row in earlier if row.status in ("KILLED", "FAILED")]
+        return documents.claim_document(
+            history.row(_measure_and_record(plan, tags, broken[0] if broken else None))
+        )
 
 
-def _stand_in(order: Order) -> history.Row | None:
+def _find_expensive_run(plan: MeasurementPlan) -> history.Row | None:
     """Return the newest run that took long for the same settings and seeds, wherever it was."""
-    if order.run_options.force or not order.sparing:
+    if plan.run_options.force or not plan.reuse_anywhere:
         return None
-    same = {"fingerprint": order.fingerprint, "scale": order.scale}
-    return next(iter(history.everyones(kind=order.kind, **same)), None)
+    tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
+    return next(iter(history.everyones(kind=plan.kind, **tags)), None)
 
 
-def _document_of_cells(order: Order, row: history.Row) -> dict[str, Any]:
+def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
     """Return the document of a run with numbers and verdict made of its cells by today's rules."""
-    values = values_of_cells(order, row)
+    values = values_of_cells(plan, row)
     if values is None:
-        return documents.judge_again(row, bool(order.differing))
-    same = row.tags.get(CELL_CODE) == order.code and CODES not in row.tags
+        return documents.rejudged_document(row, bool(plan.changed_settings))
+    is_of_this_code = row.tags.get(CELL_CODE) == plan.code and MEASURED_BY not in row.tags
     return (
-        documents.document(row)
-        | {"metrics": spreads(summary(values), order.seeds)}
-        | order.claim.judge(values, order.scale, bool(order.differing))
-        | ({} if same else {"other_code": True})
+        documents.claim_document(row)
+        | {"metrics": metric_spreads(summarize(values), plan.seeds)}
+        | plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+        | ({} if is_of_this_code else {"other_code": True})
     )
 
 
-def values_of_cells(order: Order, row: history.Row) -> dict[str, list[float]] | None:
-    """Return by metric one value a seed, made of the cells of a run; None where they are not here.
+def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[float]] | None:
+    """Return by metric one value a seed, made of the cells of a run of the plan.
 
-    The run is one of the order.
+    Return None if some of the cells are not in this store.
     """
     ids = documents.cell_ids(row.id)
-    every = {each.id: each for each in history.everyones(kind="setting", claim=order.name)}
-    if not ids or not set(ids) <= every.keys():
+    stored = {row.id: row for row in history.everyones(kind="setting", claim=plan.name)}
+    if not ids or not set(ids) <= stored.keys():
         return None
-    cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
+    cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
     measured = [
-        Measured(cells[every[i].tags["fingerprint"]], *curves, i)
+        Measured(cells[stored[i].tags["fingerprint"]], *curves, i)
         for i, curves in history.curves(ids).items()
     ]
-    return by_metric(seed_metrics(order, measured))
+    return values_by_metric(metrics_by_seed(plan, measured))
 
 
-def seed_metrics(order: Order, measured: Sequence[Measured]) -> dict[int, dict[str, float]]:
+def metrics_by_seed(
+    plan: MeasurementPlan, measured: Sequence[Measured]
+) -> dict[int, dict[str, float]]:
     """Return by seed the numbers that the claim makes of what was measured with it."""
     return {
-        seed: order.claim.metrics([m for m in measured if m.cell.seed == seed])
-        for seed in order.each_seed
+        seed: plan.claim.metrics([m for m in measured if m.cell.seed == seed])
+        for seed in plan.seed_range
     }
 
 
-def by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[float]]:
+def values_by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[float]]:
     """Return by metric one value a seed, of the seeds that have it."""
     values: dict[str, list[float]] = {}
     for metrics in of_seeds.values():
@@ -232,97 +237,103 @@ def by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, list[flo
     return values
 
 
-def _finished_cells(order: Order) -> dict[str, str]:
+def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
     """Return by fingerprint the runs of cells that need not be measured."""
-    if order.cells_there is not None:
-        return dict(order.cells_there)
-    if order.run_options.force:
+    if plan.given_cells is not None:
+        return dict(plan.given_cells)
+    if plan.run_options.force:
         return {}
-    find = history.finished_anywhere if order.sparing else history.finished
-    return find(order.name, order.code)
+    find = history.finished_anywhere if plan.reuse_anywhere else history.finished
+    return find(plan.name, plan.code)
 
 
-def _record(order: Order, tags: Mapping[str, str], resume: str | None) -> str:
-    """The id of the run that holds all of the order; `resume` is one that was killed."""
-    _check_here(order)
-    found, started = order.claim, time.perf_counter() - _busy(resume)
+def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
+    """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
+    _check_here(plan)
+    found, started = plan.claim, time.perf_counter() - _earlier_seconds(resume)
     with tracked_run.tracked(
-        documents.run_name(order),
+        documents.run_name(plan),
         experiment=found.family,
-        kind=order.kind,
-        params=order.params,
+        kind=plan.kind,
+        params=plan.params,
         tags={
             **tags,
-            CELL_CODE: order.code,
-            "claim": order.name,
+            CELL_CODE: plan.code,
+            "claim": plan.name,
             "source": found.source,
-            "seeds": str(order.seeds),
-            "as_stated": str(order.as_stated),
+            "seeds": str(plan.seeds),
+            "as_stated": str(plan.is_as_stated),
         },
         resume=resume,
     ) as run:
         try:
-            measured, before_s = _cells(order, run, resume is not None)
+            measured, before_s = _collect_cells(plan, run, resume is not None)
         except Paused:
-            run.tag(BUSY, f"{time.perf_counter() - started:.1f}")
+            run.tag(EARLIER_S, f"{time.perf_counter() - started:.1f}")
             raise
-        values = _log_seeds(order, measured, run)
-        judgement = found.judge(values, order.scale, bool(order.differing))
-        table = documents.rows(order, measured)
-        run.tag(store.NOTE, documents.note(order, run.id, judgement, values, table))
-        run.text(documents.text(table), documents.CSV)
-        for point, part in grid.parts(measured, order.varied):
+        values = _log_seeds(plan, measured, run)
+        judgement = found.judge(values, plan.scale, bool(plan.changed_settings))
+        table = documents.table_rows(plan, measured)
+        run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
+        run.text(documents.table_csv(table), documents.CSV)
+        for point, part in grid.split_by(measured, plan.varied):
             run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
         for key, value in judgement.items():
             run.tag(key, value)
         run.log(
-            summary(values)
+            summarize(values)
             | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
             | {"wall_s": time.perf_counter() - started + before_s}
         )
     return run.id
 
 
-def _taken_over(order: Order, run_ids: Collection[str], run: tracked_run.Run) -> float:
+def _tag_other_codes(
+    plan: MeasurementPlan, run_ids: Collection[str], run: tracked_run.Run
+) -> float:
     """Return the seconds that cells took which were measured elsewhere or by other code.
 
     The run names the codes, and how many cells each of them measured.
     """
-    if not order.sparing and order.cells_there is None:
+    if not plan.reuse_anywhere and plan.given_cells is None:
         return 0.0
-    every = history.everyones(kind="setting", claim=order.name)
+    every = history.everyones(kind="setting", claim=plan.name)
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
     codes = Counter(row.tags["code"] for row in rows)
-    if set(codes) - {order.code}:
-        run.tag(CODES, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items())))
+    if set(codes) - {plan.code}:
+        run.tag(
+            MEASURED_BY, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items()))
+        )
     return history.measured_s(rows)
 
 
-def _busy(resume: str | None) -> float:
+def _earlier_seconds(resume: str | None) -> float:
     """Seconds that the slices of a run have taken so far."""
-    return float(history.row(resume).tags.get(BUSY, 0)) if resume else 0.0
+    return float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
 
 
 def _log_seeds(
-    order: Order, measured: Sequence[Measured], run: tracked_run.Run
+    plan: MeasurementPlan, measured: Sequence[Measured], run: tracked_run.Run
 ) -> dict[str, list[float]]:
     """One value a seed of every metric, logged with the seed as step."""
-    of_seeds = seed_metrics(order, measured)
+    of_seeds = metrics_by_seed(plan, measured)
     for seed, metrics in of_seeds.items():
-        run.log({f"{claim.SEED}{key}": value for key, value in metrics.items()}, seed)
-    return by_metric(of_seeds)
+        run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
+    return values_by_metric(of_seeds)
 
 
-def _cells(order: Order, run: tracked_run.Run, resumed: bool) -> tuple[list[Measured], float]:
-    """Every cell of the order, in its order: found finished, or measured and recorded now.
+def _collect_cells(
+    plan: MeasurementPlan, run: tracked_run.Run, resumed: bool
+) -> tuple[list[Measured], float]:
+    """Every cell of the plan, in its plan: found finished, or measured and recorded now.
 
     And the seconds in which those were measured that are of other runs' making.
     """
-    if resumed and isinstance(order.claim, claim.Theorem):  # an experiment's go on
+    if resumed and isinstance(plan.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
-    cells = {order.cell_fingerprint(cell): cell for cell in order.cells}
-    there = {print_: run_id for print_, run_id in _finished_cells(order).items() if print_ in cells}
-    before_s = _taken_over(order, there.values(), run)
+    cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
+    there = {print_: run_id for print_, run_id in _finished_cells(plan).items() if print_ in cells}
+    before_s = _tag_other_codes(plan, there.values(), run)
     histories = history.curves(list(there.values()))
     measured = {
         print_: Measured(cells[print_], *histories[run_id], run_id)
@@ -332,15 +343,15 @@ def _cells(order: Order, run: tracked_run.Run, resumed: bool) -> tuple[list[Meas
     if there and todo:
         print(f"{len(there)} of {len(cells)} settings are recorded already.", file=sys.stderr)
     started = time.perf_counter()
-    with progress_bar(order.name, len(cells), "settings/s") as advance:
+    with progress_bar(plan.name, len(cells), "settings/s") as advance:
         advance(len(there), np.nan)
         with contextlib.closing(
-            _executor.measured(order, todo, run)
+            _executor.measure_cells(plan, todo, run)
         ) as found:  # ends what it began
             for number, new in enumerate(found, 1):
-                measured[order.cell_fingerprint(new.cell)] = new
+                measured[plan.cell_fingerprint(new.cell)] = new
                 advance(1, number / (time.perf_counter() - started))
-                order.run_options.pause(len(measured), len(cells), "settings")
+                plan.run_options.pause(len(measured), len(cells), "settings")
     if todo:
         bulk.analyze()
     return [measured[print_] for print_ in cells], before_s

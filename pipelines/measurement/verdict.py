@@ -43,7 +43,7 @@ class Bound:
 
     def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
         """Return the ends of two one-sided intervals about the mean of one value a seed."""
-        return interval(values)
+        return mean_interval(values)
 
     def worst(self, values: NDArray[np.float64]) -> float:
         """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""
@@ -103,24 +103,24 @@ class Floor:
         return f"{answer}: {name}{self.best(values):.4g} (floor {self.at_most:g})"
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """Mean -+ t sd / sqrt(n): the ends of two one-sided intervals; infinite for one value."""
     from scipy.stats import t
 
     n, centre = len(values), mean(values)
     if n < 2:
         return -math.inf, math.inf
-    half = t.ppf(CONFIDENCE, n - 1) * deviation(values) / math.sqrt(n)
+    half = t.ppf(CONFIDENCE, n - 1) * standard_deviation(values) / math.sqrt(n)
     return centre - half, centre + half
 
 
-def deviation(values: Sequence[float]) -> float:
+def standard_deviation(values: Sequence[float]) -> float:
     """Sample standard deviation; NaN for one value."""
     n, centre = len(values), mean(values)
     return math.sqrt(sum((v - centre) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
 
 
-def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Mean of each column under its own name, the number of its values under n/.
 
     Of two values or more the deviation under sd/, the ends of `interval` under ci_low/, ci_high/.
@@ -129,13 +129,13 @@ def summary(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     for key, column in values.items():
         found |= {key: mean(column), f"n/{key}": len(column)}
         if len(column) > 1:
-            low, high = interval(column)
-            found |= {f"sd/{key}": deviation(column)}
+            low, high = mean_interval(column)
+            found |= {f"sd/{key}": standard_deviation(column)}
             found |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
     return found
 
 
-def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
+def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
     """{metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from the numbers that `summary` made.
 
     `n` seeds, where the numbers are those of a single run and hold none.
@@ -153,19 +153,19 @@ def spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | 
     }
 
 
-def spread(metric: Mapping[str, Any]) -> str:
+def format_spread(metric: Mapping[str, Any]) -> str:
     """`mean ± sd (n)`, rounded to what a reader can use."""
     sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
     return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
 
 
-LEVEL = 0.95
+DIFFERENCE_LEVEL = 0.95
 
 Sample = tuple[float, float, float]
 """Mean, standard deviation, and number of values, 2 or more."""
 
 
-def difference(old: Sample, new: Sample) -> tuple[float, float]:
+def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
     """The interval of the mean of `new` less that of `old`; one of the two has a spread."""
     from scipy.stats import t
 
@@ -173,5 +173,5 @@ def difference(old: Sample, new: Sample) -> tuple[float, float]:
     squares = [((sd / scale) ** 2 / n, n) for _, sd, n in (old, new)]
     total = sum(square for square, _ in squares)
     freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)
-    half = float(t.ppf((1 + LEVEL) / 2, freedom)) * math.sqrt(total) * scale
+    half = float(t.ppf((1 + DIFFERENCE_LEVEL) / 2, freedom)) * math.sqrt(total) * scale
     return new[0] - old[0] - half, new[0] - old[0] + half

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.verdict import spread
+from pipelines.measurement.verdict import format_spread
 
 RESULTS = {"recorded by the project": "project", "yours": "yours"}  # columns, fields of an entry
 TEMPLATE = Path(__file__).with_name("scoreboard.html")
@@ -39,7 +39,7 @@ def render(
         measured=measured,
         cards={e.name: Markup(prose.render(claim_catalog.card(e.name))) for e in measured},  # noqa: S704
         pictures=encoded,
-        spread=spread,
+        spread=format_spread,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.errors import UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
-from pipelines.measurement.plan import Order
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import locks
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, mlflow_ui, store
@@ -146,10 +146,10 @@ def _new_cells(
     return {row.tags["fingerprint"]: row for row in new}
 
 
-def stated_order(name: str, scale: str, seeds: int, **more: Any) -> Order:
+def stated_order(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:
     """Return what a claim states at a scale, with so many seeds."""
     settings = claim_catalog.load(name).scales[scale]
-    return Order(name=name, scale=scale, settings=settings, seeds=seeds, **more)
+    return MeasurementPlan(name=name, scale=scale, settings=settings, seeds=seeds, **more)
 
 
 def complete_seeds(name: str, scale: str, there: Collection[str]) -> int:
@@ -174,11 +174,11 @@ def _join_cells(name: str, scale: str, there: Mapping[str, str]) -> history.Row 
     for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
         if set(documents.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
             return row
-    done = sweep.measure(stated_order(name, scale, seeds, cells_there=own))
+    done = sweep.measure(stated_order(name, scale, seeds, given_cells=own))
     return history.row(done["run_id"])
 
 
-def _is_of_today(row: history.Row, order: Order) -> bool:
+def _is_of_today(row: history.Row, order: MeasurementPlan) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
     values = sweep.values_of_cells(order, row) or {}
     return documents.has_recorded(history.histories([row.id])[row.id], values)

@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, documents, sweep, verdict
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.plan import Order
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import evidence, scoreboard
 from pipelines.runtime.provenance import ROOT
@@ -104,16 +104,16 @@ def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     return None
 
 
-def _derive_from(order: Order, cells: Mapping[str, Document]) -> Derived:
+def _derive_from(order: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
     found = order.claim
     bundled_runs = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
     measured = [
         Measured(cell, *history.table(histories(document)), document.run_id)
         for cell, document in zip(order.cells, bundled_runs, strict=True)
     ]
-    values = sweep.by_metric(sweep.seed_metrics(order, measured))
+    values = sweep.values_by_metric(sweep.metrics_by_seed(order, measured))
     judgement = found.judge(values, order.scale)
-    spreads = verdict.spreads(verdict.summary(values), order.seeds)
+    spreads = verdict.metric_spreads(verdict.summarize(values), order.seeds)
     columns = {
         "verdict": judgement["verdict"],
         "as printed": judgement["as_printed"],

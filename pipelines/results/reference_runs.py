@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.plan import Order
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results._paper_numbers import TABLE, Reported
@@ -96,8 +96,8 @@ def _params(row: Reported) -> dict[str, str]:
     if row.name in catalog.RECIPES:
         return {key: value for key, value in _recipe(row.name).flat().items() if key != "seed"}
     if row.name in claim_catalog.names() and SCALE in claim_catalog.load(row.name).scales:
-        settings = claim_catalog.setting(claim_catalog.load(row.name), row.name, SCALE)
-        params = Order(name=row.name, scale=SCALE, settings=settings, seeds=1).params
+        settings = claim_catalog.get_settings(claim_catalog.load(row.name), row.name, SCALE)
+        params = MeasurementPlan(name=row.name, scale=SCALE, settings=settings, seeds=1).params
         return {key: str(value) for key, value in params.items() if key != "seeds"}
     return {key: str(value) for key, value in row.params.items()}
 

@@ -133,7 +133,7 @@ def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
         return ()
     if not all(map(math.isfinite, spreads)):
         return None
-    low, high = verdict.difference(*(_sample(row, metric) for row in (pair.old, pair.new)))
+    low, high = verdict.difference_interval(*(_sample(row, metric) for row in (pair.old, pair.new)))
     return (low, high) if low > 0 or high < 0 else None
 
 
@@ -203,7 +203,9 @@ def _describe_change(change: Mapping[str, Any]) -> str:
     between = ""
     if "interval" in change:
         low, high = change["interval"]
-        between = f" (by {low:.3g} to {high:.3g} with {100 * verdict.LEVEL:g} % confidence)"
+        between = (
+            f" (by {low:.3g} to {high:.3g} with {100 * verdict.DIFFERENCE_LEVEL:g} % confidence)"
+        )
     moved = _arrow(change["before"], change["after"])
     return f"{change['name']}{scale}: {change['what']} {moved}{between}"
 

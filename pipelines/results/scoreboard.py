@@ -14,9 +14,9 @@ from typing import Any
 
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents
-from pipelines.measurement.plan import Order
-from pipelines.measurement.sweep import CODES
-from pipelines.measurement.verdict import spread
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.sweep import MEASURED_BY
+from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _scoreboard_html, evidence
 from pipelines.tracking import history, mlflow_ui, store
@@ -68,7 +68,7 @@ class Result:
 
     def document(self) -> dict[str, Any]:
         """The claim as `run --json` prints it."""
-        return documents.document(self.run) | self.judgement
+        return documents.claim_document(self.run) | self.judgement
 
     def metrics(self) -> str:
         """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
@@ -78,7 +78,7 @@ class Result:
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
-        codes = self.run.tags.get(CODES)
+        codes = self.run.tags.get(MEASURED_BY)
         return self.run.tags["commit"] + (f"; measured by the codes {codes}" if codes else "")
 
 
@@ -156,7 +156,7 @@ def describe_metrics(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any
     """Return the metrics that decide a claim, then those reported and shown, as mean ± sd (n)."""
     decisive = [bound.metric for bound in stated.decided_by]
     keys = dict.fromkeys([*decisive, *stated.reported, *stated.shown])
-    return "; ".join(f"{key} {spread(metrics[key])}" for key in keys if key in metrics)
+    return "; ".join(f"{key} {format_spread(metrics[key])}" for key in keys if key in metrics)
 
 
 def group_by_document(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
@@ -220,8 +220,8 @@ def is_stated(row: history.Row) -> bool:
     if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
         return False
     setting, seeds = claim_catalog.load(name).scales[scale], int(row.tags["seeds"])
-    order = Order(name=name, scale=scale, settings=setting, seeds=seeds)
-    return order.as_stated and order.fingerprint == row.tags["fingerprint"]
+    order = MeasurementPlan(name=name, scale=scale, settings=setting, seeds=seeds)
+    return order.is_as_stated and order.fingerprint == row.tags["fingerprint"]
 
 
 def preference(row: history.Row, seeds_count: bool) -> tuple[int, int]:
@@ -342,7 +342,7 @@ def _metric_list(result: Result) -> list[str]:
     return [
         "Measured:",
         "",
-        *(f"- `{key}` {spread(value)}" for key, value in metrics.items()),
+        *(f"- `{key}` {format_spread(value)}" for key, value in metrics.items()),
     ]
 
 

@@ -101,7 +101,7 @@ def _claim_names(names: tuple[str, ...], scale: str) -> list[str]:
     for name in names:
         some = {ALL: every, RECORDED: recorded}.get(name)
         if some is None:
-            claim_catalog.setting(claim_catalog.load(name), name, scale)
+            claim_catalog.get_settings(claim_catalog.load(name), name, scale)
         found += [name] if some is None else some
     if not found:
         raise UserError(

@@ -20,7 +20,7 @@ from pipelines.claims.li_yuan.digit_pairs import (
     training_images,
 )
 from pipelines.errors import UserError
-from pipelines.measurement.grid import Cell, Cells, cells
+from pipelines.measurement.grid import Cell, Cells, list_cells
 
 SETTING = {"data": "digits", "norm": 0.6, "rate": 2e-3, "batch_size": 64}
 
@@ -92,7 +92,7 @@ def test_a_training_starts_at_the_ink_and_lowers_its_errors(digits: Path):
     training_images.cache_clear()
     images, labels = training_images("digits")
     axes = {**{key: (value,) for key, value in SETTING.items()}, "pair": ("0-1", "4-9")}
-    chosen = cells(axes | {"steps": (80,), "clip_every": (20,)}, seeds=2)
+    chosen = list_cells(axes | {"steps": (80,), "clip_every": (20,)}, seeds=2)
     steps, curves = measure(Cells(tuple(chosen)))
     np.testing.assert_array_equal(steps, [0, 20, 40, 60, 80])
     start, best = (curves[key][:, 0] for key in ("train_error_pct", "best_error_pct"))

@@ -16,7 +16,15 @@ from pipelines.claims.li_yuan import (
 from pipelines.claims.li_yuan._figures import height_above_chords, measure_plane
 from pipelines.claims.ours import input_distributions
 from pipelines.errors import UserError
-from pipelines.measurement.grid import ASSUMPTION, Cell, Cells, Measured, axes, batches, cells
+from pipelines.measurement.grid import (
+    ASSUMPTION,
+    Cell,
+    Cells,
+    Measured,
+    axis_values,
+    list_cells,
+    split_batches,
+)
 from theory.circulant import circulant_descent, circulant_matrix
 from theory.relu_population import gradient, inner_product, potential
 
@@ -233,10 +241,10 @@ def test_one_point_convexity_is_decided_where_it_can_fail(points, verdict):
 
 def measured_values(claim, setting, seeds=1):
     """What a claim makes of a setting: by name one value a seed."""
-    every = cells(axes(setting, claim.inner, {}), seeds)
+    every = list_cells(axis_values(setting, claim.inner, {}), seeds)
     measured = [
         Measured(cell, np.asarray(steps), {key: c[k] for key, c in curves.items()}, "")
-        for batch in batches(every, claim.apart, claim.batch)
+        for batch in split_batches(every, claim.apart, claim.batch)
         for steps, curves in [claim.measure(batch)]
         for k, cell in enumerate(batch.cells)
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, sweep
-from pipelines.measurement.plan import Order
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import Bound, Floor
 from pipelines.results import scoreboard
 from pipelines.run import RunOptions
@@ -49,7 +49,7 @@ def test_claim_at_smoke_scale(
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     found = claim_catalog.load(name)
     assert set(found.scales) >= SCALES
-    setting = claim_catalog.setting(found, name, "smoke")
+    setting = claim_catalog.get_settings(found, name, "smoke")
     document = sweep.check(name, "smoke", setting, seeds=1 if trained(name) else None)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
@@ -200,8 +200,10 @@ def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
 def test_fewer_seeds_than_stated_or_one_apart_are_not_the_stated_ones(name: str) -> None:
     def is_stated(seeds: int, first: int = 0) -> bool:
         setting = claim_catalog.load(name).scales["cpu"]
-        order = Order(name=name, scale="cpu", settings=setting, seeds=seeds, first_seed=first)
-        return order.as_stated
+        plan = MeasurementPlan(
+            name=name, scale="cpu", settings=setting, seeds=seeds, first_seed=first
+        )
+        return plan.is_as_stated
 
     assert [is_stated(seeds) for seeds in (4, 5, 6)] == [False, True, True]
     assert not is_stated(5, first=1)
@@ -247,7 +249,9 @@ def test_unknown_names_list_the_nearest() -> None:
     with pytest.raises(UserError, match="Did you mean gradient-formula"):
         claim_catalog.load("gradient-formulae")
     with pytest.raises(UserError, match="smoke"):
-        claim_catalog.setting(claim_catalog.load("gradient-formula"), "gradient-formula", "paper")
+        claim_catalog.get_settings(
+            claim_catalog.load("gradient-formula"), "gradient-formula", "paper"
+        )
 
 
 def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
@@ -271,7 +275,7 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
 @pytest.mark.slow
 def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     name, scale = "allconv-cifar10", "smoke"
-    recipe = claim_catalog.setting(claim_catalog.load(name), name, scale)
+    recipe = claim_catalog.get_settings(claim_catalog.load(name), name, scale)
     other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
     document = sweep.check(name, scale, other, seeds=2)
     assert document["verdict"] == "smaller scale"

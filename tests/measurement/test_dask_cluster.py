@@ -52,7 +52,7 @@ def test_without_a_scheduler_there_is_a_sentence_in_time(address: str, monkeypat
 
 def test_a_process_of_other_code_measures_nothing() -> None:
     with pytest.raises(UserError, match="instead of another"):
-        _executor._compute(NAME, "another", 0, Cells((Cell({}, 0),)))
+        _executor._measure_batch(NAME, "another", 0, Cells((Cell({}, 0),)))
 
 
 @contextmanager

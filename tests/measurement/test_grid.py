@@ -38,7 +38,7 @@ class Setting:
     ],
 )
 def test_axes_as_typed(spec, values):
-    settings, varied = grid.overridden(Setting(), [spec])
+    settings, varied = grid.apply_specs(Setting(), [spec])
     found = getattr(settings, spec.partition("=")[0])
     assert found == values
     assert {type(value) for value in found} == {type(values[0])}
@@ -46,11 +46,11 @@ def test_axes_as_typed(spec, values):
 
 
 def test_a_single_valued_setting_becomes_an_axis():
-    settings, varied = grid.overridden(Setting(), ["rate=0.1:0.3:0.1", "start=zero,identity"])
+    settings, varied = grid.apply_specs(Setting(), ["rate=0.1:0.3:0.1", "start=zero,identity"])
     assert settings == Setting()
     assert varied == {"rate": (0.1, 0.2, 0.3), "start": ("identity", "zero")}
-    axes = grid.axes(settings, "l", varied)
-    assert len(grid.cells(axes, 2)) == 2 * 2 * 3 * 2 * 2
+    axes = grid.axis_values(settings, "l", varied)
+    assert len(grid.list_cells(axes, 2)) == 2 * 2 * 3 * 2 * 2
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_single_valued_setting_becomes_an_axis():
 )
 def test_axes_that_cannot_be(spec, sentence):
     with pytest.raises(UserError, match=sentence):
-        grid.overridden(Setting(), [spec])
+        grid.apply_specs(Setting(), [spec])
 
 
 def test_axes_are_judged_together_and_given_once():
@@ -91,38 +91,38 @@ def test_axes_are_judged_together_and_given_once():
                 raise UserError("low exceeds high")
 
     for specs in (["low=5", "high=6"], ["high=6", "low=5"]):
-        assert grid.overridden(Interval(), specs)[0] == Interval((5.0,), (6.0,))
+        assert grid.apply_specs(Interval(), specs)[0] == Interval((5.0,), (6.0,))
     with pytest.raises(UserError, match="low exceeds high"):
-        grid.overridden(Interval(), ["low=5"])
+        grid.apply_specs(Interval(), ["low=5"])
     with pytest.raises(UserError, match=r"given once\. Received: low twice"):
-        grid.overridden(Interval(), ["low=1", "low=2"])
+        grid.apply_specs(Interval(), ["low=1", "low=2"])
 
 
 def test_grids_that_nobody_could_wait_for_are_refused():
     with pytest.raises(
         UserError, match=r"at most 100,000 settings times seeds\. Received: 10,000,"
     ):
-        grid.cells({"d": range(10_000)}, 1_000)
+        grid.list_cells({"d": range(10_000)}, 1_000)
 
 
 def test_cells_are_the_product_of_axes_and_seeds_and_keep_the_inner_axis_whole():
-    cells = grid.cells(grid.axes(Setting(), "l", {}), 3)
+    cells = grid.list_cells(grid.axis_values(Setting(), "l", {}), 3)
     assert len(cells) == 2 * 2 * 3
     assert {cell.point["l"] for cell in cells} == {(4, 8, 16)}
     assert len({tuple(cell.params.items()) for cell in cells}) == len(cells)
 
 
 def test_batches_hold_every_cell_once_and_agree_in_shape():
-    cells = grid.cells(grid.axes(Setting(), "l", {}), 5)
-    batches = list(grid.batches(cells, ("d",), 4))
+    cells = grid.list_cells(grid.axis_values(Setting(), "l", {}), 5)
+    batches = list(grid.split_batches(cells, ("d",), 4))
     assert [len(batch) for batch in batches] == [4, 4, 2, 4, 4, 2]
     assert sorted(map(repr, (c for b in batches for c in b.cells))) == sorted(map(repr, cells))
     assert all(len(set(batch.values("d"))) == 1 for batch in batches)
 
 
 def test_a_seed_draws_the_same_in_every_batch_and_setting():
-    cells = grid.cells(grid.axes(Setting(), "l", {}), 4)
-    (whole,) = grid.batches(cells[:8], (), 100)
+    cells = grid.list_cells(grid.axis_values(Setting(), "l", {}), 4)
+    (whole,) = grid.split_batches(cells[:8], (), 100)
 
     def make(rng, gamma):
         return gamma * rng.normal(size=3), rng.normal()
@@ -138,5 +138,5 @@ def test_a_seed_draws_the_same_in_every_batch_and_setting():
 
 
 def test_titles_name_what_differs():
-    axes = grid.axes(Setting(d=(2,)), "l", {"rate": (0.1, 0.2)})
-    assert grid.title(grid.cells(axes, 1)[-1], axes) == "gamma=1.0 rate=0.2 seed=0"
+    axes = grid.axis_values(Setting(d=(2,)), "l", {"rate": (0.1, 0.2)})
+    assert grid.cell_title(grid.list_cells(axes, 1)[-1], axes) == "gamma=1.0 rate=0.2 seed=0"

@@ -21,7 +21,7 @@ from tests.measurement.test_sweep import NAME, children, content
 GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
 LETHAL = "d=3 gamma=0.5 seed=1"
 TIMES, NOTES = "LETHAL_TIMES", "LETHAL_NOTES"  # in the environment: how often, and a file of pids
-COMPUTE = _executor._compute
+COMPUTE = _executor._measure_batch
 
 
 def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
@@ -38,7 +38,7 @@ def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
 @pytest.fixture
 def kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`kills(n)`: from now on the cell kills n workers; it returns the file that counts them."""
-    monkeypatch.setattr(_executor, "_compute", deadly)
+    monkeypatch.setattr(_executor, "_measure_batch", deadly)
 
     def set_to(times: int) -> Path:
         get_reusable_executor().shutdown()  # joblib's workers keep their environment

@@ -118,11 +118,13 @@ def test_a_moved_file_changes_nothing(tmp_path: Path) -> None:
 def test_every_claim_reaches_its_measure_and_trainings_where_it_trains() -> None:
     digests = {name: claim_code.of_claim(name) for name in claim_catalog.names()}
     assert len(set(digests.values())) == len(digests)
-    reached = claim_code.definitions(claim_code.root_of("two-phases"))
+    reached = claim_code.definitions(claim_code.definition_of("two-phases"))
     assert "circulant_start" in {name for _, name in reached}
     trained = code_digest.training_definitions().items()
-    assert trained <= claim_code.definitions(claim_code.root_of("identity-beats-plain")).items()
-    linear = claim_code.definitions(claim_code.root_of("gradient-lower-bound"))
+    assert (
+        trained <= claim_code.definitions(claim_code.definition_of("identity-beats-plain")).items()
+    )
+    linear = claim_code.definitions(claim_code.definition_of("gradient-lower-bound"))
     assert not trained & linear.items()
 
 
@@ -201,7 +203,7 @@ def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_a_number_is_reached(name: str, reached: str) -> None:
-    places = claim_code.definitions(claim_code.root_of(name))
+    places = claim_code.definitions(claim_code.definition_of(name))
     assert reached in {definition for _, definition in places}
 
 

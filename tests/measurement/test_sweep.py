@@ -120,7 +120,7 @@ def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) ->
         raise RuntimeError("no table today")
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.measurement.documents.note", broken)
+        patch.setattr("pipelines.measurement.documents.run_page", broken)
         with pytest.raises(RuntimeError):
             swept(*GRID)
     (failed,) = history.rows(None, kind="sweep")

@@ -8,10 +8,10 @@ from pipelines.measurement.verdict import (
     VERDICTS,
     Bound,
     Floor,
-    deviation,
-    interval,
-    spreads,
-    summary,
+    mean_interval,
+    metric_spreads,
+    standard_deviation,
+    summarize,
 )
 
 NAN, INF = math.nan, math.inf
@@ -29,11 +29,11 @@ NAN, INF = math.nan, math.inf
     ],
 )
 def test_interval_by_hand(values: list[float], low: float, high: float) -> None:
-    assert interval(values) == pytest.approx((low, high), abs=1e-6)
+    assert mean_interval(values) == pytest.approx((low, high), abs=1e-6)
 
 
 def test_one_value_says_nothing_about_the_mean() -> None:
-    assert interval([0.3]) == (-INF, INF)
+    assert mean_interval([0.3]) == (-INF, INF)
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_one_value_says_nothing_about_the_mean() -> None:
     [([1.0, 3.0], math.sqrt(2)), ([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], math.sqrt(32 / 7))],
 )
 def test_deviation_divides_by_n_minus_1(values: list[float], expected: float) -> None:
-    assert deviation(values) == pytest.approx(expected, rel=1e-15)
+    assert standard_deviation(values) == pytest.approx(expected, rel=1e-15)
 
 
 def test_one_value_has_no_deviation() -> None:
-    assert math.isnan(deviation([5.0]))
+    assert math.isnan(standard_deviation([5.0]))
 
 
 MEAN_2 = [1.0, 2.0, 3.0]  # interval 0.314 .. 3.686
@@ -111,7 +111,7 @@ def test_a_number_that_is_not_finite_refutes(bad: float, every: bool, others: li
 def test_equal_values_on_the_bound_satisfy_it(value: float) -> None:
     # Summed one after the other, 0.1 + 0.1 + 0.1 exceeds 0.3 and its third exceeds 0.1.
     for n in (2, 3, 6, 7, 10):
-        assert interval([value] * n) == (value, value)
+        assert mean_interval([value] * n) == (value, value)
         assert Bound("x", at_most=value).verdict([value] * n) == "reproduced"
         assert Bound("x", at_least=value).verdict([value] * n) == "reproduced"
 
@@ -145,7 +145,7 @@ def test_verdicts_are_ordered_from_the_weakest() -> None:
 
 
 def test_summary_has_mean_deviation_number_and_interval() -> None:
-    found = summary({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
+    found = summarize({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
     half = 2.919985580 * math.sqrt(7) / math.sqrt(3)  # Student's 95 % quantile, 2 degrees
     assert found == {
         "loss": 3.0,
@@ -156,21 +156,21 @@ def test_summary_has_mean_deviation_number_and_interval() -> None:
         "error": 0.5,
         "n/error": 1,
     }
-    assert summary({}) == {}
+    assert summarize({}) == {}
 
 
 def test_spreads_read_back_what_summary_made() -> None:
     columns = {"loss": [1.0, 2.0, 6.0], "error": [0.5]}
-    found = spreads(summary(columns), 9)
+    found = metric_spreads(summarize(columns), 9)
     assert found.keys() == columns.keys()
     assert (found["loss"]["mean"], found["loss"]["n"], found["error"]["n"]) == (3.0, 3, 1)
-    assert (found["loss"]["ci_low"], found["loss"]["ci_high"]) == interval(columns["loss"])
+    assert (found["loss"]["ci_low"], found["loss"]["ci_high"]) == mean_interval(columns["loss"])
     assert found["error"]["sd"] is found["error"]["ci_low"] is None
-    assert spreads({"error": 0.5}, 1)["error"]["n"] == 1
+    assert metric_spreads({"error": 0.5}, 1)["error"]["n"] == 1
 
 
 def test_summary_of_a_diverged_seed_is_not_a_number() -> None:
-    found = summary({"loss": [1.0, NAN]})
+    found = summarize({"loss": [1.0, NAN]})
     assert math.isnan(found["loss"])
     assert math.isnan(found["sd/loss"])
 

@@ -34,7 +34,9 @@ def measure(seeds: int | None = None, **how: Any) -> str:
 
 def measured_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
     settings, run_options = claim_catalog.load(NAME).scales["smoke"], RunOptions(force=force)
-    return sweep.check(NAME, "smoke", settings, seeds, run_options=run_options, sparing=True, **how)
+    return sweep.check(
+        NAME, "smoke", settings, seeds, run_options=run_options, reuse_anywhere=True, **how
+    )
 
 
 def entry() -> scoreboard.Entry:
@@ -201,7 +203,7 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     found = claim_catalog.load(NAME)
     more = dataclasses.replace(found, also=lambda measured: found.also(measured) | {"one": 1.0})
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
-    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     go("b")
     evidence.import_if_own()
     document = measured_document()
@@ -227,7 +229,7 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project is not None
     [checked] = evidence_check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
-    codes = project.run.tags[sweep.CODES]
+    codes = project.run.tags[sweep.MEASURED_BY]
     assert codes.count("settings)") == 2
     assert codes in project.commit()
 
@@ -239,7 +241,7 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     evidence.add([NAME])
     go("b")
     evidence.import_if_own()
-    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     document = measured_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
@@ -258,7 +260,7 @@ def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
     evidence.add([NAME])
     go("b")
     evidence.import_if_own()
-    monkeypatch.setattr(sweep, "CHEAP_S", 0)
+    monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     own = history.row(measure(6))
     assert {row.params["seed"] for row in history.rows(kind="setting")} == {"5"}
     assert own.metrics["n/ratio"] == 6
@@ -338,7 +340,7 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
 
 
 def test_the_last_bits_of_a_fit_are_no_other_number() -> None:
-    recorded = {f"{claim.SEED}slope": {0: -0.9912964992116793}}
+    recorded = {f"{claim.SEED_PREFIX}slope": {0: -0.9912964992116793}}
     assert documents.has_recorded(recorded, {"slope": [-0.9912964992116795]})
     assert not documents.has_recorded(recorded, {"slope": [-0.9912964]})
     assert not documents.has_recorded(recorded, {"slope": [-0.9912964992116793] * 2})
@@ -349,7 +351,7 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
 ) -> None:
     row = history.row(measure())
     worst = row.metrics["ratio"]
-    store.client().log_metric(row.id, f"{claim.SEED}ratio", worst / 2, step=0)
+    store.client().log_metric(row.id, f"{claim.SEED_PREFIX}ratio", worst / 2, step=0)
     monkeypatch.setattr(evidence, "_is_of_today", lambda *_: True)
     evidence.add([NAME])
     problems = evidence_check.check_evidence(publish(tmp_path))["problems"]

@@ -65,7 +65,7 @@ def test_reference_runs_are_where_ours_are(home: Path) -> None:
             settings = catalog.get_recipe(name, "paper").flat()
             assert row.params == {k: v for k, v in settings.items() if k != "seed"}
             assert row.tags["recipe"] == name
-    own = plan.Order(
+    own = plan.MeasurementPlan(
         name="skip-length",
         scale="paper",
         settings=claim_catalog.load("skip-length").scales["paper"],
@@ -82,7 +82,7 @@ def test_a_citation_has_authors_title_year_and_arxiv_id(row: Reported) -> None:
         assert where
     run = reference_runs.build_reference(row)
     assert run.tags["source"] == run.tags["scale"] == "paper"
-    assert len(run.tags["mlflow.note.content"]) < documents.NOTE
+    assert len(run.tags["mlflow.note.content"]) < documents.MAX_PAGE_CHARS
     assert all(str(place) in run.tags["mlflow.note.content"] for place in sum(row.places, ()))
     assert run.tags["n"] == (str(row.n) if row.n else "not stated")
 

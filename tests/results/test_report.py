@@ -9,7 +9,7 @@ import pytest
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.measurement.verdict import Bound, spread
+from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import scoreboard
 from pipelines.tracking import mlflow_ui
 from tests.conftest import command
@@ -88,7 +88,7 @@ def test_numbers_that_decide_nothing_can_be_shown(
     assert other not in entry.cells()["measured"]
     shown = dataclasses.replace(found, shown=(other,))
     monkeypatch.setattr(claim_catalog, "load", lambda name: shown)
-    assert f"{other} {spread(document['metrics'][other])}" in entry.cells()["measured"]
+    assert f"{other} {format_spread(document['metrics'][other])}" in entry.cells()["measured"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from pipelines.data.batches import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured, parts, select
+from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
 from pipelines.measurement.verdict import Bound
 
 Array = NDArray[np.float32]
@@ -196,20 +196,20 @@ def figure(measured: Sequence[Measured]) -> Any:
     """Errors of all pairs before and after, from the hardest, mean over seeds."""
     from matplotlib.figure import Figure
 
-    found = [
+    pairs = [
         (name, np.mean([errors_before_and_after(m) for m in part], axis=0))
-        for (name,), part in parts(measured, ["pair"])
+        for (name,), part in split_by(measured, ["pair"])
     ]
-    found.sort(key=lambda each: -each[1][0])
-    names, errors = [name.removeprefix("pair=") for name, _ in found], [e for _, e in found]
+    pairs.sort(key=lambda each: -each[1][0])
+    names, errors = [name.removeprefix("pair=") for name, _ in pairs], [e for _, e in pairs]
     point, picture = measured[0].point, Figure(figsize=(10, 4.5), layout="constrained")
     axes = picture.subplots()
     near = f"|W| ≤ {point['norm']:g}"
     looks = (("at_zero", "W = 0", "C7", "--"), ("near_zero", near, "C0", ":"))
     for (when, label, color, line), column in zip(looks, np.transpose(errors), strict=True):
-        said = REPORTED[f"mean_{when}_train_error_pct"]
+        reported = REPORTED[f"mean_{when}_train_error_pct"]
         axes.bar(names, column, color=color, label=f"{label}: mean {column.mean():.1f} %")
-        axes.axhline(said, color="k", ls=line, lw=1, label=f"reported of MNIST: {said:g} %")
+        axes.axhline(reported, color="k", ls=line, lw=1, label=f"reported of MNIST: {reported:g} %")
     axes.set(xlabel="pair of digits", ylabel="training error in percent")
     axes.set_title(f"{point['data']}: two digits told apart by a threshold on f(x, W)", fontsize=10)
     axes.set_ylim(top=1.25 * axes.get_ylim()[1])  # room for the legend

@@ -37,7 +37,7 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import Floor, deviation
+from pipelines.measurement.verdict import Floor, standard_deviation
 from pipelines.recipes.recipe import Recipe
 
 HABITS = {
@@ -120,7 +120,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     published, *gained, everything = (float(np.mean(column(key))) for key in ROWS)
     widths = [published, *(0.0 - gain for gain in gained), everything]
     starts = [0.0, *np.cumsum(widths[:-2]), 0.0]
-    spreads = [deviation(column(key)) if len(measured) > 1 else 0.0 for key in ROWS]
+    spreads = [standard_deviation(column(key)) if len(measured) > 1 else 0.0 for key in ROWS]
     colours = ["C0", *("C2" if width <= 0 else "C3" for width in widths[1:-1]), "C0"]
     axes.barh(labels, widths, left=starts, color=colours, xerr=spreads, ecolor="0.4")
     for place, (start, width, spread) in enumerate(zip(starts, widths, spreads, strict=True)):
