@@ -96,7 +96,7 @@ def job_in_schedule(name: str, words: tuple[str, ...], every_s: float) -> Iterat
     from pipelines.scheduling.jobs import Job
 
     cron = f"*/{every_s:.0f} * * * * *"
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         schedule.add(client, Job(name=name, words=words, tz="UTC", cron=cron))
         yield lambda: schedule_report.list_ticks(client, name, 1000)
         schedule.remove(client, name)

@@ -31,9 +31,9 @@ def schedule_command(arguments: list[str]) -> None:
 def serve(storage: Storage = None) -> None:
     """Run the jobs at their times, until SIGTERM or Ctrl-C ends what runs; the next server repeats
     it. Several servers share the jobs of a database."""
-    from pipelines.scheduling import engine, server
+    from pipelines.scheduling import server
 
-    server.serve(engine.database_url(storage))
+    server.serve(storage)
 
 
 @app.command(name="list")
@@ -41,7 +41,7 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
     """Show the jobs, when each is due next, and how its last tick went."""
     from pipelines.scheduling import engine, schedule_report
 
-    with engine.open_client(engine.database_url(storage)) as client:
+    with engine.open_client(storage) as client:
         rows = schedule_report.list_jobs(client)
     print_json(rows) if json else schedule_report.show_jobs(rows)
 
@@ -134,7 +134,7 @@ def add(
     job = when.job(name, command)
     if command:
         jobs.check_command(job)
-    with engine.open_client(engine.database_url(storage)) as client:
+    with engine.open_client(storage) as client:
         schedule.add(client, job, replace)
         due = schedule.next_ticks(client)[job]
     print(f"{name} is due next at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
@@ -167,16 +167,16 @@ def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:
     from pipelines.scheduling import engine
 
-    with engine.open_client(engine.database_url(storage)) as client:
+    with engine.open_client(storage) as client:
         change(client, name)
 
 
 @app.command(name="run-now")
 def run_now(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Run a job once, here and now, whether or not a server runs; it ends with its exit code."""
-    from pipelines.scheduling import engine, server
+    from pipelines.scheduling import server
 
-    raise SystemExit(server.run_now(engine.database_url(storage), name))
+    raise SystemExit(server.run_now(storage, name))
 
 
 @app.command
@@ -194,6 +194,6 @@ def history(
     """
     from pipelines.scheduling import engine, schedule_report
 
-    with engine.open_client(engine.database_url(storage)) as client:
+    with engine.open_client(storage) as client:
         rows = schedule_report.list_ticks(client, name, last)
     print_json(rows) if json else schedule_report.show_history(rows)

@@ -1,10 +1,9 @@
-"""An attempt at a scheduled job: its command, its run in MLflow, and who is told how it ended.
+"""An attempt at a scheduled job: its command, its run in MLflow, and the notification of its end.
 
-`run_in_process` is called by who runs the job and needs neither MLflow nor TensorFlow. It starts
-`python -m pipelines attempt run FOLDER`, which opens the run that the command's runs are children
-of, runs the command, compares its results with earlier ones, and writes `outcome.json` into the
-folder. A kill of any of these leaves the folder; `run_in_process` closes what it names before it
-goes on.
+`run_in_process` is called by the process that runs the job, which needs neither MLflow nor
+TensorFlow. It starts `python -m pipelines attempt run FOLDER`, which opens the run that the
+command's runs are children of, runs the command, compares its results with earlier ones, and
+writes `outcome.json` into the folder. Where it is killed, `attempt close FOLDER` closes its runs.
 """
 
 import contextlib
@@ -24,6 +23,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from pipelines.runtime import subcommands
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
 SPEC, LOG, OUTCOME = "attempt.json", "log.txt", "outcome.json"  # in its folder
 RAN, FAILED, KILLED = "ran", "failed", "killed"
 FAILURE, STATE = "failure", "state"  # tags of its run
-NOT_NOTIFIED = "not_notified"  # tag: why nobody was told
-MAX_NAMED_RUNS = 40  # runs named on its page
+NOT_NOTIFIED = "not_notified"  # tag of its run: why the notification failed
+MAX_LISTED_RUNS = 40  # of its command, on the page of its run
 POLL_S = 0.2
 
 ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
@@ -45,7 +46,7 @@ _processes: set[Any] = set()  # that carry out attempts for this process
 
 @dataclass(frozen=True)
 class AttemptSpec:
-    """What is to be done."""
+    """State which command is to be run, for which tick of which job."""
 
     job: str
     words: tuple[str, ...]
@@ -65,7 +66,7 @@ class AttemptSpec:
 
     @property
     def tags(self) -> dict[str, str]:
-        """Of its run, by which that is found."""
+        """Return the tags by which its run is found."""
         return {
             "job": self.job,
             "tick": self.tick,
@@ -76,7 +77,7 @@ class AttemptSpec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended: `ran`, `failed` or `killed`, why not well, its exit code, its run."""
+    """State how an attempt ended: ran, failed or killed, and why; its exit code and its run."""
 
     state: str
     why: str = ""
@@ -85,12 +86,12 @@ class Outcome:
 
 
 def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outcome:
-    """Run an attempt to its end; `echo` shows meanwhile what it says.
+    """Run an attempt to its end and return how it ended; `echo` prints its log meanwhile.
 
-    One that was begun before, for a process that was killed, is repeated unless it came to its end.
+    An attempt that a killed process had begun is repeated unless it has ended by itself.
     """
-    if (folder / SPEC).exists() and (before := _read_outcome(folder)).state != KILLED:
-        return before
+    if (folder / SPEC).exists() and (outcome := _read_outcome(folder)).state != KILLED:
+        return outcome
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / SPEC).write_text(json.dumps(dataclasses.asdict(spec)))
@@ -106,7 +107,7 @@ def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outco
 
 
 def _start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> Any:
-    """Start a command in a process group of its own; what it prints goes into the log."""
+    """Start a command in a process group of its own whose output goes into the log."""
     with log.open("ab") as file:
         return subcommands.start(
             words,
@@ -119,27 +120,25 @@ def _start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> A
 
 
 def _follow(process: Any, log: Path, echo: bool) -> None:
-    """Wait for a process, and show what it says."""
+    """Wait for a process; `echo` prints its log meanwhile."""
     with log.open("rb") as file:
-        while True:
-            over = process.poll() is not None
-            if echo:
-                sys.stdout.write(file.read().decode(errors="replace"))
-                sys.stdout.flush()
-            if over:
-                return
+        running = True
+        while running:
             time.sleep(POLL_S)
+            running = process.poll() is None
+            if echo:
+                print(file.read().decode(errors="replace"), end="", flush=True)
 
 
 def end_all() -> int:
-    """End the attempts that this process carries out; how many there were."""
+    """End the attempts that this process carries out and return how many there were."""
     processes = list(_processes)
     subcommands.end(*processes)
     return len(processes)
 
 
 def _read_outcome(folder: Path) -> Outcome:
-    """Return how an attempt ended; one that was killed is settled first, where MLflow may be."""
+    """Return how an attempt ended; the runs of a killed one are closed first."""
     if not (folder / OUTCOME).exists():
         words = ("pipelines", "attempt", "close", str(folder))
         subcommands.start(words, {}, stdout=subprocess.DEVNULL).wait()
@@ -149,7 +148,7 @@ def _read_outcome(folder: Path) -> Outcome:
 
 
 def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
-    """Run the command within a tracked run, in the process that is there for this attempt."""
+    """Run the command within a tracked run, in the process of this attempt."""
     from pipelines.errors import Ended, Unavailable
     from pipelines.tracking import parent_run, tracked_run
 
@@ -170,7 +169,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
                 raise Ended(outcome.why, outcome.code or 1)
             if outcome.state == KILLED:
                 raise SystemExit(outcome.why)
-    except (Ended, SystemExit):  # which ended the run as it should
+    except (Ended, SystemExit):  # by which the run has its status
         pass
     except Unavailable as error:
         print(f"error: {error}", file=sys.stderr)
@@ -197,7 +196,7 @@ def _run_command(spec: AttemptSpec, folder: Path) -> Outcome:
 
 
 def read_exit_code(code: int, log: Path) -> Outcome:
-    """Return what an exit code means; 128 and more stand for a signal, as in a shell."""
+    """Return the outcome that an exit code means; 128 + n is signal n, as in a shell."""
     if code == 0:
         return Outcome(RAN, code=0)
     number = -code if code < 0 else code - 128
@@ -212,7 +211,7 @@ def read_exit_code(code: int, log: Path) -> Outcome:
 def _record_outcome(
     attempt_run: "Run", spec: AttemptSpec, folder: Path, outcome: Outcome
 ) -> Outcome:
-    """Write into the run how its command ended; a result that has changed is a failure."""
+    """Record in the run how its command ended and return it; a regression is a failure."""
     from pipelines.results import regressions
     from pipelines.tracking import recovery, store
 
@@ -224,8 +223,8 @@ def _record_outcome(
                 why = f"A result has changed: {regressions.change_summary(comparison)}"
                 outcome = Outcome(FAILED, why, regressions.REGRESSION)
     else:
-        with _print_failure("What the command left was not settled"):
-            end_members(str(folder))
+        with _print_failure("The runs of the command were not closed"):
+            end_processes(str(folder))
             recovery.reap()
     outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
     tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
@@ -235,19 +234,19 @@ def _record_outcome(
     with _print_failure("The page of this attempt was not written"):
         attempt_run.tag(store.NOTE, _run_note(spec, outcome, comparison))
     attempt_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
-    with _print_failure("Nobody was told"):
+    with _print_failure("The notification was not sent"):
         _notify(spec, outcome, comparison)
     return outcome
 
 
 def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
-    """Close the runs of an attempt whose process was killed, keep its log, and tell of it.
+    """Close the runs of an attempt whose process was killed, store its log, and notify.
 
-    Its own run says how the command ended where it came so far.
+    Return how the command ended where the attempt's run has recorded that.
     """
     from pipelines.tracking import history, recovery, store, writer
 
-    end_members(str(folder))
+    end_processes(str(folder))
     recovery.reap()
     rows = history.rows(None, kind=KIND, **spec.tags)
     run_id = rows[0].id if rows else None
@@ -256,8 +255,8 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
         return Outcome(tags[STATE], tags.get(FAILURE, ""), int(tags["exit_code"]), run_id)
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
-        tags = {FAILURE: outcome.why, STATE: KILLED, store.NOTE: _run_note(spec, outcome, None)}
-        writer.send_fact(run_id, "tags", tags)
+        note = _run_note(spec, outcome, None)
+        writer.send_fact(run_id, "tags", {FAILURE: outcome.why, STATE: KILLED, store.NOTE: note})
         with tempfile.TemporaryDirectory() as spool:
             shutil.copy(folder / LOG, spool)
             writer.send_files(run_id, Path(spool))
@@ -265,46 +264,40 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     return outcome
 
 
-def end_members(attempt: str) -> None:
-    """End what is left of an attempt, and kill what does not end."""
-    import psutil
-
+def end_processes(attempt: str) -> None:
+    """End the processes of an attempt, and kill those that do not end."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        deadline = time.monotonic() + subcommands.GRACE_S
-        members = _members(attempt)
-        for each in members:
+        processes = find_processes(attempt)
+        for process in processes:
             with contextlib.suppress(psutil.Error):
-                each.send_signal(number)
+                process.send_signal(number)
+        deadline = time.monotonic() + subcommands.GRACE_S
         # one that ends loses its environment first, and its locks on journals last
-        while (any(map(_is_alive, members)) or _members(attempt)) and time.monotonic() < deadline:
+        while any(map(_is_alive, processes)) or find_processes(attempt):
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.1)
 
 
-def _is_alive(process: Any) -> bool:
-    """Return whether a process, as psutil has it, or one of its threads has not ended."""
-    import psutil
-
-    try:
-        ended = process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
-        return bool(process.is_running() and not ended)
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _members(attempt: str) -> list[Any]:
-    """Return the processes of an attempt other than this one, as psutil has them."""
-    import psutil
-
+def find_processes(attempt: str) -> list[psutil.Process]:
+    """Return the processes of an attempt other than this one."""
     return [
-        each
-        for each in psutil.process_iter(["environ"])
-        if (each.info["environ"] or {}).get(ATTEMPT) == attempt and each.pid != os.getpid()
+        process
+        for process in psutil.process_iter(["environ"])
+        if (process.info["environ"] or {}).get(ATTEMPT) == attempt and process.pid != os.getpid()
     ]
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    """Return whether a process or one of its threads has not ended."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return bool(process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
+    return False
 
 
 @contextlib.contextmanager
 def _print_failure(what: str) -> Iterator[None]:
-    """Say what fails beside the command itself: how that ended is recorded all the same."""
+    """Print what fails beside the command itself, whose end is recorded all the same."""
     try:
         yield
     except Exception as error:
@@ -316,26 +309,22 @@ def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any]
     from pipelines.results import regressions
     from pipelines.tracking import history, store
 
-    below = history.rows(None, **{store.PARENT: str(outcome.run_id)})
+    runs = history.rows(None, **{store.PARENT: str(outcome.run_id)})
     why = f": {outcome.why}" if outcome.why else ""
-    lines = [
-        f"**{spec.job}** of {spec.tick}, attempt {spec.attempt}: **{outcome.state}**{why}",
-        "",
-        f"`python -m {spec.command}`",
-        "",
-    ]
-    if below:
+    state = f"**{spec.job}** of {spec.tick}, attempt {spec.attempt}: **{outcome.state}**{why}"
+    lines = [state, "", f"`python -m {spec.command}`", ""]
+    if runs:
         lines += ["| run | kind | status | verdict |", "|---|---|---|---|"]
-        lines += [_table_row(row) for row in reversed(below[:MAX_NAMED_RUNS])]
-    more = len(below) - MAX_NAMED_RUNS
-    lines += ["", f"and {more} earlier runs"] if more > 0 else []
+        lines += [_table_row(row) for row in reversed(runs[:MAX_LISTED_RUNS])]
+    if len(runs) > MAX_LISTED_RUNS:
+        lines += ["", f"and {len(runs) - MAX_LISTED_RUNS} earlier runs"]
     if comparison and comparison["compared"]:
         lines += ["", f"Beside earlier results: {regressions.change_summary(comparison)}."]
     return "\n".join(lines)
 
 
 def _table_row(row: Any) -> str:
-    """Return a row of the table: an address within the UI, which an import readdresses."""
+    """Return a row of the table, with a link within the UI, which an import readdresses."""
     from pipelines.tracking import store
 
     experiment = store.client().get_run(row.id).info.experiment_id
@@ -345,7 +334,7 @@ def _table_row(row: Any) -> str:
 
 
 def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] | None) -> None:
-    """Tell who is to be told of what did not go well; a tag of the run says where that fails."""
+    """Notify of an attempt that failed or was killed; a tag of its run says why that failed."""
     if not spec.notify or outcome.state == RAN:
         return
     from pipelines.results import notify

@@ -22,14 +22,14 @@ from pipelines.runtime import heartbeat, locks
 from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
 
-POLL_S = 5.0  # between two looks for jobs that were added or changed
-LISTEN_S = 30.0  # between two looks of a server for messages, of which we send none
-END_S = 0.5  # the same of a command: DBOS ends only after such a look
+POLL_S = 5.0  # between two reads of the jobs, which may be added or changed
+LISTEN_S = 30.0  # between two reads of a server for messages, of which we send none
+END_S = 0.5  # the same of a command: DBOS ends only after such a read
 SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
 
 
 class Json(Serializer):
-    """What DBOS keeps, as JSON; times and errors too."""
+    """Serialize what DBOS keeps as JSON, times and errors too."""
 
     def serialize(self, data: Any) -> str:
         return json.dumps(data, default=_encode)
@@ -57,8 +57,8 @@ def _decode(document: dict[str, Any]) -> Any:
 def database_url(storage: str | None = None) -> str:
     """Return the address of the database, the same from any folder.
 
-    As given, else SCHEDULE_STORAGE, else schedule.db beside the tracking database. UserError for
-    what is no address, or a database in memory, which other processes do not see.
+    It is `storage`, else SCHEDULE_STORAGE, else schedule.db beside the tracking database. Raise
+    UserError for what is no address, or a database in memory, which other processes do not see.
     """
     address = storage or os.environ.get("SCHEDULE_STORAGE")
     if not address:
@@ -87,46 +87,45 @@ def _database_error(storage: str, error: Exception) -> UserError | Unavailable:
 
 
 @contextmanager
-def open_client(storage: str) -> Iterator[DBOSClient]:
+def open_client(storage: str | None = None) -> Iterator[DBOSClient]:
     """Open the database to read or change what is scheduled.
 
-    Unavailable where no database answers, UserError where none can.
+    Raise Unavailable if no database answers, UserError if none can.
     """
-    _create_tables(storage)
-    with _open_client(storage) as database:
-        yield database
+    with _open_client(_prepare_database(storage)) as client:
+        yield client
 
 
 @contextmanager
-def _open_client(storage: str) -> Iterator[DBOSClient]:
-    database = DBOSClient(
-        system_database_url=storage,
+def _open_client(url: str) -> Iterator[DBOSClient]:
+    client = DBOSClient(
+        system_database_url=url,
         serializer=Json(),
         application_name=SCHEDULE,
         retry_connection_errors=False,
     )
     try:
-        yield database
+        yield client
     finally:
-        database.destroy()
+        client.destroy()
 
 
 @contextmanager
-def serve_workflows(storage: str, application: str) -> Iterator[None]:
-    """Let workflows run in this process for as long as the block lasts.
+def serve_workflows(application: str, storage: str | None = None) -> Iterator[None]:
+    """Run workflows in this process for as long as the block lasts.
 
     The schedules of one application are served by its processes alone.
     """
-    _create_tables(storage)
+    url = _prepare_database(storage)
     listen_s = LISTEN_S if application == SCHEDULE else END_S
     logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     DBOS(
         config={
             "name": application,
-            "system_database_url": storage,
+            "system_database_url": url,
             "application_version": application,  # whatever the code, it goes on with what was begun
             "executor_id": ", ".join(
-                [heartbeat.machine(), heartbeat.process(os.getpid()), _database_kind(storage)]
+                [heartbeat.machine(), heartbeat.process(os.getpid()), _database_kind(url)]
             ),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
@@ -141,7 +140,7 @@ def serve_workflows(storage: str, application: str) -> Iterator[None]:
 
 
 def reason_dead(executor: str, beat: float) -> str | None:
-    """Return why the process of that executor id must have ended; None where it may live.
+    """Return why the process of that executor id must have ended; None if it may live.
 
     `beat` is its last sign of life, in seconds since 1970: all that is known of another machine's.
     A database in SQLite is one machine's, which may have been started again since.
@@ -155,17 +154,19 @@ def reason_dead(executor: str, beat: float) -> str | None:
     )
 
 
-def _create_tables(storage: str) -> None:
-    """Create the tables of DBOS where they are not; a new database begins with the shipped jobs."""
+def _prepare_database(storage: str | None) -> str:
+    """Return the address of the database; a new one gets the tables and the default jobs."""
+    url = database_url(storage)
     try:
         with locks.locked(store.home() / "live", "schedule"):  # two would create them
-            if _is_new(storage):
-                DBOS.migrate(storage)
-                with _open_client(storage) as new:
+            if _is_new(url):
+                DBOS.migrate(url)
+                with _open_client(url) as client:
                     for job in jobs.default_jobs(times.local_zone()).values():
-                        new.create_schedule(**job.entry)
+                        client.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
-        raise _database_error(storage, error) from error
+        raise _database_error(url, error) from error
+    return url
 
 
 def _database_kind(storage: str) -> str:

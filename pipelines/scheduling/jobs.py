@@ -21,13 +21,13 @@ PACKAGES = ("pipelines", "tuning")
 NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
 MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
-UNKNOWN_OPTION = "--no-such-option"
+UNKNOWN_OPTION = "--no-such-option"  # by which a command line is checked
 DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A command line of ours, when it is run, and what is done when that does not go well."""
+    """A command line of ours, its times, and the rules for when it fails or is late."""
 
     name: str
     words: tuple[str, ...]
@@ -43,11 +43,11 @@ class Job:
     backoff_s: float = 60.0
     """Before the first further attempt; twice as long before each next one."""
     overlap: Literal["skip", "queue"] = "skip"
-    """What becomes of a tick while the job is still running: nothing, or it waits; one at most."""
+    """Whether a tick while the job is still running is skipped, or waits; one at most."""
     missed: Literal["once", "skip"] = "once"
-    """Of ticks at which nothing served: the last is run, late, or none."""
+    """Of the ticks at which no server ran: the last one is run, late, or none."""
     notify: str = ""
-    """Told of every attempt that did not go well: a URL, or a command."""
+    """A URL or a command, notified of every attempt that failed or was killed."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(NAME_PATTERN, self.name):
@@ -69,12 +69,12 @@ class Job:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> "Job":
-        """Return the job that a document describes, which was made by dataclasses.asdict."""
+        """Return the job of a document made by dataclasses.asdict."""
         return cls(**{**document, "words": tuple(document["words"])})
 
     @property
     def entry(self) -> dict[str, Any]:
-        """What DBOS keeps of it."""
+        """Return the schedule of DBOS by which it is kept."""
         return {
             "schedule_name": self.name,
             "workflow_name": TICK,
@@ -90,21 +90,21 @@ class Job:
 
     @property
     def times(self) -> str:
-        """`0 3 * * * Europe/Berlin`."""
+        """Return `0 3 * * * Europe/Berlin`."""
         return f"{self.cron} {self.tz}"
 
     @property
     def command(self) -> str:
-        """What a person would type."""
+        """Return the command line as a person would type it."""
         return f"python -m {shlex.join(self.words)}"
 
     def words_at(self, tick: datetime) -> tuple[str, ...]:
-        """Return the words for a tick."""
+        """Return its words with the day of a tick in the place of {date}."""
         day = tick.astimezone(self.zone).date().isoformat()
         return tuple(word.replace(DATE_PLACEHOLDER, day) for word in self.words)
 
     def next_tick(self, after: datetime) -> datetime | None:
-        """Return when it is due next after that moment."""
+        """Return the first time after that moment at which it is due; None if there is none."""
         return times.next_tick(self.cron, self.zone, after)
 
     def pause_s(self, attempt: int) -> float:
@@ -113,25 +113,25 @@ class Job:
 
 
 def parse_words(line: Sequence[str]) -> tuple[str, ...]:
-    """A command line of ours as words after `python -m`: it may begin with any of these parts."""
-    rest = list(line)
-    if rest[:1] and re.fullmatch(r"(.*/)?python[\d.]*", rest[0]):
-        rest = rest[1:]
-    if rest[:1] == ["-m"]:
-        rest = rest[1:]
-    if not rest:
+    """Return the words after `python -m` of a command line, which may begin with any of these."""
+    words = list(line)
+    if words and re.fullmatch(r"(.*/)?python[\d.]*", words[0]):
+        words = words[1:]
+    if words[:1] == ["-m"]:
+        words = words[1:]
+    if not words:
         raise UserError(
             "A job needs a command of ours. Received: none. Write it after --, as in: schedule add "
             "nightly --cron '0 3 * * *' -- run gradient-formula --force"
         )
-    return tuple(rest if rest[0] in PACKAGES else ["pipelines", *rest])
+    return tuple(words if words[0] in PACKAGES else ["pipelines", *words])
 
 
 def check_command(job: Job) -> None:
-    """Reject a command that there is not, or a name or an option that it does not know.
+    """Raise UserError for an unknown command, or a name or an option that it does not know.
 
-    It is given one more option that there is not: a command that finds fault with this alone is
-    right, and has done nothing. Takes a second or two.
+    The command gets one more option, an unknown one: where it rejects this one alone, the rest is
+    right, and nothing was done. Takes a second or two.
     """
     words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
     wide = os.environ | {"COLUMNS": "1000"}
@@ -139,9 +139,9 @@ def check_command(job: Job) -> None:
     lines = [line.strip("│╭╮╰╯─ ") for line in done.stderr.splitlines()]  # tyro may frame them
     if any(f"Unrecognized options: {UNKNOWN_OPTION}" in line for line in lines):
         return
-    said = [line for line in lines if line and not line.startswith("For full helptext")]
-    faults = [line for line in said if line.startswith(("error: ", "Unrecognized options: "))]
-    why = [*said, *faults][-1].removeprefix("error: ") if said else "there is no such command"
+    lines = [line for line in lines if line and not line.startswith("For full helptext")]
+    errors = [line for line in lines if line.startswith(("error: ", "Unrecognized options: "))]
+    why = [*lines, *errors][-1].removeprefix("error: ") if lines else "there is no such command"
     raise UserError(
         f"A job runs a command of ours. Received: {job.command}: "
         f"{why.replace(f', {UNKNOWN_OPTION}', '').rstrip('.')}. Try it by itself first; "
@@ -150,40 +150,17 @@ def check_command(job: Job) -> None:
 
 
 def default_jobs(tz: str) -> dict[str, Job]:
-    """The jobs that a new schedule begins with, in that time zone."""
-    found = (
-        Job(
-            name="nightly-claims",
-            words=("pipelines", "pipeline", "verify", "--force"),
-            tz=tz,
-            cron="0 3 * * *",
-            timeout_s=6 * HOUR_S,
-            retries=1,
-        ),
-        Job(
-            name="weekly-study",
-            words=parse_words(
-                f"tuning run weekly-{DATE_PLACEHOLDER} --recipe allconv-digits --trials 40".split(),
-            ),
-            tz=tz,
-            cron="0 4 * * SUN",
-            timeout_s=12 * HOUR_S,
-            retries=2,
-        ),
-        Job(
-            name="data-check",
-            words=("pipelines", "data", "check"),
-            tz=tz,
-            cron="30 2 * * *",
-            timeout_s=HOUR_S,
-        ),
-        Job(
-            name="reap",
-            words=("pipelines", "reap"),
-            tz=tz,
-            cron="15 * * * *",
-            timeout_s=HOUR_S,
-            missed="skip",
-        ),
+    """Return by name the jobs that a new schedule begins with, in that time zone."""
+
+    def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> Job:
+        words = tuple(line.split())
+        return Job(name=name, words=words, tz=tz, cron=cron, timeout_s=hours * HOUR_S, **fields)
+
+    study = f"tuning run weekly-{DATE_PLACEHOLDER} --recipe allconv-digits --trials 40"
+    shipped = (
+        job("nightly-claims", "pipelines pipeline verify --force", "0 3 * * *", 6, retries=1),
+        job("weekly-study", study, "0 4 * * SUN", 12, retries=2),
+        job("data-check", "pipelines data check", "30 2 * * *", 1),
+        job("reap", "pipelines reap", "15 * * * *", 1, missed="skip"),
     )
-    return {job.name: job for job in found}
+    return {job.name: job for job in shipped}

@@ -1,9 +1,10 @@
-"""What is said of a schedule: its jobs, and what became of their ticks.
+"""The tables of a schedule: its jobs, and the history of their ticks.
 
 DBOS at the top: import this module inside the functions that need it.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -19,7 +20,7 @@ STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "
 
 
 def list_jobs(client: DBOSClient) -> list[dict[str, Any]]:
-    """Return every job, the next one due first, with its last tick; `next` is null if paused."""
+    """Return every job, the next one due first, with its last tick; `next` is None if paused."""
     return [_job_row(client, job, due) for job, due in schedule.next_ticks(client).items()]
 
 
@@ -38,36 +39,32 @@ def _job_row(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, An
 def list_ticks(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
     """Return the newest ticks, of all jobs or of one, the newest first, in the job's local time.
 
-    UserError for the name of a job that there neither is nor was.
+    Raise UserError for the name of a job that neither exists nor has a history.
     """
     check_counts(last=last)
-    rows: list[dict[str, Any]] = []
-    for row in map(_tick_row, _read_ticks(client)):
-        if len(rows) == last:
-            break
-        if name in (None, row["job"]):
-            rows.append(row)
-    if name and not rows:
-        every = {job.name for job in schedule.next_ticks(client)}
-        if name not in every:
-            raise unknown(
-                "A job", name, every | {_tick_row(row)["job"] for row in _read_ticks(client)}
-            )
+    chosen = (row for row in _read_ticks(client) if name in (None, row["job"]))
+    rows = list(itertools.islice(chosen, last))
+    if (
+        name
+        and not rows
+        and name not in (names := {job.name for job in schedule.next_ticks(client)})
+    ):
+        raise unknown("A job", name, names | {row["job"] for row in _read_ticks(client)})
     return rows
 
 
-def _read_ticks(client: DBOSClient) -> Iterator[WorkflowStatus]:
-    """Yield the ticks that there are, the newest first, read in pages."""
+def _read_ticks(client: DBOSClient) -> Iterator[dict[str, Any]]:
+    """Yield the rows of all ticks, the newest first, read in pages."""
     page, offset = 500, 0
     while rows := client.list_workflows(
         application_name=server.APPLICATIONS, sort_desc=True, limit=page, offset=offset
     ):
-        yield from rows
+        yield from map(_tick_row, rows)
         offset += page
 
 
 def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
-    """Return what became of a tick as users script against it."""
+    """Return the row of a tick, whose keys users script against."""
     at, context = row.input["args"][:2]  # type: ignore[index]
     job, result = Job.of(context), {"state": "", "why": "", "code": None, **_result(row)}
 
@@ -95,7 +92,7 @@ def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
 
 
 def _result(row: WorkflowStatus) -> dict[str, Any]:
-    """Return how the workflow of a tick ended, or how far it is."""
+    """Return how the workflow of a tick ended, or its present state."""
     if row.status == "SUCCESS":
         return dict(row.output or {})
     if row.status in server.OPEN_STATES:
@@ -112,7 +109,7 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
 
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
-    """The jobs in the terminal."""
+    """Print the jobs."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -129,7 +126,7 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What became of ticks in the terminal, the newest last, a line each."""
+    """Print a line a tick, the newest last."""
     if not rows:
         print("No tick yet. Jobs run while `python -m pipelines schedule serve` does.")
         return
@@ -142,7 +139,7 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _notes(row: Mapping[str, Any]) -> Iterator[str]:
-    """What the columns of a row do not say."""
+    """Yield what the columns of a row do not say."""
     if row["ticks"] > 1:
         yield f"{row['ticks']} ticks until {_format_time(row['until'])}"
     if row["attempt"] > 1:
@@ -152,7 +149,7 @@ def _notes(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _format_time(text: str) -> str:
-    """`2026-11-22 03:00:00+01:00`."""
+    """Return `2026-11-22 03:00:00+01:00`."""
     return datetime.fromisoformat(text).isoformat(" ", "seconds")
 
 

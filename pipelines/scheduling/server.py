@@ -1,7 +1,7 @@
-"""What runs jobs at their times: a workflow a tick, in all servers that share a database.
+"""The server of a schedule: one workflow a tick, in all servers that share a database.
 
-DBOS fires a tick once, keeps what became of it, and repeats what a killed server had begun. Ours
-are the rules of a job: overlap, missed ticks, further attempts. An attempt is a process of its own
+DBOS fires a tick once, keeps its result, and repeats what a killed server had begun. Ours are the
+rules of a job: overlap, missed ticks, further attempts. An attempt is a process of its own
 (attempt.py), so that a server holds neither MLflow nor TensorFlow.
 DBOS at the top: import this module inside the functions that need it.
 """
@@ -34,7 +34,7 @@ MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows t
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
 APPLICATIONS = [engine.SCHEDULE, BY_HAND]
 MISSED_AFTER = timedelta(seconds=60)  # a tick that begins later than this was missed
-RECOVERY_S = 5.0  # between two looks for servers that were killed
+RECOVERY_S = 5.0  # between two searches for workflows of servers that were killed
 FINAL_CODES = (2, 3)  # exit codes that another attempt would give too: a mistake, a regression
 OPEN_STATES = ["ENQUEUED", "PENDING", "DELAYED"]  # states of a workflow that is not over
 
@@ -43,9 +43,9 @@ _stopping = threading.Event()
 
 @DBOS.workflow(name=jobs.TICK)
 def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
-    """Run a job whose time has come, by its rules; the result is a row of the history."""
+    """Run a job whose time has come, by its rules, and return a row of the history."""
     job = Job.of(context)
-    row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _row_if_left_out, job, at)
+    row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _apply_rules, job, at)
     return row or _run_attempts(job, at)
 
 
@@ -53,19 +53,19 @@ def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
 def record_missed_ticks(
     at: datetime, context: dict[str, Any], until: str, ticks: int
 ) -> dict[str, Any]:
-    """Keep several ticks at which nothing served as one row of the history."""
+    """Return one row of the history for several ticks at which no server ran."""
     return _row(MISSED, NOT_SERVED) | {"until": until, "ticks": ticks}
 
 
 @DBOS.workflow(name=BY_HAND_TICK)
 def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
-    """Run a job for a person, once: who asks for it sees how it goes."""
+    """Run a job once for a person, who sees its log meanwhile."""
     _set_phase(Job.of(context), RUNNING)
     return _run_attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
 
 
 def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
-    """Run the command until an attempt goes well, or no further one is to be made."""
+    """Make attempts until one succeeds or no further one is allowed; return the last one's row."""
     number = 1
     while True:
         result = DBOS.run_step({"name": "attempt"}, _run_attempt, job, at, number, echo)
@@ -76,7 +76,7 @@ def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
 
 
 def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
-    """Run one attempt in a process of its own; how it ended, as it stands in the history."""
+    """Run one attempt in a process of its own and return its row of the history."""
     workflow = str(DBOS.workflow_id)
     folder = store.home() / "scheduled" / f"{re.sub('[^a-z0-9T]+', '-', workflow)}-{number}"
     spec = AttemptSpec(
@@ -93,7 +93,7 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
     began = time.time()
     outcome = attempt.run_in_process(spec, folder, echo)
     if _stopping.is_set() and outcome.state == KILLED:
-        raise SystemExit  # it is not over: the next server repeats it
+        raise SystemExit  # the workflow stays open, and the next server repeats it
     shutil.rmtree(folder, ignore_errors=True)
     why = f": {outcome.why}" if outcome.why else ""
     print_line(f"{title}: {outcome.state} after {time.time() - began:.1f} s{why}")
@@ -101,8 +101,8 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
-def _row_if_left_out(job: Job, at: datetime) -> dict[str, Any] | None:
-    """Return the row of a tick that a rule of its job leaves out; None where it is to run.
+def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
+    """Return the row of a tick that a rule of its job leaves out; None if it is to run.
 
     Where a tick waits for the one before, this takes as long as that.
     """
@@ -129,30 +129,27 @@ def _row(state: str, why: str) -> dict[str, Any]:
 
 
 def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
-    """Return why a tick, found so late, is not run; None where it is."""
+    """Return why a tick that began so late is not run; None if it is."""
     if now - at <= MISSED_AFTER:
         return None
     if job.missed == "skip":
         return NOT_SERVED
     later = job.next_tick(at)
-    if later and later <= now:
-        return f"{NOT_SERVED}, and a later tick stands for it"
-    return None
+    return f"{NOT_SERVED}, and a later tick stands for it" if later and later <= now else None
 
 
 def _set_phase(job: Job, phase: str) -> None:
-    """Say of the workflow that runs now what others are to know of it."""
+    """Record the job and the phase of the workflow that runs now, for other processes to read."""
     attributes = {"job": job.name, "phase": phase, "beat": time.time()}
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
 def _open_ticks(job: Job) -> list[WorkflowStatus]:
     """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
+    rows = DBOS.list_workflows(status=OPEN_STATES, application_name=APPLICATIONS, load_input=False)
     return [
         row
-        for row in DBOS.list_workflows(
-            status=OPEN_STATES, application_name=APPLICATIONS, load_input=False
-        )
+        for row in rows
         if (row.attributes or {}).get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
         and not (row.application_name == BY_HAND and reason_dead(row))  # nobody goes on with it
@@ -160,39 +157,37 @@ def _open_ticks(job: Job) -> list[WorkflowStatus]:
 
 
 def reason_dead(row: WorkflowStatus) -> str | None:
-    """Return why the process of a workflow must have ended; None if it is over or may live."""
+    """Return why the process of an open workflow must have ended; None if it may live."""
     if row.status != "PENDING" or not row.executor_id:
         return None
     beat = (row.attributes or {}).get("beat") or (row.updated_at or 0) / 1000
     return engine.reason_dead(row.executor_id, beat)
 
 
-def serve(storage: str) -> None:
-    """Serve a schedule until a signal ends it."""
-    _stopping.clear()
-    before = {
-        number: signal.signal(number, _request_stop) for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        with engine.open_client(storage) as client:
-            record_missed(client)
-        with engine.serve_workflows(storage, engine.SCHEDULE):
-            entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
-            names = ", ".join(f"{job.name} ({job.times})" for job in entries)
-            print_line(f"serving {without_password(storage)}: {names or 'no job'}")
-            while not _stopping.wait(RECOVERY_S):
-                with _report_errors():
-                    _recover_workflows()
-            count = attempt.end_all()
-            rest = f"; the next server repeats {count} that were running" if count else ""
-            print_line(f"stopped{rest}")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def serve(storage: str | None) -> None:
+    """Serve a schedule until SIGTERM or SIGINT ends this process."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: _stopping.set())
+    with engine.open_client(storage) as client:
+        record_missed(client)
+    with engine.serve_workflows(engine.SCHEDULE, storage):
+        entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
+        names = ", ".join(f"{job.name} ({job.times})" for job in entries)
+        url = without_password(engine.database_url(storage))
+        print_line(f"serving {url}: {names or 'no job'}")
+        while not _stopping.wait(RECOVERY_S):
+            try:
+                _recover_workflows()
+            except Exception as error:  # of a database or a disk that may answer again
+                reason = str(error).splitlines()[0][:300]
+                print_line(f"waits for its database and disk: {reason}")
+        count = attempt.end_all()
+        rest = f"; the next server repeats {count} that were running" if count else ""
+        print_line(f"stopped{rest}")
 
 
 def record_missed(client: DBOSClient) -> None:
-    """Keep all but the last of the ticks at which nothing served as one row a job.
+    """Record all but the last of the ticks at which no server ran as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.
     """
@@ -213,12 +208,8 @@ def record_missed(client: DBOSClient) -> None:
             client._sys_db.update_last_fired_at(job.name, last)
 
 
-def _request_stop(number: int, frame: object) -> None:
-    _stopping.set()
-
-
 def _recover_workflows() -> None:
-    """Give signs of life of what runs here; go on with what servers that were killed had begun."""
+    """Record signs of life of the workflows here; take over those of servers that were killed."""
     for row in DBOS.list_workflows(
         status="PENDING", application_name=APPLICATIONS, load_input=False
     ):
@@ -234,23 +225,14 @@ def _recover_workflows() -> None:
                 DBOS.cancel_workflow(row.workflow_id)
 
 
-@contextlib.contextmanager
-def _report_errors() -> Any:
-    """Say what a database or a disk does not take, and go on: it is looked at again soon."""
-    try:
-        yield
-    except Exception as error:
-        print_line(f"waits for its database and disk: {str(error).splitlines()[0][:300]}")
+def run_now(storage: str | None, name: str) -> int:
+    """Run a job in this terminal, with its log, and return its exit code.
 
-
-def run_now(storage: str, name: str) -> int:
-    """Run a job in this terminal, where what it says is shown; its exit code.
-
-    Unavailable where the job is running already.
+    Raise Unavailable if the job is running already.
     """
     with engine.open_client(storage) as client:
         job = schedule.find(client, name)
-    with engine.serve_workflows(storage, BY_HAND):
+    with engine.serve_workflows(BY_HAND, storage):
         if any(not reason_dead(row) for row in _open_ticks(job)):
             raise Unavailable(
                 f"A job runs once at a time. Received: {name}, which is running. Wait for its end: "
@@ -273,6 +255,6 @@ def run_now(storage: str, name: str) -> int:
 
 
 def print_line(text: str) -> None:
-    """Write a line of the server's log."""
-    with contextlib.suppress(OSError, ValueError):  # of a terminal that is gone
+    """Print a line of the server's log."""
+    with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
         print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

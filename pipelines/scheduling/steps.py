@@ -1,8 +1,8 @@
 """Pipelines: commands of ours, one after another, as the steps of a workflow of DBOS.
 
-A step is a command in a process of its own. Its JSON document is the step's output, which the words
-of later steps may name. What failed or was killed goes on: the outputs of the steps that are done,
-with the same options, code and packages, are taken from the database.
+A step is a command in a process of its own. Its JSON document is the step's output, to which the
+words of later steps may refer. A pipeline that failed or was killed is continued: the outputs of
+the finished steps, with the same options, code and packages, are taken from the database.
 """
 
 import contextlib
@@ -32,22 +32,18 @@ PACKAGES = ("theory", "keras_models", "pipelines", "tuning")
 class Step:
     """A command of ours by its words after `python -m`.
 
-    `{train[run_id]}` in a word is what the output of the step train has there.
+    `{train[run_id]}` in a word stands for that value in the output of the step train.
     """
 
     name: str
     words: tuple[str, ...]
-    says: Callable[[Any], str] = lambda output: "done"
-    """What a person is told of its output."""
-
-    def resolved_words(self, outputs: Mapping[str, Any]) -> list[str]:
-        """Return its words with what earlier steps gave."""
-        return [word.format(**outputs) for word in self.words]
+    describe: Callable[[Any], str] = lambda output: "done"
+    """Return in a few words what its output says."""
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Steps in their order; the options are what tells it from others of its name."""
+    """Steps in their order; its options distinguish it from others of its name."""
 
     name: str
     title: str
@@ -56,9 +52,9 @@ class Pipeline:
 
     @property
     def key(self) -> str:
-        """What it has in common with those that it can go on from: options, code, packages, place.
+        """Return what pipelines share that continue one another: options, code, packages, place.
 
-        As the command of a scheduled job it goes on from the attempts at its own tick alone.
+        As the command of a scheduled job it continues the attempts at its own tick alone.
         """
         place = [backend.backend(), str(datasets.data_home()), os.environ.get(attempt.TICK)]
         return digest([self.name, dict(self.options), _code_digest(), provenance.packages(), place])
@@ -66,17 +62,17 @@ class Pipeline:
 
 @functools.cache
 def _code_digest() -> str:
-    """Return the digest of the project's code, all of it."""
+    """Return the digest of all of the project's code."""
     root = provenance.ROOT
     files = (path for package in PACKAGES for path in (root / package).rglob("*.py"))
     return digest({str(path.relative_to(root)): path.read_text() for path in files})
 
 
 def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> dict[str, Any]:
-    """Do the steps that are not done, and give the pipeline's JSON document.
+    """Run the steps that are not done and return the pipeline's JSON document.
 
-    With `anew` nothing that was typed earlier is gone on from. Raises Ended, with the document,
-    where a step fails.
+    `anew` repeats finished steps too, but for those of an earlier attempt at the same tick. Raise
+    Ended, with the document, if a step fails.
     """
     from pipelines.scheduling import engine
 
@@ -84,7 +80,7 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
     key = f"{pipeline.name}-{pipeline.key}"
     with (
         recovery.one_at_a_time(key, waiting),
-        engine.serve_workflows(engine.database_url(), APPLICATION),
+        engine.serve_workflows(APPLICATION),
     ):
         done = {} if anew and attempt.TICK not in os.environ else _finished_outputs(key)
         with (
@@ -95,25 +91,21 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
                 params=pipeline.options,
                 tags={"pipeline": pipeline.name},
             ) as run,
-            _parent_of_commands(run),
+            # the steps' runs are children of this one, unless a scheduled attempt is their parent
+            contextlib.nullcontext()
+            if parent_run.parent()
+            else parent_run.parent_of_commands(run.id, run.experiment),
         ):
-            course = _Execution(pipeline, run, say, done)
+            execution = _Execution(pipeline, run, say, done)
             try:
-                _run_as_workflow(key, course)
+                _run_as_workflow(key, execution)
             finally:
-                run.tag(store.NOTE, course.note())
-    return course.document("FINISHED")
-
-
-def _parent_of_commands(run: tracked_run.Run) -> contextlib.AbstractContextManager[None]:
-    """Make the steps' runs children of this one, unless a scheduled attempt is their parent."""
-    if parent_run.parent():
-        return contextlib.nullcontext()
-    return parent_run.parent_of_commands(run.id, run.experiment)
+                run.tag(store.NOTE, execution.note())
+    return execution.document("FINISHED")
 
 
 def _finished_outputs(key: str) -> dict[str, Any]:
-    """Return, by step, what the last workflow with that key has done if it was cut short."""
+    """Return by step the outputs of the last workflow with that key; none if it has succeeded."""
     from dbos import DBOS
 
     rows = DBOS.list_workflows(workflow_id_prefix=f"{key}-", sort_desc=True, limit=1)
@@ -126,13 +118,14 @@ def _finished_outputs(key: str) -> dict[str, Any]:
     }
 
 
-def _run_as_workflow(key: str, course: "_Execution") -> None:
-    """Carry out a course as a workflow, which DBOS does not repeat: its command goes on with it."""
+def _run_as_workflow(key: str, execution: "_Execution") -> None:
+    """Run all steps as a workflow, which DBOS does not repeat: its command continues it."""
     from dbos import DBOS, SetWorkflowID
 
     @DBOS.workflow(name="pipeline")
     def workflow() -> None:
-        course.take_all()
+        for number in range(len(execution.pipeline.steps)):
+            execution.run_step(number)
 
     with SetWorkflowID(f"{key}-{time.time_ns()}"):
         workflow()
@@ -140,57 +133,53 @@ def _run_as_workflow(key: str, course: "_Execution") -> None:
 
 @dataclass
 class _Execution:
-    """A pipeline on its way."""
+    """A pipeline that is being run."""
 
     pipeline: Pipeline
     run: tracked_run.Run
     say: Say
     done: Mapping[str, Any]
-    """Outputs of the steps that an earlier workflow has done."""
+    """Outputs of the steps that an earlier workflow has finished."""
     outputs: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
-    def take_all(self) -> None:
-        """Do all steps in their order."""
-        for number in range(len(self.pipeline.steps)):
-            self._take(number)
-
-    def _take(self, number: int) -> None:
-        """Do a step, unless it is done."""
+    def run_step(self, number: int) -> None:
+        """Run a step, unless it is done."""
         from dbos import DBOS
 
         step, began = self.pipeline.steps[number], time.perf_counter()
         place = f"[{number + 1}/{len(self.pipeline.steps)}] {step.name}"
         if step.name in self.done:
             output = DBOS.run_step({"name": step.name}, lambda: self.done[step.name])
-            self._end(step, "skipped", output, 0.0)
+            self._record(step, "skipped", output, 0.0)
             self.say(f"{place}: done before")
             return
         self.say(f"{place} ...")
         try:
-            output = DBOS.run_step({"name": step.name}, self._output, step)
-        except (Ended, KeyboardInterrupt, SystemExit) as error:
+            output = DBOS.run_step({"name": step.name}, self._run_command, step)
+        except Ended as error:
             wall_s = time.perf_counter() - began
-            state = "failed" if isinstance(error, Ended) else "stopped"
-            self.say(f"{place}: {state}, {wall_s:.0f} s")
-            if isinstance(error, Ended):
-                self._end(step, state, error.document, wall_s)
-                message = f"{step.name}: {error}"
-                raise Ended(message, error.code, self.document("FAILED")) from error
+            self.say(f"{place}: failed, {wall_s:.0f} s")
+            self._record(step, "failed", error.document, wall_s)
+            message = f"{step.name}: {error}"
+            raise Ended(message, error.code, self.document("FAILED")) from error
+        except (KeyboardInterrupt, SystemExit):
+            self.say(f"{place}: stopped, {time.perf_counter() - began:.0f} s")
             raise
         wall_s = time.perf_counter() - began
-        self._end(step, "done", output, wall_s)
-        self.say(f"{place}: {step.says(output)}, {wall_s:.0f} s")
+        self._record(step, "done", output, wall_s)
+        self.say(f"{place}: {step.describe(output)}, {wall_s:.0f} s")
 
-    def _output(self, step: Step) -> Any:
-        """Return the JSON document of a command; one that is killed has failed."""
+    def _run_command(self, step: Step) -> Any:
+        """Return the JSON document of a step's command; Ended also if it is killed."""
         try:
-            return subcommands.run_json(*step.resolved_words(self.outputs))
+            return subcommands.run_json(*(word.format(**self.outputs) for word in step.words))
         except Unavailable as error:
             print(f"error: {error}", file=sys.stderr)
             raise Ended(str(error), 1) from error
 
-    def _end(self, step: Step, state: str, output: Any, wall_s: float) -> None:
+    def _record(self, step: Step, state: str, output: Any, wall_s: float) -> None:
+        """Record in the run how a step ended, and its output."""
         self.outputs[step.name] = output
         self.rows.append({"name": step.name, "state": state, "wall_s": wall_s, "output": output})
         if output is not None:
@@ -199,7 +188,7 @@ class _Execution:
             self.run.log({f"step_s/{step.name}": wall_s})
 
     def document(self, status: str) -> dict[str, Any]:
-        """Return the JSON document: every step that was come to, and what it gave."""
+        """Return the JSON document: every step that was begun, and its output."""
         return {
             "pipeline": self.pipeline.name,
             "run_id": self.run.id,
@@ -208,7 +197,7 @@ class _Execution:
         }
 
     def note(self) -> str:
-        """Return Markdown for the page of the run: what became of every step."""
+        """Return Markdown for the page of the run: the state of every step."""
         row_by_step = {row["name"]: row for row in self.rows}
         lines = ["| step | state | seconds | command |", "|---|---|---|---|"]
         for step in self.pipeline.steps:

@@ -36,7 +36,7 @@ def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
 
 
 def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
-    """UserError for what is no cron expression, or one whose time never comes."""
+    """Raise UserError for what is no cron expression, or one whose time never comes."""
     from cronsim import CronSimError
 
     try:
@@ -85,9 +85,9 @@ def find_zone(name: str) -> zoneinfo.ZoneInfo:
     try:
         return zoneinfo.ZoneInfo(name)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        every = sorted(zoneinfo.available_timezones())
-        same = [each for each in every if name and name.lower() in each.lower()]
-        near = same[:3] or difflib.get_close_matches(name, every) or ["Europe/Berlin", "UTC"]
+        zones = sorted(zoneinfo.available_timezones())
+        containing = [zone for zone in zones if name and name.lower() in zone.lower()]
+        near = containing[:3] or difflib.get_close_matches(name, zones) or ["Europe/Berlin", "UTC"]
         raise UserError(
             f"A time zone must be a name of the IANA database. Received: {name!r}. Set --tz, for "
             f"example {' or '.join(near)}."

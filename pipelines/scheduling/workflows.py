@@ -1,4 +1,4 @@
-"""The two pipelines of steps there are: one verifies claims, one trains and registers a recipe."""
+"""The two pipelines: one verifies claims, one trains and registers a recipe."""
 
 import dataclasses
 from pathlib import Path
@@ -39,8 +39,8 @@ class Options:
 
     @property
     def report(self) -> Step:
-        where = ("--out", _escape_braces(str(self.out.resolve()))) if self.out else ()
-        return Step("report", ("pipelines", "report", *where), lambda found: str(found["results"]))
+        words = ("--out", _escape_braces(str(self.out.resolve()))) if self.out else ()
+        return Step("report", ("pipelines", "report", *words), lambda output: output["results"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,12 +70,13 @@ class TrainAndRegister(Generic[T]):
 
 
 def build_verification(asked: Verify) -> Pipeline:
-    """The pipeline that measures claims again. UserError where there are no such claims."""
+    """Return the pipeline that measures claims again; UserError if there are no such claims."""
     scale, claims = asked.options.scale, _claim_names(asked.claims, asked.options.scale)
     if asked.seeds is not None:
         check_counts(seeds=asked.seeds)
     seeds = () if asked.seeds is None else ("--seeds", str(asked.seeds))
     more = ("--scale", scale, *seeds, *asked.options.forced)
+    run_ids = [f"{{{name}[run_id]}}" for name in claims]
     return Pipeline(
         "verify",
         f"verify at {scale} scale",
@@ -84,49 +85,40 @@ def build_verification(asked: Verify) -> Pipeline:
             Step("data", ("pipelines", "data", "check"), _describe_data),
             *(Step(name, ("pipelines", "run", name, *more), _describe_verdict) for name in claims),
             asked.options.report,
-            Step(
-                "watch",
-                ("pipelines", "watch", *(f"{{{c}[run_id]}}" for c in claims)),
-                _describe_watch,
-            ),
+            Step("watch", ("pipelines", "watch", *run_ids), _describe_watch),
         ),
     )
 
 
 def _claim_names(names: tuple[str, ...], scale: str) -> list[str]:
-    """The names of the claims that these words mean."""
+    """Return the names of the claims that these words mean."""
     recorded = [e.name for e in scoreboard.entries() if e.yours and e.yours.scale == scale]
     every = [name for name in claim_catalog.names() if scale in claim_catalog.load(name).scales]
-    found = []
+    groups, claims = {ALL: every, RECORDED: recorded}, list[str]()
     for name in names:
-        some = {ALL: every, RECORDED: recorded}.get(name)
-        if some is None:
-            claim_catalog.get_settings(claim_catalog.load(name), name, scale)
-        found += [name] if some is None else some
-    if not found:
+        if name not in groups:
+            claim_catalog.get_settings(claim_catalog.load(name), name, scale)  # UserError if none is
+        claims += groups.get(name, [name])
+    if not claims:
         raise UserError(
             f"A verification needs claims. Received: {' '.join(names) or 'none'}, of which there "
             f"is none at scale {scale}. Name some with --claims, or set --scale."
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(claims))
 
 
 def build_training(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pipeline:
-    """The pipeline that makes a trained recipe the champion where it is the best."""
+    """Return the pipeline that makes a trained recipe the champion if it is the best."""
     name, scale = asked.recipe, asked.options.scale
     at = (name, "--scale", scale)
-    words = tuple(map(_escape_braces, overrides))
+    words = (*map(_escape_braces, overrides), *asked.options.forced)
     return Pipeline(
         TRAIN,
         f"{TRAIN} {name} at {scale} scale",
         {"recipe": name, "scale": scale, "override": " ".join(overrides)},
         (
             Step("data", ("pipelines", "data", "check", asked.override.data), _describe_data),
-            Step(
-                "train",
-                ("pipelines", "run", *at, *words, *asked.options.forced),
-                _describe_training,
-            ),
+            Step("train", ("pipelines", "run", *at, *words), _describe_training),
             Step("evaluate", ("pipelines", "evaluate", "{train[run_id]}"), _describe_evaluation),
             Step("compare", ("pipelines", "register", *at, "--dry-run"), _describe_comparison),
             Step("register", ("pipelines", "register", *at), _describe_registration),
@@ -136,38 +128,38 @@ def build_training(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pip
 
 
 def _escape_braces(word: str) -> str:
-    """A word in which braces mean themselves."""
+    """Return a word of a step in which braces stand for themselves."""
     return word.replace("{", "{{").replace("}", "}}")
 
 
-def _describe_data(found: Any) -> str:
-    names = [row["name"] for row in found.get("data", [found]) if row["prepared"]]
+def _describe_data(output: Any) -> str:
+    names = [row["name"] for row in output.get("data", [output]) if row["prepared"]]
     return f"{', '.join(names) or 'none'} can be read"
 
 
-def _describe_verdict(found: Any) -> str:
-    return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
+def _describe_verdict(output: Any) -> str:
+    return f"{output['verdict']}{' (found finished)' if output['reused'] else ''}"
 
 
-def _describe_watch(found: Any) -> str:
-    return f"{found['compared']} results compared, none changed"
+def _describe_watch(output: Any) -> str:
+    return f"{output['compared']} results compared, none changed"
 
 
-def _describe_training(found: Any) -> str:
-    said = [f"{k} {v['mean']:.4g}" for k, v in found["metrics"].items() if k.startswith("val_")]
-    return f"{', '.join(said)}{' (found finished)' if found['reused'] else ''}"
+def _describe_training(output: Any) -> str:
+    numbers = [f"{k} {v['mean']:.4g}" for k, v in output["metrics"].items() if k.startswith("val_")]
+    return f"{', '.join(numbers)}{' (found finished)' if output['reused'] else ''}"
 
 
-def _describe_evaluation(found: Any) -> str:
-    return f"{len(found['metrics'])} numbers agree with what was recorded"
+def _describe_evaluation(output: Any) -> str:
+    return f"{len(output['metrics'])} numbers agree with what was recorded"
 
 
-def _describe_comparison(found: Any) -> str:
-    now = found["champion_now"]
+def _describe_comparison(output: Any) -> str:
+    now = output["champion_now"]
     if now is None:
         return "there is no champion yet"
-    return f"{'better' if found['new'] else 'no better'} than version {now['version']}"
+    return f"{'better' if output['new'] else 'no better'} than version {now['version']}"
 
 
-def _describe_registration(found: Any) -> str:
-    return f"version {found['version']} {'is' if found['new'] else 'stays'} the champion"
+def _describe_registration(output: Any) -> str:
+    return f"version {output['version']} {'is' if output['new'] else 'stays'} the champion"

@@ -92,7 +92,7 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     attempt.end_all()
     for each in started:
         each.thread.join(60)
-        attempt.end_members(str(each.folder))
+        attempt.end_processes(str(each.folder))
 
 
 def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
@@ -151,21 +151,10 @@ def test_however_a_command_ends_it_is_said_and_nothing_goes_on(start: Start, web
     assert "RUNNING" not in status.values()
     (below,) = history.rows(None, **{store.PARENT: runs[2]})
     assert (below.status, below.metrics) == ("KILLED", {"loss": 1.0})
-    assert _members(killed.folder) == []
+    assert attempt.find_processes(str(killed.folder)) == []
     tags = history.row(runs[0]).tags
     assert tags["failure"] == "The grid is empty."
     assert [a.path for a in store.client().list_artifacts(runs[0])] == [LOG, "provenance"]
-
-
-def _members(folder: Path) -> list[int]:
-    """Return the processes of an attempt that live."""
-    found = psutil.process_iter(["environ", "status"])
-    return [
-        each.pid
-        for each in found
-        if (each.info["environ"] or {}).get(attempt.ATTEMPT) == str(folder)
-        and each.info["status"] != psutil.STATUS_ZOMBIE
-    ]
 
 
 @pytest.mark.slow
@@ -197,7 +186,7 @@ def test_an_attempt_that_is_killed_is_closed_with_its_log_and_told_of(
     assert (run.status, run.tags["state"]) == ("KILLED", "killed")
     assert b"begun\n" in (store.artifact(run.id, LOG) or b"")
     assert {row.status for row in history.rows(None)} == {"KILLED"}
-    assert _members(begun.folder) == []
+    assert attempt.find_processes(str(begun.folder)) == []
     assert json.loads(heard.read_text())["state"] == "killed"
 
 

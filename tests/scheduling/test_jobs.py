@@ -84,7 +84,7 @@ def test_a_job_that_cannot_be_is_refused_in_a_sentence(wrong: dict[str, Any], me
 
 
 def test_names_are_new_and_known_and_times_come(home: Path) -> None:
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         for cron, message in {
             "30 2 * *": "five fields",
             "*/5 * * * * *": "five fields",
@@ -107,11 +107,11 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
 
 
 def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         names = {job.name for job in schedule.next_ticks(client)}
         assert names == {"nightly-claims", "weekly-study", "data-check", "reap"}
         schedule.remove(client, "reap")
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         assert {job.name for job in schedule.next_ticks(client)} == names - {"reap"}
 
 
@@ -121,7 +121,7 @@ def test_a_schedule_of_an_earlier_version_is_refused_with_the_way_to_take_it_ove
     with sqlite3.connect(home / "schedule.db") as database:
         database.execute("CREATE TABLE apscheduler_jobs (id TEXT)")
     database.close()
-    with pytest.raises(UserError, match="add each"), engine.open_client(engine.database_url()):
+    with pytest.raises(UserError, match="add each"), engine.open_client():
         pass
 
 

@@ -32,11 +32,10 @@ def last_minute() -> datetime:
 def workflows(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the engine run, which fires nothing by itself."""
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)  # between two looks DBOS does not end
-    storage = engine.database_url()
-    with engine.open_client(storage) as client:
+    with engine.open_client() as client:
         for entry in client.list_schedules():
             client.delete_schedule(entry["schedule_name"])
-    with engine.serve_workflows(storage, engine.SCHEDULE):
+    with engine.serve_workflows(engine.SCHEDULE):
         yield
 
 
@@ -58,7 +57,7 @@ def test_of_ticks_that_nothing_served_the_last_is_run_or_none(
         assert now > timedelta(hours=1)
         late = dataclasses.replace(job, cron=f"{hour.minute} {hour.hour} * * *", tz="UTC")
         assert start(late, hour).get_result()["state"] == last
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         rows = schedule_report.list_ticks(client, "once", 10)
     assert [row["state"] for row in rows] == ["ran", "missed", "missed"]
 
@@ -69,12 +68,12 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
     monkeypatch.setattr(engine, "LISTEN_S", 0.1)
     job, now = a_job(cron="*/20 * * * * *", missed="skip"), datetime.now(UTC)
     before = now.replace(second=0, microsecond=0) - timedelta(days=1)
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         schedule.add(client, job)
         client._sys_db.update_last_fired_at("x", before.isoformat())
         for _ in range(2):  # two servers begin
             server.record_missed(client)
-        with engine.serve_workflows(engine.database_url(), engine.SCHEDULE):
+        with engine.serve_workflows(engine.SCHEDULE):
             while (
                 not (rows := schedule_report.list_ticks(client, "x", 10))
                 or rows[-1]["state"] == "queued"

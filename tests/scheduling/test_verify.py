@@ -31,7 +31,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
     out = str(tmp_path / "report")
     words = ("pipelines", "pipeline", "verify", "--scale", "smoke", "--out", out)
     job = Job(name="verify", words=words, tz="UTC", cron=EVERY_10_S, retries=2, backoff_s=1.0)
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         for shipped in schedule.next_ticks(client):
             schedule.remove(client, shipped.name)
         schedule.add(client, job)
@@ -45,7 +45,7 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
 
 def one_tick() -> dict[str, Any]:
     """Let the job have a tick; what becomes of it."""
-    with engine.open_client(engine.database_url()) as client:
+    with engine.open_client() as client:
         before = len(began(client))
         schedule.resume(client, "verify")
         while len(began(client)) == before:
