@@ -95,7 +95,7 @@ def device() -> tuple[str, bool]:
     from pipelines.training import devices
 
     place = devices.place(get_recipe("allconv-cifar10"))
-    return str(place), place.accelerated
+    return str(place), place.is_accelerator
 
 
 def trained(precision: str, habit: str) -> dict[str, float]:
@@ -132,7 +132,7 @@ def gradient(precision: str) -> dict[str, float]:
     import keras
 
     job = _job(recipe(precision, pictures="host"))
-    model, count = job.model(), 100 if job.place.accelerated else 20
+    model, count = job.model(), 100 if job.place.is_accelerator else 20
     x, y = job.splits.train.train_batch(0, job.recipe.batch_size, 0, shift=4)
     step = {"tensorflow": _tensorflow, "jax": _jax}[keras.backend.backend()](model, x, y)
     step()

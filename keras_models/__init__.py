@@ -19,7 +19,7 @@ __all__ = ["build", "check", "draw_relu_weights", "names", "singular_values"]
 
 
 def names() -> list[str]:
-    """Names of all architectures, found without importing any of them."""
+    """Return the names of all architectures, found without importing any of them."""
     modules = (module.name for module in pkgutil.iter_modules(__path__))
     return sorted(name for name in modules if not name.startswith("_"))
 

@@ -103,7 +103,7 @@ def logits(x: Any, classes: int, trainable: bool = True, use_bias: bool = False)
 
 
 def blocks_of_stages(blocks_per_stage: int | Sequence[int], widths: Sequence[int]) -> list[int]:
-    """Number of blocks in every stage; an integer stands for the same number in each."""
+    """Return the number of blocks in every stage; an integer stands for the same number in each."""
     if isinstance(blocks_per_stage, Sequence):
         return list(blocks_per_stage)
     return [blocks_per_stage] * len(widths)

@@ -52,7 +52,7 @@ def build(
 
 
 def features(x: Any, width: float, init: str) -> Any:
-    """The five convolutions: images of 227x227 pixels -> 6x6 pixels of 256 channels."""
+    """Return the five convolutions: images of 227x227 pixels -> 6x6 pixels of 256 channels."""
     c96, c256, c384 = (_nearest_even(width * channels) for channels in (96, 256, 384))
     x = convolution(x, c96, 11, stride=4, init=init, bias=0, name="conv1")
     x = pool(response_normalization(x), "pool1")

@@ -56,7 +56,7 @@ def build(
 
 
 def dense_layer(x: Any, growth: int, *, bottleneck: bool, dropout: float, name: str) -> Any:
-    """The input's channels and `growth` new ones after them."""
+    """Return the input's channels and `growth` new ones after them."""
     y = x
     if bottleneck:
         y = norm_relu_conv(y, 4 * growth, 1, dropout=dropout, name=f"{name}_bottleneck")

@@ -31,7 +31,7 @@ def build(
 
 
 def from_layers(A: ArrayLike, dtype: str | None = None) -> keras.Model:
-    """The network with the layers A [l, d, d], A_1 first, as theory.factorization makes them.
+    """Return the network with layers A [l, d, d], A_1 first, as theory.factorization makes them.
 
     `dtype` is that of weights and outputs (None: Keras's). ValueError if A has another shape.
     """
@@ -47,7 +47,7 @@ def from_layers(A: ArrayLike, dtype: str | None = None) -> keras.Model:
 
 
 def layers_of(model: keras.Model) -> NDArray[np.float64]:
-    """The layers A [l, d, d] of a network of this module, A_1 first, in float64.
+    """Return the layers A [l, d, d] of a network of this module, A_1 first, in float64.
 
     ValueError if the model is another network.
     """

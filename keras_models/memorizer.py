@@ -42,7 +42,7 @@ class ResidualBlocks(layers.Layer):
         self.V = self.add_weight((self.depth, self.units, k), gaussian["V"], name="V")
 
     def call(self, x: Any) -> Any:
-        """The outputs of the last block."""
+        """Return the outputs of the last block."""
 
         def block(i: Any, x: Any) -> Any:
             return x + ops.relu(x @ self.U[i] + self.s[i]) @ self.V[i]
@@ -50,7 +50,7 @@ class ResidualBlocks(layers.Layer):
         return ops.fori_loop(0, self.depth, block, x)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments, for `save`."""
+        """Return the arguments, for `save`."""
         own = {"depth": self.depth, "units": self.units, "init": self.init}
         return {**super().get_config(), **own}
 

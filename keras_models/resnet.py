@@ -171,7 +171,7 @@ def imagenet_stem(x: Any, width: int) -> Any:
 
 
 def _frame(x: Any, pixels: int, name: str) -> Any:
-    """A border of zeros."""
+    """Return a border of zeros."""
     return layers.ZeroPadding2D(pixels, data_format="channels_last", name=name)(x)
 
 

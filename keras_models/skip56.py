@@ -44,7 +44,7 @@ def build(
 
 
 def single(x: Any, width: int, stride: int, *, name: str) -> Any:
-    """Two layers, each with its own skip."""
+    """Return two layers, each with its own skip."""
     x = residual(x, [(width, 3, stride)], shortcut="pad", name=f"{name}_layer1")
     return residual(x, [(width, 3, 1)], shortcut="pad", name=f"{name}_layer2")
 

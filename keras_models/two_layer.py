@@ -59,7 +59,7 @@ def weights(model: keras.Model) -> NDArray[np.float64]:
 
 
 def _units(x: Any, identity: bool) -> Any:
-    """The d ReLUs, whose weights are set when the network is there."""
+    """Return the d ReLUs, whose weights are set when the network is there."""
     width = x.shape[-1]
     y = layers.Dense(width, use_bias=False, kernel_initializer="zeros", name="W")(x)
     if identity:

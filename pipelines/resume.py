@@ -19,12 +19,12 @@ PARTED = ("diverged", "pruned")  # tags of runs that ended of themselves
 
 
 def checkpoint_folder(run_id: str) -> Path:
-    """Where the checkpoints of a run are: beside the database, on the machine that trains."""
+    """Return the folder of a run's checkpoints: beside the database of the machine that trains."""
     return store.home() / "checkpoints" / run_id
 
 
 def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
-    """The id of the newest run with these settings, if it was interrupted.
+    """Return the id of the newest run with these settings, if it was interrupted.
 
     A training goes on below whatever parent asks for it; a trial is its study's. Without a
     checkpoint it begins again, as the same run, unless the code has changed.
@@ -43,7 +43,7 @@ def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = No
 
 
 def find_diverged(kind: str, **tags: str) -> Diverged | None:
-    """How the newest run with these tags diverged, if it did."""
+    """Return how the newest run with these tags diverged, if it did."""
     same = history.rows(None, kind=kind, **tags)
     if not same or PARTED[0] not in same[0].tags:
         return None
@@ -52,13 +52,13 @@ def find_diverged(kind: str, **tags: str) -> Diverged | None:
 
 
 def last_checkpoint_step(run_id: str) -> int:
-    """The step of a run's latest checkpoint; 0 without one."""
+    """Return the step of a run's latest checkpoint; 0 without one."""
     found = Saving(checkpoint_folder(run_id)).latest()
     return found.step if found else 0
 
 
 def refuse_changed(recipe: Recipe, run_as: str) -> None:
-    """UserError where a run of that name, scale and seed was interrupted with other settings."""
+    """Raise UserError if a run of that name and seed was interrupted with other settings."""
     rows = history.rows(None, kind=TRAINING, run_as=run_as)
     same = [row for row in rows if row.params.get("seed") == str(recipe.seed)]
     if not same or not _is_interrupted(same[0]) or not (step := last_checkpoint_step(same[0].id)):

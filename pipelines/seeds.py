@@ -19,7 +19,7 @@ def repeat(
     run_options: RunOptions = DEFAULT,
     run_as: str | None = None,
 ) -> dict[str, Any]:
-    """The JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run.
+    """Return the JSON document of a recipe run once, or with seeds 0, 1, ... under one parent run.
 
     `run_as` is how a person named it: what was interrupted under that name is not lost unnoticed.
     """
@@ -39,7 +39,7 @@ def repeat(
 def _over_seeds(
     recipes: Sequence[Recipe], fingerprint: str, run_options: RunOptions, tags: Mapping[str, str]
 ) -> Result:
-    """The run above the trainings of one recipe with several seeds, finished before or now."""
+    """Return the run above the trainings of a recipe with several seeds, made before or now."""
     recipe, seeds = recipes[0], len(recipes)
     same = {"fingerprint": fingerprint, "code": code_digest.training()}
     rows = history.rows(None, kind="seeds", **same)
@@ -69,7 +69,7 @@ def _over_seeds(
 
 
 def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str) -> str:
-    """Markdown for the page of the run over seeds: reported and measured, and how to repeat it."""
+    """Return Markdown for the run over seeds: reported, measured, and how to repeat it."""
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
     lines = [
         f"**{recipe.name}** ({recipe.source})",

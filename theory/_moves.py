@@ -35,12 +35,12 @@ class Plan:
 
 
 def rounding_margin(Z: Array) -> float:
-    """The margin that the rounding of products of Z could use up."""
+    """Return the margin that the rounding of products of Z could use up."""
     return ROUNDING * float(np.finfo(Z.dtype).eps)
 
 
 def network(points: Points, plan: Plan) -> Memorizer:
-    """The network with U = Z, and V = (q - z) M^{-1} in every block; and a bound on its error.
+    """Return the network with U = Z, V = (q - z) M^{-1} in every block; and a bound on its error.
 
     Bounded is what a block makes of its points. That it makes nothing of others follows from the
     gaps, as long as moved points are nearer to their codes than would make a unit fire, without
@@ -62,7 +62,7 @@ def network(points: Points, plan: Plan) -> Memorizer:
 
 
 def unchecked_network(points: Points, plan: Plan) -> Memorizer:
-    """The network with V_i = (q - z_i) / (|z_i|^2 - t_i), as if each unit fired at its own alone.
+    """Return the network with V_i = (q - z_i) / (|z_i|^2 - t_i): each unit fires at its own alone.
 
     What else fires is not looked at: the error is infinite.
     """
@@ -97,7 +97,7 @@ def _lengths(u: Array) -> Array:
 
 
 def readout(q: Array) -> Layer:
-    """The layer that maps code s to the s-th unit vector; norms do not increase with s."""
+    """Return the layer that maps code s to the s-th unit vector; norms do not increase with s."""
     squares = np.sum(q**2, axis=1)
     t = (squares + np.maximum(following_products(q), 0)) / 2
     return Layer(q, t, np.linalg.inv(_activations(q, t)).mT)

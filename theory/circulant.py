@@ -80,8 +80,9 @@ def circulant_descent(
 
 
 def circulant_measures(column: ArrayLike, scale: str = "true") -> dict[str, Array]:
-    """What LY Figure 8 shows of the circulant W with first column c [..., d], W* = 0; [...] each.
+    """Return what LY Figure 8 shows of the circulant W with first column c [..., d], W* = 0.
 
+    Shape [...] each.
     inner_product <-grad, -W> at that scale, potential g, loss, distance ||W||_F; and trace, with
     the angle_terms and length_terms of pi <-grad, -W> (relu_population.InnerTerms).
     ValueError for an unknown scale, or if c is not finite, d < 3 or column 0 of I + W is 0.
@@ -123,7 +124,7 @@ def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") 
 
 
 def scale_factor(scale: str) -> float:
-    """What the gradient at that scale is of pi times the true one; ValueError if unknown."""
+    """Return what the gradient at that scale is of pi times the true one; ValueError if unknown."""
     if scale not in SCALES:
         raise ValueError(
             f"scale must be 'true' or 'printed'. Received: {scale=}. "

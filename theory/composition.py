@@ -22,7 +22,7 @@ ENOUGH = 32  # layers that show how far g is from the identity
 
 
 def near_layers(g: Map, jacobian: Map, a: Array) -> list[Map]:
-    """The layers (1) of a normalized g at scales a [..., m] as functions of points, h_1 first.
+    """Return the layers (1) of a normalized g at scales a [..., m] as functions, h_1 first.
 
     On use, ValueError as in `inverse` for points that are no image of the layers before.
     """

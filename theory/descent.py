@@ -116,8 +116,9 @@ def margin(M: ArrayLike) -> Array:
 
 
 def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
-    """The matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL; shape [..., d, d].
+    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL.
 
+    Shape [..., d, d].
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
     M = check_square(M, "M")

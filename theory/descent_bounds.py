@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 def iteration_bound(
     phi: ArrayLike, depth: ArrayLike, rate: ArrayLike, tolerance: ArrayLike
 ) -> NDArray[np.int64]:
-    """Steps after which descent from the identity has loss <= tolerance, Phi symmetric > 0 (ours).
+    """Return the steps from the identity to loss <= tolerance, Phi symmetric > 0 (ours).
 
     phi [..., d] are the eigenvalues of Phi, mu_j = phi_j^{1/l}. Every lam_j goes from 1 to mu_j
     without overshoot, its distance shrinking by rho = 1 - rate l min(1, min phi)^{2-2/l} or more a

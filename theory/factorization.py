@@ -48,8 +48,9 @@ def balanced(R: ArrayLike, depth: int) -> Array:
 
 
 def printed(R: ArrayLike, depth: int) -> Array:
-    """The paper's own split into 4q + p = l layers, proof of HM Theorem 2.1; shape [..., l, d, d].
+    """Return the paper's own split into 4q + p = l layers, proof of HM Theorem 2.1.
 
+    Shape [..., l, d, d].
     R = U K V^T with rotations U, V: q layers turn the angles below pi and q the pairs of -1, for
     V^T and again for U, with p layers K^{1/p} between them. The integers q, p >= 1 minimize the
     proof's estimate max(2 sin(pi/2q), e^{gamma/p} - 1). ValueError as in `balanced`, or depth < 5.
@@ -58,8 +59,9 @@ def printed(R: ArrayLike, depth: int) -> Array:
 
 
 def merged_split(R: ArrayLike, depth: int) -> Array:
-    """The split of `printed` with 2q + p = l layers, nearer to the identity; shape [..., l, d, d].
+    """Return the split of `printed` with 2q + p = l layers, nearer to the identity.
 
+    Shape [..., l, d, d].
     A pair of -1 is a turn by pi, so the q layers that turn the angles below pi can turn the pairs
     of -1 as well (ours). ValueError as in `balanced`, or depth < 3.
     """
@@ -67,8 +69,9 @@ def merged_split(R: ArrayLike, depth: int) -> Array:
 
 
 def refine(R: ArrayLike, depth: int) -> Array:
-    """The layers of `balanced`, brought nearer to the identity by optimization; [..., l, d, d].
+    """Return the layers of `balanced`, brought nearer to the identity by optimization.
 
+    Shape [..., l, d, d].
     Never farther than `balanced`: where the search finds nothing nearer, it is the same. About a
     second for each matrix at d = 8, l = 128 (ours). ValueError as in `balanced`.
     """

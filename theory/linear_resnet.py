@@ -96,7 +96,7 @@ def descent_path(
 
 
 def gradient_appendix(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """The gradient as HM Appendix A.2 prints it, wrong for l >= 3; shape [..., l, d, d].
+    """Return the gradient as HM Appendix A.2 prints it, wrong for l >= 3; shape [..., l, d, d].
 
     2 (I+A_l)^T...(I+A_{i+1})^T E Sigma (I+A_{i-1})^T...(I+A_1)^T: both groups of factors are in
     the opposite order to `gradient`. Kept so that the difference can be measured.

@@ -33,7 +33,7 @@ WIDEST = 256  # width beyond which none is tried
 def memorize(
     X: ArrayLike, y: ArrayLike, width: int | None = None, dtype: str = "float64", seed: int = 0
 ) -> Memorizer:
-    """The network that gives the points X [n, d] their labels y [n], whatever these are.
+    """Return the network that gives the points X [n, d] their labels y [n], whatever these are.
 
     `width` is k; without one, the first of 4, 8, 16, ... with ample margin and small error in
     `dtype`. The seed draws A_0. Equal points with equal labels count once. ValueError where points
@@ -161,7 +161,7 @@ def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[A
 
 
 def _sort_points(points: Points, A0: Array) -> Plan:
-    """The points by decreasing norm, with their thresholds and gaps (1)."""
+    """Return the points by decreasing norm, with their thresholds and gaps (1)."""
     Z = project(points.X, A0)[points.kept]
     squares = np.sum(Z**2, axis=1)
     if (least := squares.min()) == 0:
@@ -178,7 +178,7 @@ def _sort_points(points: Points, A0: Array) -> Plan:
 
 
 def _require_exact(found: Memorizer) -> Memorizer:
-    """The network, if it is exact enough to tell the labels; else ValueError."""
+    """Return the network, if it is exact enough to tell the labels; else ValueError."""
     if found.error <= WRONG:
         return found
     raise ValueError(
@@ -193,7 +193,7 @@ def _advise_double(like: Array) -> str:
 
 
 def _narrow_margin_error(points: Points, found: Plan) -> ValueError:
-    """What is at fault where the margin is no more than rounding."""
+    """Return what is at fault where the margin is no more than rounding."""
     i = int(np.argmin(found.gap))
     pair = [int(found.number[i])]
     largest, square = found.Z[0] @ found.Z[0], found.Z[i] @ found.Z[i]

@@ -32,7 +32,7 @@ class Layer(NamedTuple):
         return np.asarray(np.maximum(h @ self.U.T - self.t, 0) @ self.V)
 
     def part(self, rows: slice) -> "Layer":
-        """The layer with some of its units."""
+        """Return the layer with some of its units."""
         return Layer(*(array[rows] for array in self))
 
 
@@ -77,7 +77,7 @@ class Memorizer:
         return int(sum(array.size for array in arrays))
 
     def blocks(self, first: int = 0, last: int | None = None) -> Iterator[Layer]:
-        """The blocks of the units first, ..., last - 1, in their order; the last may be smaller."""
+        """Yield the blocks of units first, ..., last - 1, in order; the last may be smaller."""
         last = len(self.units.t) if last is None else last
         for i in range(first, last, self.width):
             yield self.units.part(slice(i, min(i + self.width, last)))
@@ -87,7 +87,7 @@ class Memorizer:
         return np.asarray(self.labels[np.argmax(self.outputs(X), axis=1)])
 
     def outputs(self, X: ArrayLike) -> Array:
-        """One number a label: at the points it knows 1 for the right one and 0 else; [n, r].
+        """Return one number a label: at the points it knows 1 for the right one and 0 else; [n, r].
 
         At other points they may be anything, even infinite. Where no unit of a block fires, the
         block adds 0: it is computed at the other points only. ValueError for another shape.
@@ -99,9 +99,9 @@ class Memorizer:
                 f"Received: shape {X.shape}. Flatten each to one row."
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            return self.readout(self._moved(project(X, self.projection)))
+            return self.readout(self._pass_through(project(X, self.projection)))
 
-    def _moved(self, h: Array) -> Array:
+    def _pass_through(self, h: Array) -> Array:
         group = self.width * max(1, CHUNK // self.width)
         for first in range(0, len(self.units.t), group):
             last = min(first + group, len(self.units.t))
@@ -113,7 +113,7 @@ class Memorizer:
         return h
 
     def keras_model(self) -> Any:
-        """The same network in Keras, for `predict`, `fit` and `save`; [n, d] -> [n, r].
+        """Return the same network in Keras, for `predict`, `fit` and `save`; [n, d] -> [n, r].
 
         In float64 mind that Keras's `predict` rounds inputs to `keras.config.floatx()`.
         """
@@ -123,7 +123,7 @@ class Memorizer:
 
 
 def check_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
-    """The points of X [n, d] with their labels y [n]; ValueError if they are not fit for it."""
+    """Return the points of X [n, d] with labels y [n]; ValueError if they are not fit for it."""
     X, y = np.asarray(X), np.asarray(y)
     if X.ndim != 2 or 0 in X.shape or y.shape != X.shape[:1]:
         raise ValueError(
@@ -168,7 +168,7 @@ def project(X: Array, A0: Array) -> Array:
 
 
 def _find_firing(units: Layer, h: Array) -> NDArray[np.int64]:
-    """Rows of h [n, k] at which some unit is positive."""
+    """Return rows of h [n, k] at which some unit is positive."""
     U = np.ascontiguousarray(np.column_stack([units.U, -units.t]).T)
     parts = [h[i : i + CHUNK] for i in range(0, len(h), CHUNK)]
     fires = [(np.column_stack([p, np.ones_like(p[:, :1])]) @ U).max(axis=1) > 0 for p in parts]

@@ -50,7 +50,7 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
 
 
 def check_finite(X: Array) -> None:
-    """ValueError unless X [n, d] is finite, its largest entry neither 0 nor out of all bounds."""
+    """Raise ValueError unless X [n, d] is finite, its largest entry neither 0 nor too large."""
     if X.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(X).all(axis=1))):
         raise ValueError(f"Points must be finite. Received: point {bad[0]} is not. Drop it.")
     if not 1 / LARGEST <= (largest := max(float(X.max()), -float(X.min()))) <= LARGEST:
@@ -88,7 +88,7 @@ def _project(X: Array) -> NDArray[np.float64]:
 def _update_nearest(
     X: Array, best: tuple[int, int, float], corner: NDArray[np.int64], H: Array
 ) -> tuple[int, int, float]:
-    """The nearest pair so far or of a block, whose pairs are at least -2 H apart, squared."""
+    """Return the nearest pair so far or of a block, whose squared distances are at least -2 H."""
     nearest = H.max(axis=1)
     for row in np.argsort(-nearest):
         if nearest[row] <= -best[2] / 2:

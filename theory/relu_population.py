@@ -103,7 +103,7 @@ def inner_product(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array
 
 
 def inner_terms(W: ArrayLike, W_star: ArrayLike) -> InnerTerms:
-    """The parts of pi <-grad, W* - W> that LY bound one by one, Figure 5; [...] each."""
+    """Return the parts of pi <-grad, W* - W> that LY bound one by one, Figure 5; [...] each."""
     p = _pair(W, W_star)
     t, (force, a) = _paired_angles(p), _forces(p)
     along, rows = (
@@ -131,7 +131,10 @@ def column_potentials(W: ArrayLike, W_star: ArrayLike) -> Array:
 
 
 def potential_matrix(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """A = sum_j b*_j b*_j^T/|b*_j| - b_j b_j^T/|b_j|, of trace g; LY section 3; [..., d, d]."""
+    """Return A = sum_j b*_j b*_j^T/|b*_j| - b_j b_j^T/|b_j|, of trace g; LY section 3.
+
+    Shape [..., d, d].
+    """
     p = _pair(W, W_star)
     return np.asarray(
         (p.B_star / p.m[..., None, :]) @ p.B_star.mT - (p.B / p.n[..., None, :]) @ p.B.mT

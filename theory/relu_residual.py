@@ -41,7 +41,7 @@ def risk(blocks: Blocks, x: Array, y: Array) -> Array:
 
 
 def gradient(blocks: Blocks, x: Array, y: Array) -> Blocks:
-    """The gradient of Q by one pass backward, the derivative of ReLU at 0 taken as 0."""
+    """Return the gradient of Q by one pass backward, the derivative of ReLU at 0 taken as 0."""
     h, before = _states(blocks, x)
     G = (h[-1] - y) / x.shape[-2]  # of Q by the state after block i, from i = m down
     rows: list[tuple[Array, Array, Array]] = []
@@ -64,7 +64,7 @@ def as_layers(blocks: Blocks) -> list[Layer]:
 
 
 def _states(blocks: Blocks, x: Array) -> tuple[list[Array], list[Array]]:
-    """The states h_0 = x, ..., h_m and the units' inputs U h + s of every block."""
+    """Return the states h_0 = x, ..., h_m and the units' inputs U h + s of every block."""
     h, before = [x], []
     for i in range(blocks.U.shape[-3]):
         before.append(h[-1] @ blocks.U[..., i, :, :].mT + blocks.s[..., i, None, :])

@@ -114,7 +114,7 @@ def henon_largest(layers: int, schedule: str = "uniform", radius: float = 1.0) -
 
 
 def unknown_schedule(schedule: str) -> ValueError:
-    """The sentence for a schedule that is none."""
+    """Return the sentence for a schedule that is none."""
     return ValueError(
         f"schedule must be uniform, geometric or equalised. Received: {schedule!r}. Choose one."
     )

@@ -1,6 +1,6 @@
 """The recipes that have a name, each at its scales.
 
-Those of HM Table 2 and LY Table 1 are in cifar.py and imagenet.py, as published; small.py has our
+Those of HM Table 2 and LY Table 1 are in cifar.py and imagenet.py, as published; digits.py has our
 own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured time of a step.
 """
 
@@ -19,7 +19,7 @@ Scales = dict[str, Recipe]
 
 
 def get_recipe(name: str, scale: str = "cpu") -> Recipe:
-    """The recipe of that name at that scale; UserError lists the choices."""
+    """Return the recipe of that name at that scale; UserError lists the choices."""
     if name not in RECIPES:
         raise unknown("A recipe", name, RECIPES)
     if scale not in RECIPES[name]:
@@ -28,7 +28,7 @@ def get_recipe(name: str, scale: str = "cpu") -> Recipe:
 
 
 def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:
-    """A recipe, and a few steps of it on few examples, which show that the path works."""
+    """Return a recipe, and a few steps of it on few examples, which show that the path works."""
     smoke = cpu.override(model_args=tiny, steps=8, train_examples=256, batch_size=32)
     return {"smoke": smoke, "cpu": cpu}
 
@@ -55,7 +55,7 @@ def _on_imagenet32(paper: Recipe) -> Scales:
 
 
 def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
-    """The same recipe with 100 classes and the error of HM Table 2."""
+    """Return the same recipe with 100 classes and the error of HM Table 2."""
     changed: dict[str, Any] = {"reported": {"test_error_pct": error_pct}}
     data = {"cifar10": "cifar100"}
     return {

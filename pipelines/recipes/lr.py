@@ -24,14 +24,14 @@ ROUNDING = 1e-12  # of a run: a step this little before a boundary is at it
 
 
 def constant(t: ArrayLike) -> Array:
-    """The peak rate throughout."""
+    """Return the peak rate throughout."""
     return np.ones_like(t, dtype=np.float64)
 
 
 def steps(
     t: ArrayLike, boundaries: Sequence[float] = (0.46875, 0.78125), factor: float = 0.1
 ) -> Array:
-    """Times `factor` from each boundary on; HM's drops at 30k and 50k steps (section 4.1).
+    """Multiply by `factor` from each boundary on; HM's drops at 30k and 50k steps (section 4.1).
 
     The step at a boundary has the new rate already (Keras's PiecewiseConstantDecay: still the old).
     """
@@ -47,7 +47,7 @@ def steps(
 
 
 def staircase(t: ArrayLike, drops: float = 70.0, factor: float = 0.94) -> Array:
-    """Times `factor` `drops` times, at equal distances; HM's ImageNet schedule (section 4.2).
+    """Multiply by `factor` `drops` times, at equal distances; HM's ImageNet schedule (section 4.2).
 
     `drops` is the length of the run over that of a stair: HM drop every two epochs of about 140.
     """
@@ -62,19 +62,19 @@ def staircase(t: ArrayLike, drops: float = 70.0, factor: float = 0.94) -> Array:
 
 
 def linear(t: ArrayLike) -> Array:
-    """Straight line from the peak rate to 0."""
+    """Return a straight line from the peak rate to 0."""
     return 1 - np.asarray(t, dtype=np.float64)
 
 
 def polynomial(t: ArrayLike, power: float = 2.0, final: float = 0.0) -> Array:
-    """The `power` of what is left of the run, down to `final` (Keras's PolynomialDecay)."""
+    """Return the `power` of what is left of the run, down to `final` (Keras's PolynomialDecay)."""
     _check_between(0.1, 10, power=power)
     _check_between(0, 1, final=final)
     return np.asarray(final + (1 - final) * linear(t) ** power)
 
 
 def cosine(t: ArrayLike, final: float = 0.0) -> Array:
-    """Half a period of the cosine, from the peak rate to `final` (Loshchilov & Hutter 2017)."""
+    """Return half a cosine, from the peak rate to `final` (Loshchilov & Hutter 2017)."""
     _check_between(0, 1, final=final)
     return final + (1 - final) * _half_wave(t)
 
@@ -82,13 +82,13 @@ def cosine(t: ArrayLike, final: float = 0.0) -> Array:
 def cosine_restarts(
     t: ArrayLike, cycles: int = 3, stretch: float = 2.0, damping: float = 1.0, final: float = 0.0
 ) -> Array:
-    """The cosine in `cycles`, each from its peak to `final` (Loshchilov & Hutter 2017: SGDR).
+    """Return a cosine in each of `cycles`, from peak to `final` (Loshchilov & Hutter 2017: SGDR).
 
     Each is `stretch` times as long as the one before and its peak, over `final`, `damping` times as
     high. A step in the last ten-millionth of a cycle begins the next: rounding makes no rate 0.
     """
     if not isinstance(cycles, int | np.integer):
-        raise _refused("cycles", "an integer", cycles)
+        raise _refusal("cycles", "an integer", cycles)
     _check_between(1, 100, cycles=cycles)
     _check_between(0.1, 10, stretch=stretch)
     _check_fraction(damping=damping)
@@ -103,7 +103,7 @@ def cosine_restarts(
 
 
 def warmup_stable_decay(t: ArrayLike, decay: float = 0.2, final: float = 0.0) -> Array:
-    """The peak rate until, in the last `decay` of the run, a straight line falls to `final`.
+    """Return the peak rate until, in the last `decay` of the run, a straight line falls to `final`.
 
     Named by Hu et al. 2024 (arXiv 2404.06395); linear as the cooldown of Zhai et al. 2022
     (2106.04560). The warm-up is that of `table`.
@@ -114,7 +114,7 @@ def warmup_stable_decay(t: ArrayLike, decay: float = 0.2, final: float = 0.0) ->
 
 
 def one_cycle(t: ArrayLike, rise: float = 0.3, start: float = 0.04, final: float = 0.0) -> Array:
-    """From `start` to the peak rate in the first `rise` of the run, then down to `final`.
+    """Rise from `start` to the peak rate in the first `rise` of the run, then fall to `final`.
 
     Smith & Topin 2018 (arXiv 1708.07120), in half waves of the cosine for their straight lines.
     """
@@ -127,7 +127,7 @@ def one_cycle(t: ArrayLike, rise: float = 0.3, start: float = 0.04, final: float
 
 
 def inverse_sqrt(t: ArrayLike, timescale: float = 0.1) -> Array:
-    """The peak rate until `timescale`, then sqrt(timescale / t) of it.
+    """Return the peak rate until `timescale`, then sqrt(timescale / t) of it.
 
     With a warm-up as long it is that of Vaswani et al. 2017 (section 5.3), who count steps from 1.
     """
@@ -136,7 +136,7 @@ def inverse_sqrt(t: ArrayLike, timescale: float = 0.1) -> Array:
 
 
 def exponential(t: ArrayLike, final: float = 0.01) -> Array:
-    """Geometric decay from the peak rate to `final` times the peak rate."""
+    """Return a geometric decay from the peak rate to `final` times the peak rate."""
     _check_fraction(final=final)
     return np.asarray(np.power(float(final), np.asarray(t, dtype=np.float64)))
 
@@ -184,7 +184,7 @@ def check(schedule: str, shape: Mapping[str, Any]) -> None:
 
 
 def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **shape: Any) -> Array:
-    """Learning rate of every step of a run; shape [total_steps].
+    """Return the learning rate of every step of a run; shape [total_steps].
 
     Step i has progress i / total_steps, so progress 1 is the end of the last step and a rate that
     falls to 0 is never quite 0. Warm-up takes the first w = round(warmup * total_steps) steps and
@@ -200,7 +200,7 @@ def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **s
 
 
 def figure(rates: ArrayLike) -> Figure:
-    """Drawing of a table: rate against step, logarithmic rate axis; touches no global state."""
+    """Draw a table: rate against step, logarithmic rate axis; touches no global state."""
     from matplotlib.figure import Figure
 
     rates = np.asarray(rates, dtype=np.float64)
@@ -231,7 +231,7 @@ def _check_run(peak: float, total_steps: int, warmup: float) -> None:
 
 
 def _half_wave(t: ArrayLike) -> Array:
-    """From 1 at progress 0 to 0 at progress 1, along half a period of the cosine."""
+    """Fall from 1 at progress 0 to 0 at progress 1, along half a period of the cosine."""
     return np.asarray((1 + np.cos(np.pi * np.asarray(t, dtype=np.float64))) / 2)
 
 
@@ -239,17 +239,17 @@ def _check_fraction(**fractions: float) -> None:
     """Reject a multiplier, or a share of the run, outside (0, 1]."""
     for name, value in fractions.items():
         if not 0 < value <= 1:
-            raise _refused(name, f"a fraction, 0 < {name} <= 1", value)
+            raise _refusal(name, f"a fraction, 0 < {name} <= 1", value)
 
 
 def _check_between(least: float, most: float, **numbers: float) -> None:
     """Reject an argument of a schedule outside [least, most]."""
     for name, value in numbers.items():
         if not least <= value <= most:
-            raise _refused(name, f"{least:g} <= {name} <= {most:g}", value)
+            raise _refusal(name, f"{least:g} <= {name} <= {most:g}", value)
 
 
-def _refused(name: str, rule: str, value: float) -> UserError:
+def _refusal(name: str, rule: str, value: float) -> UserError:
     return UserError(
         f"{name} must be {rule}. Received: {name}={value!r}. Set --{name} accordingly."
     )

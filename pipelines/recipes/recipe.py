@@ -2,7 +2,7 @@
 
 A recipe is data. It is compared, printed, logged as flat parameters and searched by tuning; the
 fingerprint of its fields tells whether a run with exactly these settings has been made before.
-Those that have a name are in published.py.
+Those that have a name are in recipes/catalog.py.
 """
 
 import dataclasses
@@ -198,7 +198,7 @@ class Recipe:
         return self.accumulate > 0 and self.batch_size % self.accumulate == 0
 
     def override(self, **changes: Any) -> "Recipe":
-        """A recipe with some fields changed; mappings are merged, key by key.
+        """Return a recipe with some fields changed; mappings are merged, key by key.
 
         Another `model`, `data` or `schedule` starts from its own defaults: it could not read the
         old one's arguments. `epochs` replaces `steps` and the other way round.
@@ -212,15 +212,15 @@ class Recipe:
                 f"A run has one length. Received: epochs={changes['epochs']} and "
                 f"steps={changes['steps']}. Give --epochs or --steps."
             )
-        base = dataclasses.replace(self, **self._dropped(changes))
+        base = dataclasses.replace(self, **self._reset_fields(changes))
         merged: dict[str, Any] = {
             key: {**getattr(base, key), **value} if isinstance(value, Mapping) else value
             for key, value in changes.items()
         }
         return dataclasses.replace(base, **merged)
 
-    def _dropped(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields that a change of another field makes void, with their new start."""
+    def _reset_fields(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields that a change of another field makes void, with their new start."""
         dropped: dict[str, Any] = {}
         if changes.get("epochs") is not None:
             dropped |= {"steps": None, "epochs": changes["epochs"]}
@@ -235,7 +235,10 @@ class Recipe:
         return dropped
 
     def steps_over(self, examples: int) -> int:
-        """Optimizer steps of a training on so many examples. UserError for a batch of more."""
+        """Return the optimizer steps of a training on so many examples.
+
+        UserError for a batch of more.
+        """
         per_epoch = examples // self.batch_size
         if per_epoch == 0:
             raise UserError(
@@ -251,7 +254,7 @@ class Recipe:
         return steps
 
     def flat(self) -> dict[str, str]:
-        """The fields as `model_args.depth`-like names with JSON values, for tracking."""
+        """Return the fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}
         for key, value in _settings(self):
             if isinstance(value, Mapping):
@@ -261,7 +264,7 @@ class Recipe:
         return rows
 
     def flags(self, base: "Recipe") -> str:
-        """What `python -m pipelines run NAME` needs after it to train this, where NAME is `base`.
+        """Return the flags with which `python -m pipelines run NAME` trains this; NAME is `base`.
 
         UserError where the command line cannot say it: an argument that the base does not have.
         """
@@ -276,7 +279,7 @@ class Recipe:
         return shlex.join(words)
 
     def _argument_flags(self, key: str, old: Args, options: Args) -> list[str]:
-        """The flags of one mapping of arguments, of which the command line offers `options`."""
+        """Return the flags of one mapping of arguments; the command line offers `options`."""
         new: Args = getattr(self, key)
         known = [name for name in options if name in old and name in new]
         changed = [k for k in {**old, **new} if _plain(old.get(k)) != _plain(new.get(k))]
@@ -285,7 +288,7 @@ class Recipe:
                 raise UserError(
                     "An override must be an argument that the recipe has. Received: "
                     f"{key}.{name}={new.get(name)!r}, where {', '.join(known) or 'none'} can be "
-                    "set. Give the recipe a name in published.py."
+                    "set. Give the recipe a name in recipes/catalog.py."
                 )
         return [word for name in changed for word in _flag(name, new[name])]
 
@@ -301,7 +304,7 @@ def _settings(recipe: Recipe) -> list[tuple[str, Any]]:
 
 
 def _flag(name: str, value: Any) -> list[str]:
-    """The words of one option."""
+    """Return the words of one option."""
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]

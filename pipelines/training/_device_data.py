@@ -44,7 +44,7 @@ class Places(Pictures):
     def cut(
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Where the device cuts the pictures [b]; labels int32 [b]."""
+        """Return where the device cuts the pictures [b]; labels int32 [b]."""
         where = np.column_stack([self.first + index, corners, flips]).astype(np.int32)
         return where, self.labels[index].astype(np.int32)
 
@@ -86,7 +86,7 @@ def _within(positions: Any, size: int) -> Any:
 
 
 def place_pictures(recipe: Recipe, splits: Splits, place: Place) -> Splits:
-    """The splits for a device that holds their pictures, where `recipe.pictures` says so.
+    """Return the splits for a device that holds their pictures, where `recipe.pictures` says so.
 
     UserError where that is asked of data that cannot be held by one device.
     """
@@ -100,7 +100,7 @@ def place_pictures(recipe: Recipe, splits: Splits, place: Place) -> Splits:
             f"{recipe.data} on {place}. Set --pictures host."
         )
     fit = can and sum(each.images.nbytes for each in held) <= MOST_BYTES
-    unasked = "device" if fit and place.accelerated else "host"
+    unasked = "device" if fit and place.is_accelerator else "host"
     if (unasked if recipe.pictures == "auto" else recipe.pictures) == "host":
         return splits
     train, val, test = (
@@ -111,7 +111,7 @@ def place_pictures(recipe: Recipe, splits: Splits, place: Place) -> Splits:
 
 
 def wrap(network: keras.Model, splits: Splits) -> keras.Model:
-    """The network as it reads what the splits give: behind a device's pictures, or as it is."""
+    """Return the network behind the pictures that the device holds, or as it is."""
     train = splits.train
     if not isinstance(train, Places):
         return network
@@ -122,7 +122,7 @@ def wrap(network: keras.Model, splits: Splits) -> keras.Model:
 
 
 def unwrap(model: keras.Model) -> keras.Model:
-    """The network alone, which `fed` put behind a device's pictures."""
+    """Return the network alone, which `wrap` put behind a device's pictures."""
     behind = any(isinstance(layer, Resident) for layer in model.layers)
     return model.layers[-1] if behind else model
 

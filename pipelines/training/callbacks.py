@@ -83,8 +83,8 @@ class Curves(keras.callbacks.Callback):
         """Training rate so far; the first step after a start, which traces, is left out."""
         return self.images * self.timed / self.busy_s if self.timed else math.nan
 
-    def passed(self, every: int) -> bool:
-        """Whether the last call ended at a multiple of `every` steps, or went over one."""
+    def reached_multiple(self, every: int) -> bool:
+        """Return whether the last call ended at a multiple of `every` steps, or went over one."""
         return self.step % every < self.per_call
 
     @property
@@ -107,7 +107,7 @@ class Curves(keras.callbacks.Callback):
         self._took += time.perf_counter() - self._started
         self.piece = (self.piece + 1) % self.pieces
         if not math.isfinite(logs["loss"]):
-            raise self._diverged(logs["loss"])
+            raise self._divergence(logs["loss"])
         if self.piece == 0:
             self._count_step(logs[f"{MEAN}loss"])
 
@@ -119,13 +119,13 @@ class Curves(keras.callbacks.Callback):
         # Keras reports means over the epoch so far; their difference is this batch's loss.
         self.step, self.counted = self.step + done, self.counted + done
         summed = mean_loss * self.counted
-        if self.passed(self._stride):
+        if self.reached_multiple(self._stride):
             loss, rate = (summed - self.summed) / done, float(self.rates[self.step - 1])
             self.log({"batch_loss": loss, "learning_rate": rate}, self.step)
         self.summed = summed
         self.advance(done, self.images_per_s)
 
-    def _diverged(self, loss: float) -> Diverged:
+    def _divergence(self, loss: float) -> Diverged:
         step, last, rate = self.step + 1, self.step + self.per_call, float(self.rates[self.step])
         where = f"at step {step}" if step == last else f"in steps {step} to {last}"
         return Diverged(
@@ -147,7 +147,7 @@ class Curves(keras.callbacks.Callback):
 
 
 def rename_means(split: str, logs: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Our names for Keras's means over a split: `{split}_{number}` of every number of the task."""
+    """Return Keras's means over a split by our names: `{split}_{number}`."""
     start = prefix + MEAN
     return {
         f"{split}_{key.removeprefix(start)}": float(value)
@@ -162,7 +162,7 @@ METRICS = "metrics"
 
 
 def variables(model: keras.Model) -> dict[str, Sequence[Any]]:
-    """Every variable that the next training step reads, by part."""
+    """Return every variable that the next training step reads, by part."""
     return {
         LASTING[0]: _device_data.unwrap(model).variables,
         LASTING[1]: model.optimizer.variables,
@@ -171,7 +171,7 @@ def variables(model: keras.Model) -> dict[str, Sequence[Any]]:
 
 
 def capture(model: keras.Model) -> Arrays:
-    """Their values; call it between two steps, within the scope of the devices."""
+    """Return their values; call it between two steps, within the scope of the devices."""
     return {
         part: [ops.convert_to_numpy(variable) for variable in found]
         for part, found in variables(model).items()
@@ -215,7 +215,7 @@ class Saver(keras.callbacks.Callback):
             self.resumed = checkpoint.arrays
 
     def wishes(self) -> dict[str, float]:
-        """What this machine asks for: a checkpoint, an end, a pause."""
+        """Return what this machine asks for: a checkpoint, an end, a pause."""
         stop, pause = self.interrupts.received is not None, bool(self.saving and self.saving.over)
         asked = {"save": stop or pause or self._due, "stop": stop, "pause": pause}
         return {wish: float(asked_for) for wish, asked_for in asked.items()}
@@ -268,7 +268,7 @@ class Saver(keras.callbacks.Callback):
             return time.monotonic() - self.saved > SECONDS
         if self.place.shares_wishes:  # several machines ask before the step
             return (self.curves.step + 1) % every == 0
-        return self.curves.passed(every)
+        return self.curves.reached_multiple(every)
 
 
 class Averages(keras.callbacks.Callback):

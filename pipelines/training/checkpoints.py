@@ -90,7 +90,7 @@ class Saving:
 
 
 def _read(path: Path) -> Checkpoint:
-    """A checkpoint from its file; the archive's checksums are verified on the way."""
+    """Return a checkpoint from its file; the archive's checksums are verified on the way."""
     arrays: dict[str, list[NDArray[Any]]] = {}
     with path.open("rb") as file, np.load(file) as stored:
         note = json.loads(str(stored[NOTE]))

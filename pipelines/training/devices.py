@@ -28,7 +28,7 @@ class Place:
         return f"{self.replicas} {self.kind}"
 
     @property
-    def accelerated(self) -> bool:
+    def is_accelerator(self) -> bool:
         """Whether the devices are no CPUs."""
         return self.kind != "CPU"
 

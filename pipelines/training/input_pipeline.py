@@ -32,7 +32,7 @@ AHEAD = 4  # batches that are prepared while the network works
 def train(
     recipe: Recipe, split: Split | Photographs, start: int, stop: int, part: Part = WHOLE
 ) -> Any:
-    """The batches of steps start, ..., stop - 1, each in `recipe.accumulate` equal pieces.
+    """Return the batches of steps start, ..., stop - 1, each in `recipe.accumulate` equal pieces.
 
     `part` is this machine's share where several share every batch. UserError where the data cannot
     be augmented, or not be read by this backend.
@@ -65,7 +65,7 @@ def train(
 def evaluation(
     recipe: Recipe, split: Split | Photographs, replicas: int, part: Part = WHOLE
 ) -> Any:
-    """All examples (x, y, weight) once, in batches of one size: about EVAL_BATCH.
+    """Return all examples (x, y, weight) once, in batches of one size: about EVAL_BATCH.
 
     Of photographs, about the recipe's batch_size. The size is a multiple of `replicas`; the last
     batch is filled up by examples of weight 0. `part` is this machine's share of every batch.
@@ -93,7 +93,7 @@ def evaluation(
 
 
 def _take_part(batches: Any, size: int, part: Part) -> Any:
-    """One machine's part of every batch."""
+    """Return one machine's part of every batch."""
     mine = share(size, part)
     return batches if part == WHOLE else batches.map(lambda *batch: tuple(a[mine] for a in batch))
 
@@ -142,16 +142,16 @@ def _map_batches(batch: Callable[[int], Batch], count: int, split: Split, size: 
 
     specs = _specs(split, size)
 
-    def mapped(number: Any) -> tuple[Any, Any]:
+    def make_batch(number: Any) -> tuple[Any, Any]:
         x, y = tf.numpy_function(batch, [number], [spec.dtype for spec in specs], stateful=False)
         return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
 
-    ds = tf.data.Dataset.range(count).map(mapped, num_parallel_calls=2, deterministic=True)
+    ds = tf.data.Dataset.range(count).map(make_batch, num_parallel_calls=2, deterministic=True)
     return _attach(split, ds.prefetch(tf.data.AUTOTUNE))
 
 
 def _attach(split: Split, ds: Any) -> Any:
-    """The data set, with which the split lives and dies.
+    """Return the data set, with which the split lives and dies.
 
     TensorFlow never lets go of a Python function that a data set has called: those here only borrow
     the split, or every training of a process would leave its data in memory.
@@ -161,7 +161,7 @@ def _attach(split: Split, ds: Any) -> Any:
 
 
 def _specs(split: Split, size: int) -> tuple[Any, Any]:
-    """Shape and type of a batch's inputs and targets."""
+    """Return the shape and type of a batch's inputs and targets."""
     import tensorflow as tf
 
     x, y = (tf.TensorSpec((size, *a.shape[1:]), a.dtype) for a in split.take(slice(1)))
@@ -169,7 +169,7 @@ def _specs(split: Split, size: int) -> tuple[Any, Any]:
 
 
 def _prefetch(batch: Callable[[int], Batch], count: int) -> Iterator[Batch]:
-    """The same numbered batches for backends that read arrays, prepared ahead by a thread."""
+    """Yield the same numbered batches for backends that read arrays, prepared ahead by a thread."""
     with ThreadPoolExecutor(1) as thread:
         numbers = iter(range(count))
         ready = deque(thread.submit(batch, number) for number in itertools.islice(numbers, AHEAD))

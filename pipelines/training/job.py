@@ -25,7 +25,7 @@ PER_CALL = 50  # most steps in one call: signals and curves wait for its end
 
 
 def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
-    """The learning rate of every optimizer step of the run; its length is their number.
+    """Return the learning rate of every optimizer step of the run; its length is their number.
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
@@ -51,7 +51,7 @@ class Job:
     @property
     def device(self) -> str:
         """What trains, and whether it holds the pictures."""
-        return f"{self.place}, pictures on it" if self.held else str(self.place)
+        return f"{self.place}, pictures on it" if self.holds_pictures else str(self.place)
 
     @property
     def epoch(self) -> int:
@@ -60,24 +60,26 @@ class Job:
         return min(whole, self.validate_every or whole)
 
     @property
-    def held(self) -> bool:
+    def holds_pictures(self) -> bool:
         """Whether the device holds the pictures."""
         return isinstance(self.splits.train, _device_data.Places)
 
     def per_call(self, steps: int) -> int:
-        """Steps in one call of Keras, so many that they divide `steps`; one where it can no more.
+        """Return the steps of one call of Keras: a divisor of `steps`; 1 where it can do no more.
 
         As many as the recipe says, else PER_CALL on a GPU that holds the pictures, and one.
         Keras's calls of several steps fail on several devices of TensorFlow.
         """
         backend, whole = keras.backend.backend(), self.recipe.accumulate == 1
         can = self.place.alone and whole and backend in ("tensorflow", "jax")
-        wanted = self.recipe.per_call or (PER_CALL if self.held and self.place.accelerated else 1)
+        wanted = self.recipe.per_call or (
+            PER_CALL if self.holds_pictures and self.place.is_accelerator else 1
+        )
         counts = range(min(wanted, steps), 0, -1) if can else [1]
         return next(count for count in counts if steps % count == 0)
 
     def network(self) -> keras.Model:
-        """The recipe's network at its start. UserError where its arguments are wrong."""
+        """Return the recipe's network at its start. UserError where its arguments are wrong."""
         recipe, policy = self.recipe, keras.config.dtype_policy()
         keras.utils.set_random_seed(recipe.seed)
         mixed = recipe.precision.startswith("mixed")
@@ -102,7 +104,7 @@ class Job:
         return model
 
     def model(self) -> keras.Model:
-        """The network with its loss, optimizer and metrics, on its devices."""
+        """Return the network with its loss, optimizer and metrics, on its devices."""
         devices.round_products(self.recipe.precision)
         numbers = self.splits.task.numbers
         with self.place.scope():
@@ -120,7 +122,7 @@ class Job:
         return model
 
     def _loss(self) -> tasks.Number:
-        """What is trained on: the task's loss, of smoothed labels where the recipe says so."""
+        """Return the task's loss, of smoothed labels where the recipe says so."""
         share, task = self.recipe.label_smoothing, self.splits.task
         if not share:
             return task.numbers["loss"]
@@ -150,7 +152,7 @@ class Job:
 def build_job(
     recipe: Recipe, splits: Splits, place: devices.Place, validate_every: int | None = None
 ) -> Job:
-    """The job of a recipe, with its rates, and its pictures where they are to be kept.
+    """Return the job of a recipe, with its rates, and its pictures where they are to be kept.
 
     UserError where the splits do not suit the recipe or the device.
     """

@@ -190,7 +190,7 @@ def _evaluate(job: Job, model: keras.Model, trainer: Trainer) -> dict[str, float
 
 
 def serving_model(model: keras.Model, split: Split | Photographs) -> keras.Model:
-    """The network without its optimizer; for pictures, pixels 0..255 in and logits out."""
+    """Return the network without its optimizer; for pictures, pixels 0..255 in and logits out."""
     uncompiled = keras.Model(model.input, model.output, name=model.name)
     if not isinstance(split, Pictures | Photographs):
         return uncompiled

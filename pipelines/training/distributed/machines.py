@@ -32,7 +32,10 @@ def wait_for_all(role: Role, seconds: float = PATIENCE_S) -> None:
 
 
 def bind_port(role: Role) -> socket.socket:
-    """A socket at this machine's own port, which answers nobody yet. Unavailable when taken."""
+    """Return a socket at this machine's own port, which answers nobody yet.
+
+    Unavailable when taken.
+    """
     own = role.cluster[role.task][role.index]
     dual = socket.has_dualstack_ipv6()
     ours = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
@@ -63,7 +66,7 @@ def wait_for(addresses: Sequence[str], seconds: float = PATIENCE_S) -> None:
 
 
 def is_listening(address: str, seconds: float = 2.0) -> bool:
-    """Whether a process listens at `host:port`."""
+    """Return whether a process listens at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
@@ -94,7 +97,7 @@ def translate_errors(during: str) -> Iterator[None]:
 
 
 def failure_filter() -> Callable[[logging.LogRecord], bool]:
-    """A filter of TensorFlow's log: a sentence for every worker that fails, once, and no traces."""
+    """Return a filter of TensorFlow's log: one sentence for a worker that fails, no traces."""
     told: set[str] = set()
 
     def keep(record: logging.LogRecord) -> bool:
@@ -108,7 +111,7 @@ def failure_filter() -> Callable[[logging.LogRecord], bool]:
 
 
 def _name_others(message: str) -> str:
-    """The other machines that an error of TensorFlow's names."""
+    """Return the other machines that an error of TensorFlow's names."""
     own = role()
     found = {(task, int(index)) for task, index in TASK.findall(message)}
     others = sorted(found - {(own.task, own.index)} if own else found)

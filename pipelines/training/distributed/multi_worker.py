@@ -49,7 +49,7 @@ def strategy(role: Role, patience_s: float = PATIENCE_S) -> Any:
 
 @translate_errors("the start")
 def broadcast(values: Any, strategy: Any) -> Any:
-    """The chief's `values` on every machine: any nest of arrays and plain numbers.
+    """Return the chief's `values` on every machine: any nest of arrays and plain numbers.
 
     What the other machines pass is not looked at. One collective for the size, one for the bytes.
     """
@@ -61,9 +61,12 @@ def broadcast(values: Any, strategy: Any) -> Any:
 
 
 def _from_first(words: Any, size: int, strategy: Any) -> Any:
-    """The int64 `words` of the first replica of all; [size]. A sum, to which the others add 0."""
+    """Return the int64 `words` of the first replica of all; [size].
 
-    def summed(given: Any) -> Any:
+    A sum, to which the others add 0.
+    """
+
+    def sum_over_replicas(given: Any) -> Any:
         def replica(value: Any) -> Any:
             here = tf.distribute.get_replica_context()
             first = tf.cast(here.replica_id_in_sync_group == 0, tf.int64)
@@ -71,7 +74,7 @@ def _from_first(words: Any, size: int, strategy: Any) -> Any:
 
         return strategy.experimental_local_results(strategy.run(replica, args=(given,)))[0]
 
-    return tf.function(summed)(tf.constant(np.resize(words, size))).numpy()
+    return tf.function(sum_over_replicas)(tf.constant(np.resize(words, size))).numpy()
 
 
 @translate_errors("training")
@@ -115,7 +118,7 @@ def fit(
 def _means(
     model: keras.Model, strategy: Any, step: Callable[[Any], Any]
 ) -> Callable[[Any, Mapping[str, float]], dict[str, float]]:
-    """A function of an iterator and wishes: one step everywhere, and the means of both."""
+    """Return a function of an iterator and wishes: one step everywhere, and the means of both."""
     names: list[str] = []
 
     def replica(data: Any, wishes: Any) -> Any:
@@ -123,11 +126,11 @@ def _means(
         names[:] = logs
         return tf.concat([[tf.cast(value, tf.float32) for value in logs.values()], wishes], 0)
 
-    def distributed(iterator: Any, wishes: Any) -> Any:
+    def step_everywhere(iterator: Any, wishes: Any) -> Any:
         values = strategy.run(replica, args=(next(iterator), wishes))
         return strategy.reduce(tf.distribute.ReduceOp.MEAN, values, axis=None)
 
-    compiled = tf.function(distributed)
+    compiled = tf.function(step_everywhere)
 
     def means(iterator: Any, wishes: Mapping[str, float]) -> dict[str, float]:
         values = compiled(iterator, tf.constant([*wishes.values()], tf.float32)).numpy()
@@ -139,7 +142,7 @@ def _means(
 def evaluation(
     model: keras.Model, strategy: Any, batches: tf.data.Dataset, count: int
 ) -> Evaluation:
-    """A function that evaluates the model on `count` batches: this machine's share of every one.
+    """Return a function that evaluates the model on this machine's share of `count` batches.
 
     Its result has Keras's names and is the same on every machine: the means over all shares.
     """

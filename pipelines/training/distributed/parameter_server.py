@@ -96,7 +96,7 @@ class Served:
 
 
 def build_served(build: Callable[[], keras.Model], strategy: Any) -> Served:
-    """A network from `build` on the parameter servers."""
+    """Return a network from `build` on the parameter servers."""
     with translate_errors("the start"), strategy.scope():
         model, velocities = build(), []
         for weight in model.trainable_variables:
@@ -158,7 +158,7 @@ def fit(
 def _update(
     served: Served, strategy: Any, task: Task, rates: NDArray[np.float64], momentum: float
 ) -> Any:
-    """What one worker runs, a function of its iterator: an update, and its numbers.
+    """Return what one worker runs, a function of its iterator: an update, and its numbers.
 
     v <- momentum v + g, w <- w - rate v, with the rate of the number of updates so far. The numbers
     are the loss with its decay term and the task's numbers; [1 + numbers].
@@ -219,7 +219,7 @@ class _Updates:
         return not self.pending
 
     def take(self, remaining: int, paused: bool) -> NDArray[np.float32]:
-        """The numbers of the oldest update; up to `remaining` are scheduled, none if `paused`."""
+        """Return the oldest update's numbers; up to `remaining` are scheduled, none if `paused`."""
         wanted = min(self.ahead, remaining) if not paused else 0
         for _ in range(max(wanted, 1) - len(self.pending)):
             self.pending.append(self.coordinator.schedule(self.update, args=(self.batches,)))
@@ -227,7 +227,7 @@ class _Updates:
 
 
 def _fetch(value: Any) -> NDArray[np.float32]:
-    """The value from its worker, or the error there; MachineLost when none comes in STALL_S."""
+    """Return the value from its worker or raise its error; MachineLost after STALL_S."""
     outcome = queue.SimpleQueue[Any]()
 
     def wait() -> None:
