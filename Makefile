@@ -29,7 +29,7 @@ check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI 
 	$(BIN)/python -m pytest
 
 bench: setup  ## Speed, as ratios measured side by side
-	for name in train_step frameworks devices accelerator photographs gradient factorization recursion memorization relu_population recording reading step_log study_layer engines schedule; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in train_step accelerator gradient factorization memorization relu_population recording reading step_log study_layer; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 ui: setup  ## Serve the MLflow UI on the recorded runs
 	$(BIN)/python -m pipelines ui

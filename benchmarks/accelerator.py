@@ -12,20 +12,22 @@ loops on a CPU, one step a call.
 """
 
 import dataclasses
+import functools
 import json
+import math
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
+from benchmarks import side_by_side
+from pipelines.cli.shell import run_command_safely
 from pipelines.data import datasets
-from pipelines.errors import UserError
+from pipelines.errors import Unavailable
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend, provenance
-from pipelines.tracking import tracked_run
+from pipelines.runtime import backend
 
 ROUNDS = 3
 SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
@@ -37,113 +39,109 @@ HABITS: dict[str, dict[str, Any]] = {
 }
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
+    """Compare all ways; one that is named is measured here, as JSON on standard output."""
+    if not arguments:
+        compare()
+        return
+    backend.keras()
+    way, *precision = arguments
+    ways: dict[str, Callable[..., Any]] = {
+        "device": describe_device,
+        "gradient": time_gradient,
+        "product": time_product,
+    }
+    measure = ways.get(way) or functools.partial(time_training, habit=way)
+    print(json.dumps(measure(*precision)))
+
+
+def compare() -> None:
     """Print and record each way's images/s, over the first, and its share of the peak."""
-    datasets.load("cifar10", 1)  # a sentence where it is not prepared
-    device, accelerated = apart("device")
+    datasets.load("cifar10", 1)  # UserError where it is not prepared
+    device, accelerated = in_process("device")
     precisions = PRECISIONS if accelerated else PRECISIONS[:1]
     habits = list(HABITS) if accelerated or backend.backend() != "jax" else list(HABITS)[:2]
-    ways = [
+    names = [
         *(f"{habit} {precisions[0]}" for habit in habits),
         *(f"calls {precision}" for precision in precisions[1:]),
         *(f"gradient {precision}" for precision in precisions),
     ]
-    print(f"{device}, {backend.backend()}, {provenance.tags()['cpu']}; median (least-most)")
-    with tracked_run.tracked(
-        "accelerator", experiment="benchmarks", kind="benchmark", params={"device": device}
-    ) as run:
-        rounds = [{way: apart(way) for way in ways} for _ in range(ROUNDS)]
-        peaks = {each: apart(f"product {each}") for each in precisions}
-        for way in ways:
-            rates = [each[way]["images_per_s"] for each in rounds]
-            over = [each[way]["images_per_s"] / each[ways[0]]["images_per_s"] for each in rounds]
-            share = median(rates) * rounds[0][way]["gflop"] / peaks[way.split()[1]]
-            print(
-                f"{way:>26}  {median(rates):8.0f} images/s  {median(over):5.2f} "
-                f"({min(over):.2f}-{max(over):.2f}) of the first  share of peak {share:.2f}"
-            )
-            key = way.replace(" ", "/")
-            run.log({f"{key}/images_per_s": median(rates), f"{key}/of_peak": share})
-        for precision, peak in peaks.items():
-            print(f"{'matrix product ' + precision:>26}  {peak:8.0f} GFLOP/s")
+    side_by_side.print_title(f"{device}, {backend.backend()}")
+    gflop: dict[str, float] = {}
+
+    def rate(way: str) -> float:
+        images_per_s, gflop[way] = in_process(way)
+        return float(images_per_s)
+
+    ways = {name: lambda name=name: rate(name) for name in names}
+    rates = side_by_side.take_turns(ways, ROUNDS)
+    peaks = {precision: in_process(f"product {precision}") for precision in precisions}
+    numbers = {f"peak/{precision}_gflop_per_s": peak for precision, peak in peaks.items()}
+    for name in names:
+        key = name.replace(" ", "/")
+        numbers[f"{key}/images_per_s"] = rates[name]
+        numbers[f"{key}/over_first"] = rates[name] / rates[names[0]]
+        numbers[f"{key}/of_peak"] = rates[name] * gflop[name] / peaks[name.split()[1]]
+    side_by_side.report("accelerator", numbers, device=device)
 
 
-def apart(way: str) -> Any:
-    """The result of one way, from a process of its own."""
+def in_process(way: str) -> Any:
+    """Return the result of one way, from a process of its own."""
     words = [sys.executable, "-m", "benchmarks.accelerator", *way.split()]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{way} ended with code {done.returncode}. {done.stderr}")
+        raise Unavailable(f"{way} ended with code {done.returncode}. {done.stderr}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def recipe(precision: str, **habits: Any) -> Recipe:
-    """As published on a GPU, for an epoch; the narrow form for 100 steps on a CPU."""
-    accelerated = device()[1]
-    chosen = get_recipe("allconv-cifar10", "paper" if accelerated else "cpu")
-    return chosen.override(
-        steps=350 if accelerated else 100,
-        train_examples=None if accelerated else 100 * chosen.batch_size,
-        learning_rate=1e-6,
-        precision=precision,
-        **habits,
-    )
-
-
-def device() -> tuple[str, bool]:
-    """What trains here, and whether it is a GPU."""
+def describe_device() -> tuple[str, bool]:
+    """Return what trains here, and whether it is a GPU."""
     from pipelines.training import devices
 
     place = devices.place(get_recipe("allconv-cifar10"))
     return str(place), place.is_accelerator
 
 
-def trained(precision: str, habit: str) -> dict[str, float]:
-    """images/s of `train` from the end of its first call to the end of its last."""
-    from pipelines.training.train import train
-
-    job, ends = _job(recipe(precision, **HABITS[habit])), list[tuple[int, float]]()
-
-    def log(metrics: Any, step: int) -> None:
-        if "batch_loss" in metrics:
-            ends.append((step, time.perf_counter()))
-
-    network = train(job, log, test=False).model
-    (first, start), (last, end) = ends[0], ends[-1]
-    return _rate(network, (last - first) * job.recipe.batch_size, end - start)
-
-
-def _job(chosen: Recipe) -> Any:
-    """The job of a recipe, with few pictures to validate on."""
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-
-    place, splits = devices.place(chosen), datasets.load("cifar10", chosen.train_examples)
-    few = {part: _first(getattr(splits, part), 128) for part in ("val", "test")}
-    return build_job(chosen, dataclasses.replace(splits, **few), place)
+def build_job(precision: str, **habits: Any) -> Any:
+    """Return an epoch as published on a GPU; 100 steps of the narrow form on a CPU."""
+    accelerated = describe_device()[1]
+    base = get_recipe("allconv-cifar10", "paper" if accelerated else "cpu")
+    recipe: Recipe = base.override(
+        steps=350 if accelerated else 100,
+        train_examples=None if accelerated else 100 * base.batch_size,
+        learning_rate=1e-6,
+        precision=precision,
+        **habits,
+    )
+    splits = datasets.load("cifar10", recipe.train_examples)
+    few = dataclasses.replace(splits, val=splits.val.beginning(128))
+    return side_by_side.build_job(recipe, few)
 
 
-def _first(split: Any, count: int) -> Any:
-    return dataclasses.replace(split, x=split.x[:count], y=split.y[:count])
+def time_training(precision: str, habit: str) -> tuple[float, float]:
+    """Return the images/s of `train`, and the GFLOP of an image."""
+    job = build_job(precision, **HABITS[habit])
+    return side_by_side.images_per_s(job), gflop_per_image(job.model())
 
 
-def gradient(precision: str) -> dict[str, float]:
-    """images/s of the loss and its gradient, of one batch that stays on the device."""
+def time_gradient(precision: str) -> tuple[float, float]:
+    """Return the images/s of the loss and its gradient, of one batch that stays on the device."""
     import keras
 
-    job = _job(recipe(precision, pictures="host"))
+    job = build_job(precision, pictures="host")
     model, count = job.model(), 100 if job.place.is_accelerator else 20
     x, y = job.splits.train.train_batch(0, job.recipe.batch_size, 0, shift=4)
     step = {"tensorflow": _tensorflow, "jax": _jax}[keras.backend.backend()](model, x, y)
     step()
     start = time.perf_counter()
     for _ in range(count):
-        found = step()
-    keras.ops.convert_to_numpy(found)  # waits for the last
-    return _rate(model, count * len(y), time.perf_counter() - start)
+        total = step()
+    keras.ops.convert_to_numpy(total)  # waits for the last
+    return count * len(y) / (time.perf_counter() - start), gflop_per_image(model)
 
 
 def _tensorflow(model: Any, x: Any, y: Any) -> Callable[[], Any]:
+    """Return a step of TensorFlow: the sum of all gradients, so that none is left out."""
     import tensorflow as tf
 
     x, y = tf.constant(x), tf.constant(y)
@@ -159,6 +157,7 @@ def _tensorflow(model: Any, x: Any, y: Any) -> Callable[[], Any]:
 
 
 def _jax(model: Any, x: Any, y: Any) -> Callable[[], Any]:
+    """Return the same step of JAX."""
     import jax
 
     def loss(trained: Any, fixed: Any) -> Any:
@@ -174,14 +173,14 @@ def _jax(model: Any, x: Any, y: Any) -> Callable[[], Any]:
     return lambda: compiled(trained, fixed)
 
 
-def product(precision: str) -> float:
-    """GFLOP/s of square matrix products in that precision."""
+def time_product(precision: str) -> float:
+    """Return the GFLOP/s of square matrix products in that precision."""
     import keras
 
     from pipelines.training import devices
 
     devices.round_products(precision)
-    size, count = SIZES["GPU" if device()[1] else "CPU"]
+    size, count = SIZES["GPU" if describe_device()[1] else "CPU"]
     kind = "bfloat16" if precision.startswith("mixed") else "float32"
     a = keras.ops.cast(keras.random.normal((size, size), seed=0) / size**0.5, kind)
     keras.ops.convert_to_numpy(keras.ops.matmul(a, a)[0, 0])
@@ -192,32 +191,16 @@ def product(precision: str) -> float:
     return 2e-9 * size**3 * count / (time.perf_counter() - start)
 
 
-def _rate(model: Any, images: int, seconds: float) -> dict[str, float]:
-    """images/s, and the operations of an image: those of the convolutions, three times."""
+def gflop_per_image(model: Any) -> float:
+    """Return the operations that an image needs: those of the convolutions, three times."""
     import keras
 
     convolutions = [each for each in model.layers if isinstance(each, keras.layers.Conv2D)]
-    products = sum(
-        each.kernel.shape[0] * each.kernel.shape[1] * each.kernel.shape[2] * _size(each.output)
-        for each in convolutions
+    products: int = sum(
+        math.prod(each.kernel.shape[:3]) * math.prod(each.output.shape[1:]) for each in convolutions
     )
-    return {"images_per_s": images / seconds, "gflop": 3 * 2e-9 * products}
-
-
-def _size(tensor: Any) -> int:
-    _, height, width, channels = tensor.shape
-    return int(height * width * channels)
+    return 3 * 2e-9 * products
 
 
 if __name__ == "__main__":
-    try:
-        if not sys.argv[1:]:
-            main()
-        else:
-            backend.keras()
-            way, *precision = sys.argv[1:]
-            ways = {"device": device, "gradient": gradient, "product": product}
-            own = ways.get(way) or (lambda chosen: trained(chosen, way))
-            print(json.dumps(own(*precision)))  # type: ignore[operator]
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(run_command_safely(main, sys.argv[1:]))

@@ -10,16 +10,14 @@ training counted once. On a busy machine they are upper bounds.
 
 import dataclasses
 import sys
-import time
-from collections.abc import Mapping
-from typing import Any
 
+from benchmarks import side_by_side
+from pipelines.cli.shell import run_command_safely
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend, provenance
 from pipelines.tracking import tracked_run
 
 FORWARD = 1 / 3  # of a step's time
@@ -27,11 +25,8 @@ FORWARD = 1 / 3  # of a step's time
 
 def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
     """Print and record what a training of every network takes, and all of the claim."""
-    steps = int(timed)
-    trainings, tags = distinct_trainings(name, scale), provenance.tags()
-    print(
-        f"{name} --scale {scale}: {len(trainings)} trainings; {tags['cpu']}, {tags['cores']} cores"
-    )
+    steps, trainings = int(timed), distinct_trainings(name, scale)
+    side_by_side.print_title(f"{name} --scale {scale}: {len(trainings)} trainings")
     minutes: dict[str, float] = {}  # by network
     with tracked_run.tracked(
         f"claim_costs {name} {scale}", experiment="benchmarks", kind="benchmark"
@@ -39,7 +34,7 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
         for arm, recipe in trainings:
             network = short(recipe, steps).fingerprint
             if network not in minutes:
-                minutes[network] = report(arm, recipe, steps, run)
+                minutes[network] = report_training(arm, recipe, steps, run)
         hours = sum(minutes[short(recipe, steps).fingerprint] for _, recipe in trainings) / 60
         run.log({"hours": hours})
     print(f"{'all':>24}  {hours:.1f} hours")
@@ -47,11 +42,11 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
 
 def distinct_trainings(name: str, scale: str) -> list[tuple[str, Recipe]]:
     """Return every training of a claim at that scale, over its seeds, once each, with its arm."""
-    found = claim_catalog.load(name)
-    setting = claim_catalog.get_settings(found, name, scale)
-    if found.recipes is None:
+    claim = claim_catalog.load(name)
+    setting = claim_catalog.get_settings(claim, name, scale)
+    if claim.recipes is None:
         raise UserError(f"A claim must train networks. Received: {name}. Choose another.")
-    every = [item for seed in range(found.seeds) for item in found.recipes(setting, seed).items()]
+    every = [item for seed in range(claim.seeds) for item in claim.recipes(setting, seed).items()]
     return list({recipe.fingerprint: (arm, recipe) for arm, recipe in every}.values())
 
 
@@ -60,48 +55,26 @@ def short(recipe: Recipe, steps: int) -> Recipe:
     return recipe.override(steps=steps, learning_rate=1e-6, warmup=0.0, seed=0)
 
 
-def report(arm: str, recipe: Recipe, steps: int, run: tracked_run.Run) -> float:
-    """Print and log what a network's training takes; its minutes."""
+def report_training(arm: str, recipe: Recipe, steps: int, run: tracked_run.Run) -> float:
+    """Print and log what a network's training takes; return its minutes."""
     splits = datasets.load(recipe.data, recipe.train_examples)
-    seconds = seconds_per_step(short(recipe, steps), splits)
-    minutes, rate = seconds * equivalent_steps(recipe, splits) / 60, recipe.batch_size / seconds
-    print(
-        f"{arm:>24}  {seconds:.3f} s a step, {rate:.0f} images/s, {minutes:.1f} minutes", flush=True
-    )
+    few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
+    rate = side_by_side.images_per_s(side_by_side.build_job(short(recipe, steps), few))
+    minutes = equivalent_images(recipe, splits) / rate / 60
+    print(f"{arm:>24}  {rate:.0f} images/s, {minutes:.1f} minutes", flush=True)
     run.log({f"{arm}_images_per_s": rate, f"{arm}_minutes": minutes})
     return minutes
 
 
-def equivalent_steps(recipe: Recipe, splits: Splits) -> float:
-    """Return the steps of a training, and as such what its evaluations take."""
+def equivalent_images(recipe: Recipe, splits: Splits) -> float:
+    """Return the images of a training's steps, and as such what its evaluations take."""
     from pipelines.training.train import FITTED
 
-    steps = recipe.steps_over(len(splits.train))
-    epochs = steps * recipe.batch_size / len(splits.train)
-    evaluated = max(1, epochs) * len(splits.val) + len(splits.test) + min(FITTED, len(splits.train))
-    return steps + FORWARD * evaluated / recipe.batch_size
-
-
-def seconds_per_step(recipe: Recipe, splits: Splits) -> float:
-    """Return the mean seconds of a training step by the clock, the first left out."""
-    backend.keras()
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-    from pipelines.training.train import train
-
-    few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
-    ends: list[float] = []
-
-    def log(metrics: Mapping[str, Any], step: int) -> None:
-        if "batch_loss" in metrics:
-            ends.append(time.perf_counter())
-
-    train(build_job(recipe, few, devices.place(recipe)), log, test=False)
-    return (ends[-1] - ends[0]) / (len(ends) - 1)
+    trained = recipe.steps_over(len(splits.train)) * recipe.batch_size
+    epochs = max(1, trained / len(splits.train))
+    evaluated = epochs * len(splits.val) + len(splits.test) + min(FITTED, len(splits.train))
+    return trained + FORWARD * evaluated
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    sys.exit(run_command_safely(lambda arguments: main(*arguments), sys.argv[1:]))

@@ -1,6 +1,5 @@
 """What does theory's gradient cost beside TensorFlow's automatic one, and beside bare GEMM?
 
-The ways take turns, so that a busy machine slows them alike; a ratio is the median over rounds.
 Everything is measured twice, in a process each: with one thread, in seconds of the processor, which
 other programs disturb less; and on all cores, in seconds of the clock, ours with the batch split
 over them and one BLAS thread a core, as sweeps do it. Compilation is left out, and every way must
@@ -15,7 +14,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
-from statistics import median
 from timeit import Timer
 from typing import Any
 
@@ -23,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from pipelines.runtime import backend, provenance
-from pipelines.tracking import tracked_run
+from benchmarks import side_by_side
+from pipelines.runtime import backend
 from theory.linear_resnet import gradient
 
 Array = NDArray[np.float64]
@@ -34,57 +32,47 @@ ROUNDS = 7
 
 def main() -> None:
     """Measure every size with all threads and with one; print the ratios and record them."""
-    tags = provenance.tags()
-    print(f"{tags['cpu']}, {tags['cores']} cores; seconds over ours: median (least-most)")
+    side_by_side.print_title("Seconds over ours")
     for threads in (0, 1):  # 0: all
         with ProcessPoolExecutor(1, get_context("spawn")) as process:
             for size in SIZES:
-                report(size, threads, process.submit(compare, *size, threads).result())
+                ratios = process.submit(compare, *size, threads).result()
+                params = dict(zip(("batch", "depth", "width"), size, strict=True))
+                name = f"gradient {'x'.join(map(str, size))}, threads: {threads or 'all'}"
+                side_by_side.report(name, ratios, **params, rounds=ROUNDS, threads=threads)
 
 
-def report(size: tuple[int, int, int], threads: int, ratios: dict[str, list[float]]) -> None:
-    """Print and record the ratios of one size."""
-    name = f"{'x'.join(map(str, size))}, threads: {threads or 'all'}"
-    params = dict(zip(("batch", "depth", "width"), size, strict=True))
-    params |= {"rounds": ROUNDS, "threads": threads}
-    with tracked_run.tracked(
-        f"gradient {name}", experiment="benchmarks", kind="benchmark", params=params
-    ) as run:
-        for row, values in ratios.items():
-            spread = f"{median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
-            print(f"{name:>24}  {row:<14} {spread}")
-            run.log({row: median(values)})
-
-
-def compare(batch: int, depth: int, width: int, threads: int) -> dict[str, list[float]]:
-    """Seconds of TensorFlow's ways over ours and our share of the GEMM rate; one a round."""
+def compare(batch: int, depth: int, width: int, threads: int) -> side_by_side.Rounds:
+    """Return the seconds of TensorFlow's ways over ours, and our share of the GEMM rate."""
     A, R, sigma = instances(batch, depth, width)
-    others = tensorflow_ways(A, R, sigma, threads)
+    automatic = tensorflow_ways(A, R, sigma, threads)
     expected = gradient(A, R, sigma)
-    for way in others.values():  # the first call compiles
+    for way in automatic.values():  # the first call compiles
         np.testing.assert_allclose(way(), expected, rtol=1e-9, atol=1e-12 * expected.max())
-    ours = (lambda: gradient(A, R, sigma)) if threads == 1 else split(A, R, sigma)
+    X, Y, out = np.random.default_rng(1).normal(size=(3, 256, 256))
+    ways: dict[str, Callable[[], Any]] = {
+        "ours": (lambda: gradient(A, R, sigma)) if threads == 1 else split(A, R, sigma),
+        **automatic,
+        "gemm": lambda: np.matmul(X, Y, out=out),
+    }
     timer = time.process_time if threads == 1 else time.perf_counter
 
     def seconds(way: Callable[[], Any]) -> float:
         calls, total = Timer(way, timer=timer).autorange()  # calls that last 0.2 s together
         return total / calls
 
-    X, Y, out = np.random.default_rng(1).normal(size=(3, 256, 256))
     with threadpool_limits(1, user_api="blas"):
-        rounds = []
-        for _ in range(ROUNDS):
-            ours_s = seconds(ours)
-            ratios = {f"{name}_over_ours": seconds(way) / ours_s for name, way in others.items()}
-            if threads == 1:  # 6 l d^3 flops are counted
-                gemm_s = seconds(lambda: np.matmul(X, Y, out=out)) * (width / 256) ** 3
-                ratios["of_gemm_rate"] = 3 * batch * depth * gemm_s / ours_s
-            rounds.append(ratios)
-    return {row: [r[row] for r in rounds] for row in rounds[0]}
+        timed = {name: lambda way=way: seconds(way) for name, way in ways.items()}
+        took = side_by_side.take_turns(timed, ROUNDS)
+    ratios = {f"{name}_over_ours": took[name] / took["ours"] for name in automatic}
+    if threads == 1:  # 6 l d^3 flops are counted
+        products = 3 * batch * depth * (width / 256) ** 3
+        ratios["of_gemm_rate"] = products * took["gemm"] / took["ours"]
+    return ratios
 
 
 def split(A: Array, R: Array, sigma: Array) -> Callable[[], Any]:
-    """Our gradient of a batch, with a part of it on every core."""
+    """Return our gradient of a batch, with a part of it on every core."""
     cores = min(os.cpu_count() or 1, len(A))
     parts = [np.array_split(X, cores) for X in (A, R, sigma)]
     pool = ThreadPoolExecutor(cores)
@@ -92,7 +80,7 @@ def split(A: Array, R: Array, sigma: Array) -> Callable[[], Any]:
 
 
 def instances(batch: int, depth: int, width: int) -> tuple[Array, Array, Array]:
-    """Layers of norms near 0.6, targets and covariances of a batch of networks."""
+    """Return layers of norms near 0.6, targets and covariances of a batch of networks."""
     rng, scale = np.random.default_rng(0), 1 / np.sqrt(width)
     A = 0.3 * scale * rng.normal(size=(batch, depth, width, width))
     R, root = scale * rng.normal(size=(2, batch, width, width))
@@ -102,7 +90,7 @@ def instances(batch: int, depth: int, width: int) -> tuple[Array, Array, Array]:
 def tensorflow_ways(
     A: Array, R: Array, sigma: Array, threads: int
 ) -> dict[str, Callable[[], Array]]:
-    """GradientTape on one network after the other, and compiled for the whole batch."""
+    """Return GradientTape on one network after the other, and compiled for the whole batch."""
     tf = backend.tensorflow()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)

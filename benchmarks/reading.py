@@ -12,75 +12,63 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
-from numpy.typing import ArrayLike
-
-from benchmarks import recording
+from benchmarks import side_by_side
+from benchmarks.recording import make_runs
 from pipelines.measurement import claim_catalog
-from pipelines.runtime import provenance
-from pipelines.tracking import tracked_run
 from pipelines.tracking.bulk import Finished, record
 
 MANY, BATCH, ROUNDS = 10_000, 500, 3
-COMMANDS = {"report": ("report", "--json"), "list": ("list",)}
 
 
 def main() -> None:
     """Measure, print, and record in the tracking store of the project."""
-    tags = provenance.tags()
-    print(f"{tags['cpu']}, {tags['cores']} cores; {MANY:,} runs of claims")
-    with recording.temporary_database() as folder:
+    side_by_side.print_title(f"Seconds of whole commands over {MANY:,} runs of claims")
+    with side_by_side.temporary_database() as folder:
         for start in range(0, MANY, BATCH):
-            record("claims", claims(start), None)
-        took = {
-            way: [seconds(folder, *words) for _ in range(ROUNDS)] for way, words in COMMANDS.items()
+            record("claims", make_claims(start), None)
+        ways = {
+            "report_s": lambda: time_command("report", "--json", "--out", str(folder)),
+            "list_s": lambda: time_command("list"),
+            "bare_SQL_s": lambda: read_rows(folder / "mlflow.db"),
         }
-        took["bare SQL"] = [bare(folder / "mlflow.db") for _ in range(ROUNDS)]
-    params = {"runs": MANY, "rounds": ROUNDS}
-    with tracked_run.tracked(
-        "reading", experiment="benchmarks", kind="benchmark", params=params
-    ) as run:
-        for way, some in took.items():
-            run.log({f"{way.replace(' ', '_')}_s": median(some)})
-            print(f"{way:<10} {median(some):.2f} s ({min(some):.2f}-{max(some):.2f})")
+        seconds = side_by_side.take_turns(ways, ROUNDS)
+    side_by_side.report("reading", seconds, runs=MANY, rounds=ROUNDS)
 
 
-def claims(start: int) -> list[Finished]:
-    """Finished runs of all claims in turn, as `sweep.py` records them."""
+def make_claims(start: int) -> list[Finished]:
+    """Return finished runs of all claims in turn, as a measurement records them."""
     names = claim_catalog.names()
-    found = []
-    for i, run in enumerate(recording.runs(BATCH), start):
-        own = claim_catalog.load(names[i % len(names)])
+    claims = []
+    for i, run in enumerate(make_runs(BATCH), start):
+        name = names[i % len(names)]
         tags = {
             "kind": "claim",
-            "claim": names[i % len(names)],
-            "source": own.source,
+            "claim": name,
+            "source": claim_catalog.load(name).source,
             "seeds": "5",
             "scale": "cpu",
             "verdict": "inconclusive",
+            "fingerprint": str(i),
             "as_stated": "True",
         }
-        curves: dict[str, ArrayLike] = {key: [i] for key in (*run.curves, "wall_s")}
-        found.append(
-            Finished(run.name, run.params, tags, [0], curves, run.start_ms + i, run.end_ms + i)
-        )
-    return found
+        curves = {key: [i] for key in (*run.curves, "wall_s")}
+        claims.append(replace(run, tags=tags, steps=[0], curves=curves))
+    return claims
 
 
-def seconds(folder: Path, *words: str) -> float:
-    """Of a whole command."""
-    out = ["--out", str(folder)] if words[0] == "report" else []
+def time_command(*words: str) -> float:
+    """Return the seconds of a whole command."""
     start = time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-m", "pipelines", *words, *out], stdout=subprocess.DEVNULL, check=True
-    )
+    command = [sys.executable, "-m", "pipelines", *words]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - start
 
 
-def bare(path: Path) -> float:
-    """Seconds to read the runs with their tags, params and latest metrics, and no more."""
+def read_rows(path: Path) -> float:
+    """Return the seconds to read the runs with their tags, params and latest metrics."""
     start = time.perf_counter()
     with closing(sqlite3.connect(path)) as database:
         for table in ("runs", "tags", "params", "latest_metrics"):

@@ -1,117 +1,92 @@
 """What does writing down finished runs cost, against MLflow's own ways and against bare inserts?
 
 Runs of 20 params and 10 metrics with curves of 100 steps, into a database of its own that is
-deleted afterwards. Four ways take turns, so that a busy machine slows them alike; what is compared
-is the cost of a run, for the slow ways write fewer: `client` four, with one `log_batch` a run,
-`fluent` one, with one call a param and a number. `raw` puts the rows that `record` wrote, ready as
-tuples, into a second database with the same tables and indices by bare `executemany`. A ratio is
-the median over rounds. Last, 10,000 runs are written through `record`.
+deleted afterwards. What is compared is the cost of a run, for the slow ways write fewer: `client`
+four, with one `log_batch` a run, `fluent` one, with one call a param and a number. `raw` puts the
+rows that `record` wrote, ready as tuples, into a second database with the same tables and indices
+by bare `executemany`. Last, 10,000 runs are written through `record`.
 
     python -m benchmarks.recording      about 5 minutes on 2 cores
 """
 
 import contextlib
-import os
 import sqlite3
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 import numpy as np
 
+from benchmarks import side_by_side
 from pipelines.runtime import provenance
 from pipelines.tracking import bulk, store, tracked_run
 from pipelines.tracking.bulk import Finished
 
 RUNS, PARAMS, METRICS, STEPS = 100, 20, 10, 100
-MANY = 10_000
-ROUNDS = 5
+MANY, ROUNDS = 10_000, 5
 EXPERIMENT = "recording"
 TABLES = ("runs", "tags", "params", "metrics", "latest_metrics")
-Rows = dict[str, list[tuple[object, ...]]]  # by table
 
 
 def main() -> None:
     """Measure, print the ratios, and record them in the tracking store of the project."""
-    tags = provenance.tags()
-    print(f"{tags['cpu']}, {tags['cores']} cores; cost of a run over that of `record`")
-    with temporary_database() as folder:
-        rounds = measure(folder)
-        took = [cost(in_bulk, runs(RUNS), "") for _ in range(MANY // RUNS)]
+    side_by_side.print_title("Milliseconds a run, and over those of `record`")
+    with side_by_side.temporary_database() as folder:
+        ms = measure(folder)
+        took = [cost(in_bulk, make_runs(RUNS), "") for _ in range(MANY // RUNS)]
+    numbers: dict[str, Any] = {f"{way}_ms": ms[way] for way in ms}
+    numbers |= {f"{way}_over_record": ms[way] / ms["record"] for way in ms}
+    numbers |= {
+        "many_runs": MANY,
+        "many_s": sum(took) * RUNS / 1e3,
+        "many_slowing": sum(took[-10:]) / sum(took[:10]),  # the last over the first
+    }
     params = {"runs": RUNS, "params": PARAMS, "metrics": METRICS, "steps": STEPS, "rounds": ROUNDS}
-    with tracked_run.tracked(
-        "recording", experiment="benchmarks", kind="benchmark", params=params
-    ) as run:
-        for way in rounds[0]:
-            ms, ratios = [r[way] for r in rounds], [r[way] / r["record"] for r in rounds]
-            run.log({f"{way}_ms": median(ms), f"{way}_over_record": median(ratios)})
-            spread = f"{median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-            print(f"{way:<8}  {spread:<24} {median(ms):>9.1f} ms a run", flush=True)
-        slowing = sum(took[-10:]) / sum(took[:10])
-        run.log({"many_runs": MANY, "many_s": sum(took) * RUNS / 1e3, "many_slowing": slowing})
-    print(f"{MANY:,} runs: {sum(took) * RUNS / 1e3:.0f} s; the last over the first {slowing:.2f}")
+    side_by_side.report("recording", numbers, **params)
 
 
-@contextmanager
-def temporary_database() -> Iterator[Path]:
-    """An empty database in force for as long as the block lasts; the project's stays as it is."""
-    before = os.environ.get("MLFLOW_TRACKING_URI")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{folder}/mlflow.db"
-        try:
-            yield Path(folder)
-        finally:
-            os.environ.pop("MLFLOW_TRACKING_URI")
-            os.environ.update({} if before is None else {"MLFLOW_TRACKING_URI": before})
-
-
-def runs(count: int, **tags: str) -> list[Finished]:
-    """Finished runs with params, curves, and the tags of a claim's setting or those given."""
+def make_runs(count: int) -> list[Finished]:
+    """Return finished runs with params, curves, and the tags of a claim's setting."""
     curves = np.random.default_rng(0).standard_normal((count, METRICS, STEPS))
     now = int(time.time() * 1000)
     return [
         Finished(
             name=f"setting {i}",
             params={f"param_{p}": p * i for p in range(PARAMS)},
-            tags=tags or {"claim": EXPERIMENT, "fingerprint": str(i)},
+            tags={"claim": EXPERIMENT, "fingerprint": str(i)},
             steps=range(STEPS),
-            curves={f"metric_{m}": values for m, values in enumerate(some)},
-            start_ms=now,
-            end_ms=now,
+            curves={f"metric_{m}": values for m, values in enumerate(of_run)},
+            start_ms=now + i,
+            end_ms=now + i,
         )
-        for i, some in enumerate(curves)
+        for i, of_run in enumerate(curves)
     ]
 
 
-def measure(folder: Path) -> list[dict[str, float]]:
-    """Milliseconds a run of every way, one dictionary a round; the first round is a warm-up."""
+def measure(folder: Path) -> side_by_side.Rounds:
+    """Return the milliseconds a run of every way."""
     with tracked_run.tracked("sweep", experiment=EXPERIMENT, kind="sweep") as parent:
         copy(folder / "mlflow.db", folder / "raw.db")
-        rounds = []
-        for _ in range(ROUNDS + 1):
-            found = {"record": cost(in_bulk, runs(RUNS), parent.id)}
-            rows = newest(folder / "mlflow.db")
-            start = time.perf_counter()
-            bare_inserts(folder / "raw.db", rows)
-            found["raw"] = (time.perf_counter() - start) / RUNS * 1e3
-            found["client"] = cost(by_client, runs(4), parent.id)
-            found["fluent"] = cost(one_by_one, runs(1), parent.id)
-            rounds.append(found)
-    return rounds[1:]
+        ways = {
+            "record": lambda: cost(in_bulk, make_runs(RUNS), parent.id),
+            "raw": lambda: bare_inserts(folder),
+            "client": lambda: cost(by_client, make_runs(4), parent.id),
+            "fluent": lambda: cost(one_by_one, make_runs(1), parent.id),
+        }
+        return side_by_side.take_turns(ways, ROUNDS, warm_up=1)
 
 
-def cost(write: Callable[[Sequence[Finished], str], None], some: list[Finished], to: str) -> float:
-    """Milliseconds a run."""
+def cost(write: Callable[[Sequence[Finished], str], None], runs: list[Finished], to: str) -> float:
+    """Return the milliseconds that a way to write takes a run."""
     start = time.perf_counter()
-    write(some, to)
-    return (time.perf_counter() - start) / len(some) * 1e3
+    write(runs, to)
+    return (time.perf_counter() - start) / len(runs) * 1e3
 
 
-def in_bulk(some: Sequence[Finished], parent_id: str) -> None:
-    bulk.record(EXPERIMENT, some, parent_id or None)
+def in_bulk(runs: Sequence[Finished], parent_id: str) -> None:
+    """Write the runs as a sweep does."""
+    bulk.record(EXPERIMENT, runs, parent_id or None)
 
 
 def copy(source: Path, target: Path) -> None:
@@ -124,34 +99,31 @@ def copy(source: Path, target: Path) -> None:
         b.execute("PRAGMA journal_mode = WAL")
 
 
-def newest(path: Path) -> Rows:
-    """The rows of the RUNS runs that were written last."""
+def bare_inserts(folder: Path) -> float:
+    """Return the milliseconds a run of what no writer can go below.
+
+    The rows of the runs that were written last, ready, go into raw.db in one transaction.
+    """
     ids = f"SELECT run_uuid FROM runs ORDER BY rowid DESC LIMIT {RUNS}"  # noqa: S608
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        return {
-            table: database.execute(
-                f"SELECT * FROM {table} WHERE run_uuid IN ({ids})"  # noqa: S608
-            ).fetchall()
-            for table in TABLES
-        }
-
-
-def bare_inserts(path: Path, rows: Rows) -> None:
-    """What no writer can go below: the same rows, ready, in one transaction."""
-    with contextlib.closing(sqlite3.connect(path)) as database:
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        query = f"SELECT * FROM {{}} WHERE run_uuid IN ({ids})"  # noqa: S608
+        rows = {table: database.execute(query.format(table)).fetchall() for table in TABLES}
+    start = time.perf_counter()
+    with contextlib.closing(sqlite3.connect(folder / "raw.db")) as database:
         database.execute("PRAGMA synchronous = NORMAL")
-        for table, some in rows.items():
-            places = ", ".join("?" * len(some[0]))
-            database.executemany(f"INSERT INTO {table} VALUES ({places})", some)  # noqa: S608
+        for table, of_table in rows.items():
+            places = ", ".join("?" * len(of_table[0]))
+            database.executemany(f"INSERT INTO {table} VALUES ({places})", of_table)  # noqa: S608
         database.commit()
+    return (time.perf_counter() - start) / RUNS * 1e3
 
 
-def by_client(some: Sequence[Finished], parent_id: str) -> None:
-    """The public client, with all numbers of a run in one call, which sends 1,000 a request."""
+def by_client(runs: Sequence[Finished], parent_id: str) -> None:
+    """Write them by the public client, all numbers of a run in one call, 1,000 a request."""
     from mlflow.entities import Metric, Param
 
     client = store.client()
-    for run in some:
+    for run in runs:
         tags = {**provenance.tags(), **run.tags, "mlflow.parentRunId": parent_id}
         where = store.experiment(store.uri(), EXPERIMENT)
         run_id = client.create_run(where, run.start_ms, tags, run.name).info.run_id
@@ -165,13 +137,13 @@ def by_client(some: Sequence[Finished], parent_id: str) -> None:
         client.set_terminated(run_id, "FINISHED", run.end_ms)
 
 
-def one_by_one(some: Sequence[Finished], parent_id: str) -> None:
-    """One `mlflow.log_param` a param, one `mlflow.log_metric` a number."""
+def one_by_one(runs: Sequence[Finished], parent_id: str) -> None:
+    """Write them by one `mlflow.log_param` a param and one `mlflow.log_metric` a number."""
     import mlflow
 
     mlflow.set_tracking_uri(store.uri())
     mlflow.set_experiment(EXPERIMENT)
-    for run in some:
+    for run in runs:
         tags = {**provenance.tags(), **run.tags}
         with mlflow.start_run(run_name=run.name, parent_run_id=parent_id, tags=tags):
             for param, value in run.params.items():

@@ -14,8 +14,7 @@ from statistics import median
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.recording import temporary_database
-from pipelines.runtime import provenance
+from benchmarks import side_by_side
 from pipelines.tracking import tracked_run
 
 STEP_S, STEPS, ROUNDS = 0.005, 1_000, 9
@@ -23,30 +22,16 @@ STEP_S, STEPS, ROUNDS = 0.005, 1_000, 9
 
 def main() -> None:
     """Measure, print, and record in the tracking store of the project."""
-    tags = provenance.tags()
-    print(f"{tags['cpu']}, {tags['cores']} cores; steps of {1e3 * STEP_S:.0f} ms")
-    with threadpool_limits(1), temporary_database():
-        products = calibrated()
+    side_by_side.print_title(f"Percent of a step of {1e3 * STEP_S:.0f} ms")
+    with threadpool_limits(1), side_by_side.temporary_database():
+        products = max(1, round(STEP_S / median(step(50) / 50 for _ in range(20))))
         rounds = [measure(products) for _ in range(ROUNDS + 1)][1:]
-    with tracked_run.tracked(
-        "step_log", experiment="benchmarks", kind="benchmark", params={"steps": STEPS}
-    ) as run:
-        for way in rounds[0]:
-            pcts = [100 * found[way] for found in rounds]
-            run.log({f"{way}_pct": median(pcts)})
-            print(
-                f"{way:<8} {median(pcts):+.2f} % of a step ({min(pcts):+.2f} to {max(pcts):+.2f})"
-            )
-
-
-def calibrated() -> int:
-    """How many products of two matrices take about a step."""
-    took = [step(50) / 50 for _ in range(20)]
-    return max(1, round(STEP_S / median(took)))
+    pcts = {f"{way}_pct": [100 * each[way] for each in rounds] for way in rounds[0]}
+    side_by_side.report("step_log", pcts, steps=STEPS)
 
 
 def step(products: int) -> float:
-    """Seconds of a step's work."""
+    """Return the seconds of a step's work."""
     A = np.full((128, 128), 1 / 128)
     start = time.perf_counter()
     for _ in range(products):
@@ -55,14 +40,13 @@ def step(products: int) -> float:
 
 
 def measure(products: int) -> dict[str, float]:
-    """`whole`: more processor time with tracking than without; `waiting`: share of `log`."""
+    """Return `whole`: more processor time with tracking than without; `waiting`: share of `log`."""
     start = time.process_time()
     for _ in range(STEPS):
         step(products)
     bare, waited = time.process_time() - start, 0.0
     with tracked_run.tracked("steps", experiment="test", kind="training") as run:
-        opened = time.process_time()
-        began = time.perf_counter()
+        start, began = time.process_time(), time.perf_counter()
         for i in range(STEPS):
             step(products)
             before = time.perf_counter()
@@ -70,7 +54,7 @@ def measure(products: int) -> dict[str, float]:
             waited += time.perf_counter() - before
         took = time.perf_counter() - began
         run.flush()
-        tracked = time.process_time() - opened
+        tracked = time.process_time() - start
     return {"whole": tracked / bare - 1, "waiting": waited / took}
 
 

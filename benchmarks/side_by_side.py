@@ -1,0 +1,95 @@
+"""What every benchmark does: ways that take turns, ratios over the rounds, a run that records them.
+
+A busy machine slows ways that take turns alike. So a ratio is the median over rounds, and is given
+with the least and the greatest.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from timeit import timeit
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.data.splits import Splits
+from pipelines.recipes.recipe import Recipe
+from pipelines.runtime import backend, provenance
+from pipelines.tracking import store, tracked_run
+
+Ways = Mapping[str, Callable[[], Any]]
+Rounds = dict[str, NDArray[np.float64]]  # by way; [rounds] each
+
+
+def take_turns(ways: Ways, rounds: int, warm_up: int = 0) -> Rounds:
+    """Return the number that each way gives in every round, those of the warm-up left out."""
+    table = [[way() for way in ways.values()] for _ in range(warm_up + rounds)]
+    return dict(zip(ways, np.array(table[warm_up:], np.float64).T, strict=True))
+
+
+def processor_seconds(ways: Ways, rounds: int, warm_up: int = 0) -> Rounds:
+    """Return the seconds of the processor of each way, to which other work does not add."""
+    timed = {
+        name: lambda way=way: timeit(way, number=1, timer=time.process_time)
+        for name, way in ways.items()
+    }
+    return take_turns(timed, rounds, warm_up)
+
+
+def print_title(title: str) -> None:
+    """Print what the numbers below are, and of which machine."""
+    tags = provenance.tags()
+    print(f"{title}; {tags['cpu']}, {tags['cores']} cores")
+
+
+def report(name: str, numbers: Mapping[str, Any], **params: Any) -> None:
+    """Print the median of each number over its rounds, and record it in a run of that name."""
+    with tracked_run.tracked(name, experiment="benchmarks", kind="benchmark", params=params) as run:
+        print(f"{name}: median (least-most)")
+        for key, values in numbers.items():
+            middle, least, most = np.median(values), np.min(values), np.max(values)
+            print(f"{key:>28}  {middle:.4g} ({least:.4g}-{most:.4g})", flush=True)
+            run.log({key: float(middle)})
+
+
+@contextmanager
+def temporary_database() -> Iterator[Path]:
+    """Yield the folder of an empty database, which is in force until the block ends."""
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{folder}/mlflow.db"
+        try:
+            yield Path(folder)
+        finally:
+            os.environ.pop("MLFLOW_TRACKING_URI")
+            os.environ.update({} if before is None else {"MLFLOW_TRACKING_URI": before})
+
+
+def build_job(recipe: Recipe, splits: Splits) -> Any:
+    """Return the training job of a recipe on these splits."""
+    backend.keras()
+    from pipelines.training import devices, job
+
+    return job.build_job(recipe, splits, devices.place(recipe))
+
+
+def images_per_s(job: Any, log: Callable[..., None] = lambda metrics, step: None) -> float:
+    """Return the rate of `train`, without its first call, which traces, and its validations."""
+    from pipelines.training.train import train
+
+    ends: dict[int, float] = {}  # by step
+
+    def timed_log(metrics: Mapping[str, float], step: int) -> None:
+        log(metrics, step)
+        if "batch_loss" in metrics:
+            ends[step] = time.perf_counter()
+
+    train(job, timed_log, test=False)
+    calls = [(a, b) for a, b in pairwise(ends) if a % job.epoch]  # a validation follows an epoch
+    seconds = sum(ends[b] - ends[a] for a, b in calls)
+    return float(job.recipe.batch_size * sum(b - a for a, b in calls) / seconds)
