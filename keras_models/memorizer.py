@@ -51,8 +51,8 @@ class ResidualBlocks(layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments, for `save`."""
-        own = {"depth": self.depth, "units": self.units, "init": self.init}
-        return {**super().get_config(), **own}
+        arguments = {"depth": self.depth, "units": self.units, "init": self.init}
+        return {**super().get_config(), **arguments}
 
 
 def build(

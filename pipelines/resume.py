@@ -30,40 +30,47 @@ def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = No
     checkpoint it begins again, as the same run, unless the code has changed.
     """
     below = {PARENT: parent.id} if parent and kind != TRAINING else {}
-    same = history.rows(None, kind=kind, fingerprint=recipe.fingerprint, **below)
-    if not same or not _is_interrupted(same[0]):
+    newest = _newest(kind, fingerprint=recipe.fingerprint, **below)
+    if not newest or not _is_interrupted(newest):
         return None
-    row, step = same[0], last_checkpoint_step(same[0].id)
-    changed = row.tags.get("code") != code_digest.training()
-    if step == 0 and (changed or row.status == "FAILED"):
+    step = last_checkpoint_step(newest.id)
+    changed = newest.tags.get("code") != code_digest.training()
+    if step == 0 and (changed or newest.status == "FAILED"):
         return None
     aside = " The code has changed since: it may not end as it would have." if changed else ""
-    print(f"Going on with run {row.id}, stopped after step {step}.{aside}", file=sys.stderr)
-    return row.id
+    print(f"Going on with run {newest.id}, stopped after step {step}.{aside}", file=sys.stderr)
+    return newest.id
 
 
 def find_diverged(kind: str, **tags: str) -> Diverged | None:
     """Return how the newest run with these tags diverged, if it did."""
-    same = history.rows(None, kind=kind, **tags)
-    if not same or PARTED[0] not in same[0].tags:
+    newest = _newest(kind, **tags)
+    if not newest or PARTED[0] not in newest.tags:
         return None
-    said = same[0].tags.get(FAILURE, "").removeprefix("Diverged: ")
-    return Diverged(said, int(same[0].tags[PARTED[0]]))
+    message = newest.tags.get(FAILURE, "").removeprefix("Diverged: ")
+    return Diverged(message, int(newest.tags[PARTED[0]]))
+
+
+def _newest(kind: str, **tags: str) -> history.Row | None:
+    """Return the newest run of a kind with these tags, in whatever state it is."""
+    return next(iter(history.rows(None, kind=kind, **tags)), None)
 
 
 def last_checkpoint_step(run_id: str) -> int:
     """Return the step of a run's latest checkpoint; 0 without one."""
-    found = Saving(checkpoint_folder(run_id)).latest()
-    return found.step if found else 0
+    checkpoint = Saving(checkpoint_folder(run_id)).latest()
+    return checkpoint.step if checkpoint else 0
 
 
 def refuse_changed(recipe: Recipe, run_as: str) -> None:
     """Raise UserError if a run of that name and seed was interrupted with other settings."""
     rows = history.rows(None, kind=TRAINING, run_as=run_as)
-    same = [row for row in rows if row.params.get("seed") == str(recipe.seed)]
-    if not same or not _is_interrupted(same[0]) or not (step := last_checkpoint_step(same[0].id)):
+    newest = next((row for row in rows if row.params.get("seed") == str(recipe.seed)), None)
+    if not newest or not _is_interrupted(newest):
         return
-    old, new = same[0].params, recipe.flat()
+    if not (step := last_checkpoint_step(newest.id)):
+        return
+    old, new = newest.params, recipe.flat()
     differing = [
         f"{key}: {old.get(key, 'none')} there, {new.get(key, 'none')} here"
         for key in sorted(old.keys() | new.keys())
@@ -72,7 +79,7 @@ def refuse_changed(recipe: Recipe, run_as: str) -> None:
     if differing:
         raise UserError(
             "A run that was interrupted goes on with its own settings. Received: run "
-            f"{same[0].id} of {run_as}, stopped after step {step}, has {'; '.join(differing)}. "
+            f"{newest.id} of {run_as}, stopped after step {step}, has {'; '.join(differing)}. "
             "Repeat its command to go on with it, or set --new-run to start another."
         )
 

@@ -86,16 +86,16 @@ def run(
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
     watched leaves the test set unread, as searches must.
     """
-    same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
+    identity = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        done = [] if run_options.force else history.rows(kind=kind, **same)
+        done = [] if run_options.force else history.rows(kind=kind, **identity)
         if done:
             if run_options.trainer:
                 run_options.trainer.dismiss(recipe)
             Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
             return Result(done[0].id, _select_final(done[0].metrics), reused=True)
-        if run_options.until < math.inf and (before := resume.find_diverged(kind, **same)):
+        if run_options.until < math.inf and (before := resume.find_diverged(kind, **identity)):
             raise before  # in an earlier slice: a later one has other things to do
         recipe.check_here()
         interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
@@ -106,7 +106,7 @@ def run(
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,
             params=recipe.flat(),
-            tags={**same, "recipe": recipe.name, "source": recipe.source, **(tags or {})},
+            tags={**identity, "recipe": recipe.name, "source": recipe.source, **(tags or {})},
             parent=parent,
             resume=interrupted,
         ) as tracked:
@@ -121,8 +121,8 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        same = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
-        if run_options.force or not history.rows(kind="training", **same):
+        identity = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
+        if run_options.force or not history.rows(kind="training", **identity):
             raise
 
 

@@ -41,8 +41,8 @@ def _over_seeds(
 ) -> Result:
     """Return the run above the trainings of a recipe with several seeds, made before or now."""
     recipe, seeds = recipes[0], len(recipes)
-    same = {"fingerprint": fingerprint, "code": code_digest.training()}
-    rows = history.rows(None, kind="seeds", **same)
+    identity = {"fingerprint": fingerprint, "code": code_digest.training()}
+    rows = history.rows(None, kind="seeds", **identity)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not run_options.force:
         return Result(done[0].id, done[0].metrics, reused=True)
@@ -54,7 +54,7 @@ def _over_seeds(
         experiment=EXPERIMENT,
         kind="seeds",
         params=recipe.flat() | {"seeds": seeds},
-        tags={**same, "recipe": recipe.name, "source": recipe.source},
+        tags={**identity, "recipe": recipe.name, "source": recipe.source},
         resume=rows[0].id if broken else None,
     ) as parent:
         results: list[Result] = []

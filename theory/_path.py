@@ -39,10 +39,10 @@ def shorten(A: Array, R: Array) -> Array:
     w, options = np.zeros(M[1:-1].size), {"maxiter": 100, "maxcor": 20}
     for p in (4, 8, 16, 32, 64):
         w = minimize(cost, w, args=(p,), jac=True, method="L-BFGS-B", options=options).x
-    B, here = [], np.eye(len(R))
-    for there in path(w)[1:]:  # from where the last layer arrived, so that errors do not add up
-        B.append(np.linalg.solve(here.T, (there - here).T).T)
-        here = here + B[-1] @ here
+    B, start = [], np.eye(len(R))
+    for end in path(w)[1:]:  # from where the last layer arrived, so that errors do not add up
+        B.append(np.linalg.solve(start.T, (end - start).T).T)
+        start = start + B[-1] @ start
     return np.stack(B)
 
 

@@ -103,8 +103,10 @@ def whole_profile(h: SmoothMap, x0: ArrayLike, x: Array, layers: int) -> Array:
     near = range(max(1, enough - 1), enough + 1)
     depth = min(near, key=lambda n: max(linear(n), way / (layers - n)))
     curved = distances(jacobian, scales(layers - depth), x)
-    same = max_norm(balanced(J, depth))[..., None]
-    return np.concatenate([curved, np.broadcast_to(same, (*curved.shape[:-1], depth))], axis=-1)
+    linear_distance = max_norm(balanced(J, depth))[..., None]
+    return np.concatenate(
+        [curved, np.broadcast_to(linear_distance, (*curved.shape[:-1], depth))], axis=-1
+    )
 
 
 def _apply_layer(A: Array, u: Array) -> Array:

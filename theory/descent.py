@@ -188,10 +188,10 @@ def eigenvalue_recursion(
     if steps < 0 or every < 1:
         raise ValueError(f"Make steps >= 0 and every >= 1. Received: {steps=}, {every=}.")
     shape = np.broadcast_shapes(np.shape(phi), np.shape(depth), np.shape(rate))
-    kept = np.empty((steps // every + 1, *shape))
+    eigenvalues = np.empty((steps // every + 1, *shape))
     for k, (lam, _) in enumerate(islice(eigenvalue_path(phi, depth, rate), 0, steps + 1, every)):
-        kept[k] = lam
-    return kept
+        eigenvalues[k] = lam
+    return eigenvalues
 
 
 def eigenvalue_path(phi: ArrayLike, depth: Depth, rate: ArrayLike) -> Iterator[tuple[Array, Array]]:

@@ -41,19 +41,19 @@ def memorize(
     tell.
     """
     points = check_points(X, y, dtype)
-    found: list[Memorizer] = []
+    candidates: list[Memorizer] = []
     narrow: list[Plan] = []
     for A0 in _projections(points.X.shape[1], width, dtype, seed):
         plan = _sort_points(points, A0)
         if plan.margin <= rounding_margin(plan.Z):
             narrow.append(plan)
             continue
-        found.append(network(points, plan))
-        if found[-1].margin >= AMPLE[dtype] and found[-1].error <= EXACT:
-            return found[-1]
-    if not found:
+        candidates.append(network(points, plan))
+        if candidates[-1].margin >= AMPLE[dtype] and candidates[-1].error <= EXACT:
+            return candidates[-1]
+    if not candidates:
         raise _narrow_margin_error(points, max(narrow, key=lambda plan: plan.margin))
-    return _require_exact(min(found, key=lambda each: each.error))
+    return _require_exact(min(candidates, key=lambda each: each.error))
 
 
 def printed(
@@ -177,14 +177,15 @@ def _sort_points(points: Points, A0: Array) -> Plan:
     return Plan(A0, Z, points.kept[order], reading, (squares + lo) / 2, squares - lo)
 
 
-def _require_exact(found: Memorizer) -> Memorizer:
+def _require_exact(memorizer: Memorizer) -> Memorizer:
     """Return the network, if it is exact enough to tell the labels; else ValueError."""
-    if found.error <= WRONG:
-        return found
+    if memorizer.error <= WRONG:
+        return memorizer
+    dtype = memorizer.projection.dtype
     raise ValueError(
-        f"Outputs must be exact to {WRONG:g}. Received: errors of up to {found.error:.2g} in "
-        f"{found.projection.dtype} at width {found.width}, for points of one block are too near "
-        f"one another. Use {_advise_double(found.projection)}another width, or drop near points."
+        f"Outputs must be exact to {WRONG:g}. Received: errors of up to {memorizer.error:.2g} in "
+        f"{dtype} at width {memorizer.width}, for points of one block are too near one another. "
+        f"Use {_advise_double(memorizer.projection)}another width, or drop near points."
     )
 
 
@@ -192,18 +193,18 @@ def _advise_double(like: Array) -> str:
     return "dtype='float64' or " if like.dtype == np.float32 else ""
 
 
-def _narrow_margin_error(points: Points, found: Plan) -> ValueError:
+def _narrow_margin_error(points: Points, plan: Plan) -> ValueError:
     """Return what is at fault where the margin is no more than rounding."""
-    i = int(np.argmin(found.gap))
-    pair = [int(found.number[i])]
-    largest, square = found.Z[0] @ found.Z[0], found.Z[i] @ found.Z[i]
-    least = rounding_margin(found.Z)
-    if found.gap[i] > least * largest:
+    i = int(np.argmin(plan.gap))
+    pair = [int(plan.number[i])]
+    largest, square = plan.Z[0] @ plan.Z[0], plan.Z[i] @ plan.Z[i]
+    least = rounding_margin(plan.Z)
+    if plan.gap[i] > least * largest:
         what = f"{len(points.labels)} labels, whose codes are too near one another"
     elif square <= 2 * least * largest:
         what = f"point {pair[0]}, whose |z|^2 is {square / largest:.2g} of the largest"
     else:
-        pair = sorted([*pair, int(found.number[i + 1 + np.argmax(found.Z[i + 1 :] @ found.Z[i])])])
+        pair = sorted([*pair, int(plan.number[i + 1 + np.argmax(plan.Z[i + 1 :] @ plan.Z[i])])])
         apart = points.X[pair[0]].astype(np.float64) - points.X[pair[1]]
         first, second = points.labels[points.index[pair]]
         what = (
@@ -211,26 +212,26 @@ def _narrow_margin_error(points: Points, found: Plan) -> ValueError:
             f"{apart @ apart:.3g}"
         )
     return ValueError(
-        f"Gaps must exceed the rounding of {found.Z.dtype}. Received: {what}; margin "
-        f"{found.margin:.2g} at width {len(found.A0)}, where more than {least:.2g} is "
-        f"needed. Use {_advise_double(found.Z)}a larger width, or drop what is at fault."
+        f"Gaps must exceed the rounding of {plan.Z.dtype}. Received: {what}; margin "
+        f"{plan.margin:.2g} at width {len(plan.A0)}, where more than {least:.2g} is "
+        f"needed. Use {_advise_double(plan.Z)}a larger width, or drop what is at fault."
     )
 
 
 def _draw_codes(Z: Array, most: float, r: int, seed: int) -> Layer:
-    """Unit codes, drawn until all products with points and with one another are at most `most`."""
+    """Draw unit codes until all products with points and with one another are at most `most`."""
     rng = np.random.default_rng([seed, len(Z), r])
-    found: list[Array] = []
+    accepted: list[Array] = []
     for _ in range(100 * r):
         q = rng.standard_normal(Z.shape[1])
         q = (q / np.linalg.norm(q)).astype(Z.dtype)
-        if max([(Z @ q).max(), *(q @ other for other in found)]) <= most:
-            found.append(q)
-        if len(found) == r:
-            U = np.stack(found)
+        if max([(Z @ q).max(), *(q @ other for other in accepted)]) <= most:
+            accepted.append(q)
+        if len(accepted) == r:
+            U = np.stack(accepted)
             t = np.full(r, most, Z.dtype)
             return Layer(U, t, np.diag(1 / (np.sum(U**2, axis=1) - t)))
     raise ValueError(
         f"HM Lemma B.2 needs {r} unit codes with <q, z> <= {most:.3g} at all points. Received: "
-        f"{len(found)} of {100 * r} drawn at width {Z.shape[1]}. Choose a larger width."
+        f"{len(accepted)} of {100 * r} drawn at width {Z.shape[1]}. Choose a larger width."
     )

@@ -106,10 +106,10 @@ class Memorizer:
         for first in range(0, len(self.units.t), group):
             last = min(first + group, len(self.units.t))
             moving = _find_firing(self.units.part(slice(first, last)), h)
-            some = h[moving]
+            moved = h[moving]
             for block in self.blocks(first, last):
-                some += block(some)
-            h[moving] = some
+                moved += block(moved)
+            h[moving] = moved
         return h
 
     def keras_model(self) -> Any:

@@ -112,7 +112,7 @@ def distances(jacobian: Map, a: Array, x: Array) -> Array:
 
     ValueError if the Jacobian is not invertible at one of the points a_i x.
     """
-    before, found = np.eye(x.shape[-1]), []
+    before, distances = np.eye(x.shape[-1]), []
     for scale in np.moveaxis(a, -1, 0):
         after = jacobian(scale[..., None, None] * x)
         if not np.all((det := np.linalg.det(after)) > 0):
@@ -121,9 +121,9 @@ def distances(jacobian: Map, a: Array, x: Array) -> Array:
                 f"centre to {np.min(det):.3g}. Choose a smaller radius."
             )
         D = np.linalg.solve(before.mT, (after - before).mT)  # (Dh_i - I)^T, [..., n, d, d]
-        found.append(np.sqrt(np.linalg.eigvalsh(D.mT @ D)[..., -1].clip(0).max(axis=-1)))
+        distances.append(np.sqrt(np.linalg.eigvalsh(D.mT @ D)[..., -1].clip(0).max(axis=-1)))
         before = after
-    return np.stack(found, axis=-1)
+    return np.stack(distances, axis=-1)
 
 
 def quotients(g: Map, a: Array, x: Array) -> Array:
@@ -134,14 +134,14 @@ def quotients(g: Map, a: Array, x: Array) -> Array:
     """
     y = np.roll(x, 1, axis=-2)
     x, y = np.concatenate([x, x], axis=-2), np.concatenate([y, x + 1e-3 * (y - x)], axis=-2)
-    before, found = x - y, []
+    before, distances = x - y, []
     for scale in np.moveaxis(a, -1, 0)[..., None, None]:
         after = (g(scale * x) - g(scale * y)) / scale
         apart = np.linalg.norm(before, axis=-1)
         moved = np.linalg.norm(after - before, axis=-1)
-        found.append(np.max(moved / np.where(apart > 0, apart, np.inf), axis=-1))
+        distances.append(np.max(moved / np.where(apart > 0, apart, np.inf), axis=-1))
         before = after
-    return np.stack(found, axis=-1)
+    return np.stack(distances, axis=-1)
 
 
 @partial(np.vectorize, signature="(k),(m)->(m)")

@@ -78,10 +78,10 @@ def _project(X: Array) -> NDArray[np.float64]:
     n, d = X.shape
     if d <= DIRECTIONS:
         return X.astype(np.float64)
-    some = X[:: -(-n // 2048)].astype(np.float64)
-    centre = some.mean(axis=0)
+    sample = X[:: -(-n // 2048)].astype(np.float64)
+    centre = sample.mean(axis=0)
     start = np.random.default_rng(0).standard_normal((d, DIRECTIONS))
-    basis = np.linalg.qr((some - centre).T @ ((some - centre) @ start))[0]
+    basis = np.linalg.qr((sample - centre).T @ ((sample - centre) @ start))[0]
     return np.concatenate([(X[i : i + ROWS] - centre) @ basis for i in range(0, n, ROWS)])
 
 

@@ -147,10 +147,10 @@ def _layer(A: Array, B: Array, s: Array, activation: str) -> Layer:
 
 @partial(np.vectorize, signature="(n,d),(n,d)->(n,d)")
 def _label_means_one(x: Array, y: Array) -> Array:
-    _, same, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    _, group, counts = np.unique(x, axis=0, return_inverse=True, return_counts=True)
     sums = np.zeros((len(counts), y.shape[-1]))
-    np.add.at(sums, same, y)
-    return np.asarray((sums / counts[:, None])[same])
+    np.add.at(sums, group, y)
+    return np.asarray((sums / counts[:, None])[group])
 
 
 def _check_sample(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:

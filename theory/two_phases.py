@@ -92,7 +92,7 @@ def least_steps(start: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: ArrayLi
     """
     start, alpha, delta, G = (np.asarray(x, dtype=np.float64) for x in (start, alpha, delta, G))
     needed = (start * delta / G) ** 2 / (1 + alpha)
-    some = np.where(alpha > 0, alpha, 1.0)  # x e^{alpha x} = needed, x = log T
-    x = np.where(alpha > 0, lambertw(some * needed).real / some, needed)
+    positive_alpha = np.where(alpha > 0, alpha, 1.0)  # x e^{alpha x} = needed, x = log T
+    x = np.where(alpha > 0, lambertw(positive_alpha * needed).real / positive_alpha, needed)
     with np.errstate(over="ignore"):
         return np.asarray(np.maximum(2.0, np.ceil(np.exp(x))))[()]

@@ -188,8 +188,8 @@ class Recipe:
 
     def examples(self) -> int:
         """Return how many training examples it uses. UserError where its data are not there."""
-        there = datasets.examples(self.data, self.data_args)
-        return min(there, self.train_examples or there)
+        available = datasets.examples(self.data, self.data_args)
+        return min(available, self.train_examples or available)
 
     def _has_length(self) -> bool:
         return self.steps is None or 0 < self.steps <= LONGEST
@@ -281,13 +281,13 @@ class Recipe:
     def _argument_flags(self, key: str, old: Args, options: Args) -> list[str]:
         """Return the flags of one mapping of arguments; the command line offers `options`."""
         new: Args = getattr(self, key)
-        known = [name for name in options if name in old and name in new]
+        settable = [name for name in options if name in old and name in new]
         changed = [k for k in {**old, **new} if _plain(old.get(k)) != _plain(new.get(k))]
         for name in changed:
-            if name not in known:
+            if name not in settable:
                 raise UserError(
                     "An override must be an argument that the recipe has. Received: "
-                    f"{key}.{name}={new.get(name)!r}, where {', '.join(known) or 'none'} can be "
+                    f"{key}.{name}={new.get(name)!r}, where {', '.join(settable) or 'none'} can be "
                     "set. Give the recipe a name in recipes/catalog.py."
                 )
         return [word for name in changed for word in _flag(name, new[name])]

@@ -91,21 +91,21 @@ def place_pictures(recipe: Recipe, splits: Splits, place: Place) -> Splits:
     UserError where that is asked of data that cannot be held by one device.
     """
     parts = (splits.train, splits.val, splits.test)
-    held = [each for each in parts if isinstance(each, Pictures)]
-    pixels = sum(each.images[..., 0].size for each in held)
-    can = len(held) == 3 and place.alone and pixels < MOST_PIXELS
+    pictures = [each for each in parts if isinstance(each, Pictures)]
+    pixels = sum(each.images[..., 0].size for each in pictures)
+    can = len(pictures) == 3 and place.alone and pixels < MOST_PIXELS
     if recipe.pictures == "device" and not can:
         raise UserError(
             "Pictures of one size can stay on one device. Received: pictures=device for "
             f"{recipe.data} on {place}. Set --pictures host."
         )
-    fit = can and sum(each.images.nbytes for each in held) <= MOST_BYTES
+    fit = can and sum(each.images.nbytes for each in pictures) <= MOST_BYTES
     unasked = "device" if fit and place.is_accelerator else "host"
     if (unasked if recipe.pictures == "auto" else recipe.pictures) == "host":
         return splits
     train, val, test = (
         Places(each.images, each.labels, each.mean, each.std, first)
-        for each, first in zip(held, np.cumsum([0, *map(len, held)]).tolist(), strict=False)
+        for each, first in zip(pictures, np.cumsum([0, *map(len, pictures)]).tolist(), strict=False)
     )
     return dataclasses.replace(splits, train=train, val=val, test=test)
 

@@ -173,22 +173,22 @@ def variables(model: keras.Model) -> dict[str, Sequence[Any]]:
 def capture(model: keras.Model) -> Arrays:
     """Return their values; call it between two steps, within the scope of the devices."""
     return {
-        part: [ops.convert_to_numpy(variable) for variable in found]
-        for part, found in variables(model).items()
+        part: [ops.convert_to_numpy(variable) for variable in part_variables]
+        for part, part_variables in variables(model).items()
     }
 
 
 def restore(model: keras.Model, arrays: Arrays, *parts: str) -> None:
     """Put values back. UserError where they are another network's."""
-    own = variables(model)
+    model_variables = variables(model)
     for part in parts:
-        shapes = [tuple(variable.shape) for variable in own[part]]
+        shapes = [tuple(variable.shape) for variable in model_variables[part]]
         if shapes != [array.shape for array in arrays.get(part, [])]:
             raise UserError(
                 "A checkpoint must be of the same network. Received: one whose "
                 f"{part} variables have other shapes: the code has changed since. Set --new-run."
             )
-        for variable, array in zip(own[part], arrays[part], strict=True):
+        for variable, array in zip(model_variables[part], arrays[part], strict=True):
             variable.assign(array)
 
 
@@ -217,8 +217,8 @@ class Saver(keras.callbacks.Callback):
     def wishes(self) -> dict[str, float]:
         """Return what this machine asks for: a checkpoint, an end, a pause."""
         stop, pause = self.interrupts.received is not None, bool(self.saving and self.saving.over)
-        asked = {"save": stop or pause or self._due, "stop": stop, "pause": pause}
-        return {wish: float(asked_for) for wish, asked_for in asked.items()}
+        wishes = {"save": stop or pause or self._due, "stop": stop, "pause": pause}
+        return {wish: float(asked_for) for wish, asked_for in wishes.items()}
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         if self.resumed is not None:
@@ -233,17 +233,17 @@ class Saver(keras.callbacks.Callback):
         self._between_steps(logs)
 
     def _between_steps(self, logs: Mapping[str, float]) -> None:
-        asked = logs if self.place.shares_wishes else self.wishes()
-        if asked.get("save"):
+        wishes = logs if self.place.shares_wishes else self.wishes()
+        if wishes.get("save"):
             with self.place.scope():
                 arrays = capture(self.model)
             if self.saving:
-                self._write(self.saving, arrays, must=bool(asked.get("pause")))
+                self._write(self.saving, arrays, must=bool(wishes.get("pause")))
             self.saved = time.monotonic()
-        if asked.get("stop"):
+        if wishes.get("stop"):
             self.interrupts.deliver()
             raise SystemExit(143)  # another machine was told to stop
-        if asked.get("pause"):
+        if wishes.get("pause"):
             raise Paused(f"step {self.curves.step} of {len(self.curves.rates)}")
 
     def _write(self, saving: Saving, arrays: Arrays, must: bool) -> None:

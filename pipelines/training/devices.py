@@ -131,18 +131,18 @@ def _logical_cpus(count: int) -> list[str]:
 def _jax(recipe: Recipe) -> Place:
     import jax
 
-    wanted = recipe.devices or 1
-    if wanted > 1:
+    requested = recipe.devices or 1
+    if requested > 1:
         with contextlib.suppress(RuntimeError):  # too late, which matters on a CPU alone
-            jax.config.update("jax_num_cpu_devices", wanted)
-    found = jax.devices()
-    accelerated = found[0].platform != "cpu"
-    count = _count(recipe, len(found) if accelerated else 0)
-    if count > len(found):
+            jax.config.update("jax_num_cpu_devices", requested)
+    jax_devices = jax.devices()
+    accelerated = jax_devices[0].platform != "cpu"
+    count = _count(recipe, len(jax_devices) if accelerated else 0)
+    if count > len(jax_devices):
         raise _too_late(count)
-    names = [f"{device.platform}:{device.id}" for device in found[:count]]
+    names = [f"{device.platform}:{device.id}" for device in jax_devices[:count]]
     several = keras.distribution.DataParallel(devices=names) if count > 1 else None
-    return Place(count, found[0].device_kind if accelerated else "CPU", several)
+    return Place(count, jax_devices[0].device_kind if accelerated else "CPU", several)
 
 
 def _torch(recipe: Recipe) -> Place:

@@ -51,12 +51,14 @@ def train(
         )
         return whole.rebatch(size) if pieces > 1 else whole
 
-    lent = weakref.proxy(split) if _tensorflow() else split
+    borrowed = weakref.proxy(split) if _tensorflow() else split
 
     def batch(number: int) -> Batch:
         step, piece = divmod(start * pieces + int(number), pieces)
         mine = (i * pieces + piece, pieces * machines)
-        return lent.train_batch(step, recipe.batch_size, recipe.seed, recipe.largest_shift, mine)
+        return borrowed.train_batch(
+            step, recipe.batch_size, recipe.seed, recipe.largest_shift, mine
+        )
 
     count = (stop - start) * pieces
     return _map_batches(batch, count, split, size) if _tensorflow() else _prefetch(batch, count)
@@ -80,12 +82,12 @@ def evaluation(
         return Evaluation(split, count, size)
     import tensorflow as tf
 
-    signature, lent = (
+    signature, borrowed = (
         (*_specs(split, size), tf.TensorSpec((size,), tf.float32)),
         weakref.proxy(split),
     )
     ds = tf.data.Dataset.from_generator(
-        lambda: (lent.eval_batch(number, size) for number in range(count)),
+        lambda: (borrowed.eval_batch(number, size) for number in range(count)),
         output_signature=signature,
     )
     ds = ds.apply(tf.data.experimental.assert_cardinality(count))
@@ -118,9 +120,11 @@ def unwrap_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = re.search(r"(UserError|Unavailable): (.*)", str(error))
-        if found and type(error).__module__.startswith("tensorflow."):
-            raise (UserError if found[1] == "UserError" else Unavailable)(found[2]) from error
+        named_error = re.search(r"(UserError|Unavailable): (.*)", str(error))
+        if named_error and type(error).__module__.startswith("tensorflow."):
+            raise (UserError if named_error[1] == "UserError" else Unavailable)(
+                named_error[2]
+            ) from error
         raise
 
 

@@ -72,10 +72,10 @@ class Job:
         """
         backend, whole = keras.backend.backend(), self.recipe.accumulate == 1
         can = self.place.alone and whole and backend in ("tensorflow", "jax")
-        wanted = self.recipe.per_call or (
+        limit = self.recipe.per_call or (
             PER_CALL if self.holds_pictures and self.place.is_accelerator else 1
         )
-        counts = range(min(wanted, steps), 0, -1) if can else [1]
+        counts = range(min(limit, steps), 0, -1) if can else [1]
         return next(count for count in counts if steps % count == 0)
 
     def network(self) -> keras.Model:

@@ -145,8 +145,8 @@ def train(
         try:
             _run(job, model, curves, saving, trainer)
         except (Diverged, Pruned) as error:
-            known = {key: value for key, value in curves.best.items() if math.isfinite(value)}
-            log({**known, "wall_s": curves.wall_s}, error.step)
+            finite = {key: value for key, value in curves.best.items() if math.isfinite(value)}
+            log({**finite, "wall_s": curves.wall_s}, error.step)
             raise
     final = {
         **curves.best,

@@ -27,8 +27,8 @@ def wait_for_all(role: Role, seconds: float = PATIENCE_S) -> None:
     everyone = [address for addresses in role.cluster.values() for address in addresses]
     with bind_port(role) as ours:
         ours.listen()
-        own = role.cluster[role.task][role.index]
-        wait_for([address for address in everyone if address != own], seconds)
+        own_address = role.cluster[role.task][role.index]
+        wait_for([address for address in everyone if address != own_address], seconds)
 
 
 def bind_port(role: Role) -> socket.socket:
@@ -36,18 +36,18 @@ def bind_port(role: Role) -> socket.socket:
 
     Unavailable when taken.
     """
-    own = role.cluster[role.task][role.index]
+    address = role.cluster[role.task][role.index]
     dual = socket.has_dualstack_ipv6()
     ours = socket.socket(socket.AF_INET6 if dual else socket.AF_INET)
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     if dual:
         ours.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
-        ours.bind(("", int(own.rpartition(":")[2])))
+        ours.bind(("", int(address.rpartition(":")[2])))
     except OSError as error:
         ours.close()
         raise Unavailable(
-            f"TF_CONFIG must give this machine a port that is free. Received: {own} ({error}). "
+            f"TF_CONFIG must give this machine a port that is free. Received: {address} ({error}). "
             "End the process that holds it, or name another port on every machine."
         ) from error
     return ours
@@ -98,22 +98,22 @@ def translate_errors(during: str) -> Iterator[None]:
 
 def failure_filter() -> Callable[[logging.LogRecord], bool]:
     """Return a filter of TensorFlow's log: one sentence for a worker that fails, no traces."""
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def keep(record: logging.LogRecord) -> bool:
-        found = TASK.search(record.getMessage().partition("\n")[0])
-        if found and found[0] not in told:
-            told.add(found[0])
-            print(f"{found[1]} {found[2]} has failed; its update is repeated.", file=sys.stderr)
-        return not found
+        machine = TASK.search(record.getMessage().partition("\n")[0])
+        if machine and machine[0] not in reported:
+            reported.add(machine[0])
+            print(f"{machine[1]} {machine[2]} has failed; its update is repeated.", file=sys.stderr)
+        return not machine
 
     return keep
 
 
 def _name_others(message: str) -> str:
     """Return the other machines that an error of TensorFlow's names."""
-    own = role()
-    found = {(task, int(index)) for task, index in TASK.findall(message)}
-    others = sorted(found - {(own.task, own.index)} if own else found)
+    own_role = role()
+    machines = {(task, int(index)) for task, index in TASK.findall(message)}
+    others = sorted(machines - {(own_role.task, own_role.index)} if own_role else machines)
     others = [each for each in others if each[0] == "ps"] or others  # workers may leave
     return ", ".join(f"{task} {index}" for task, index in others) or "another machine"

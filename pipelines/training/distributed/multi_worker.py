@@ -66,13 +66,13 @@ def _from_first(words: Any, size: int, strategy: Any) -> Any:
     A sum, to which the others add 0.
     """
 
-    def sum_over_replicas(given: Any) -> Any:
+    def sum_over_replicas(summand: Any) -> Any:
         def replica(value: Any) -> Any:
-            here = tf.distribute.get_replica_context()
-            first = tf.cast(here.replica_id_in_sync_group == 0, tf.int64)
-            return here.all_reduce(tf.distribute.ReduceOp.SUM, first * value)
+            context = tf.distribute.get_replica_context()
+            first = tf.cast(context.replica_id_in_sync_group == 0, tf.int64)
+            return context.all_reduce(tf.distribute.ReduceOp.SUM, first * value)
 
-        return strategy.experimental_local_results(strategy.run(replica, args=(given,)))[0]
+        return strategy.experimental_local_results(strategy.run(replica, args=(summand,)))[0]
 
     return tf.function(sum_over_replicas)(tf.constant(np.resize(words, size))).numpy()
 

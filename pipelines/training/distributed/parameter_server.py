@@ -220,8 +220,8 @@ class _Updates:
 
     def take(self, remaining: int, paused: bool) -> NDArray[np.float32]:
         """Return the oldest update's numbers; up to `remaining` are scheduled, none if `paused`."""
-        wanted = min(self.ahead, remaining) if not paused else 0
-        for _ in range(max(wanted, 1) - len(self.pending)):
+        count = min(self.ahead, remaining) if not paused else 0
+        for _ in range(max(count, 1) - len(self.pending)):
             self.pending.append(self.coordinator.schedule(self.update, args=(self.batches,)))
         return _fetch(self.pending.popleft())
 
@@ -238,15 +238,15 @@ def _fetch(value: Any) -> NDArray[np.float32]:
 
     threading.Thread(target=wait, daemon=True).start()
     try:
-        found = outcome.get(timeout=STALL_S)
+        numbers = outcome.get(timeout=STALL_S)
     except queue.Empty:
         raise MachineLost(
             f"A worker must make an update within {STALL_S:g} s. Received none. Mend the machine "
             "that no longer answers and start the same command on every machine again."
         ) from None
-    if isinstance(found, Exception):
-        raise found
-    return np.asarray(found, np.float32)
+    if isinstance(numbers, Exception):
+        raise numbers
+    return np.asarray(numbers, np.float32)
 
 
 def random_batches(
