@@ -60,13 +60,13 @@ def compare() -> None:
     datasets.load("cifar10", 1)  # UserError where it is not prepared
     device, accelerated = in_process("device")
     precisions = PRECISIONS if accelerated else PRECISIONS[:1]
-    habits = list(HABITS) if accelerated or backend.backend() != "jax" else list(HABITS)[:2]
+    habits = list(HABITS) if accelerated or backend.name() != "jax" else list(HABITS)[:2]
     names = [
         *(f"{habit} {precisions[0]}" for habit in habits),
         *(f"calls {precision}" for precision in precisions[1:]),
         *(f"gradient {precision}" for precision in precisions),
     ]
-    side_by_side.print_title(f"{device}, {backend.backend()}")
+    side_by_side.print_title(f"{device}, {backend.name()}")
     gflop: dict[str, float] = {}
 
     def rate(way: str) -> float:

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import side_by_side
 from benchmarks.recording import make_runs
 from pipelines.measurement import claim_catalog
-from pipelines.tracking.bulk import Finished, record
+from pipelines.tracking.bulk import FinishedRun, write
 
 MANY, BATCH, ROUNDS = 10_000, 500, 3
 
@@ -28,7 +28,7 @@ def main() -> None:
     side_by_side.print_title(f"Seconds of whole commands over {MANY:,} runs of claims")
     with side_by_side.temporary_database() as folder:
         for start in range(0, MANY, BATCH):
-            record("claims", make_claims(start), None)
+            write("claims", make_claims(start), None)
         ways = {
             "report_s": lambda: time_command("report", "--json", "--out", str(folder)),
             "list_s": lambda: time_command("list"),
@@ -38,7 +38,7 @@ def main() -> None:
     side_by_side.report("reading", seconds, runs=MANY, rounds=ROUNDS)
 
 
-def make_claims(start: int) -> list[Finished]:
+def make_claims(start: int) -> list[FinishedRun]:
     """Return finished runs of all claims in turn, as a measurement records them."""
     names = claim_catalog.names()
     claims = []

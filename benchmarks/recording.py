@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks import side_by_side
 from pipelines.runtime import provenance
 from pipelines.tracking import bulk, store, tracked_run
-from pipelines.tracking.bulk import Finished
+from pipelines.tracking.bulk import FinishedRun
 
 RUNS, PARAMS, METRICS, STEPS = 100, 20, 10, 100
 MANY, ROUNDS = 10_000, 5
@@ -46,12 +46,12 @@ def main() -> None:
     side_by_side.report("recording", numbers, **params)
 
 
-def make_runs(count: int) -> list[Finished]:
+def make_runs(count: int) -> list[FinishedRun]:
     """Return finished runs with params, curves, and the tags of a claim's setting."""
     curves = np.random.default_rng(0).standard_normal((count, METRICS, STEPS))
     now = int(time.time() * 1000)
     return [
-        Finished(
+        FinishedRun(
             name=f"setting {i}",
             params={f"param_{p}": p * i for p in range(PARAMS)},
             tags={"claim": EXPERIMENT, "fingerprint": str(i)},
@@ -77,16 +77,18 @@ def measure(folder: Path) -> side_by_side.Rounds:
         return side_by_side.take_turns(ways, ROUNDS, warm_up=1)
 
 
-def cost(write: Callable[[Sequence[Finished], str], None], runs: list[Finished], to: str) -> float:
+def cost(
+    write: Callable[[Sequence[FinishedRun], str], None], runs: list[FinishedRun], to: str
+) -> float:
     """Return the milliseconds that a way to write takes a run."""
     start = time.perf_counter()
     write(runs, to)
     return (time.perf_counter() - start) / len(runs) * 1e3
 
 
-def in_bulk(runs: Sequence[Finished], parent_id: str) -> None:
+def in_bulk(runs: Sequence[FinishedRun], parent_id: str) -> None:
     """Write the runs as a sweep does."""
-    bulk.record(EXPERIMENT, runs, parent_id or None)
+    bulk.write(EXPERIMENT, runs, parent_id or None)
 
 
 def copy(source: Path, target: Path) -> None:
@@ -118,7 +120,7 @@ def bare_inserts(folder: Path) -> float:
     return (time.perf_counter() - start) / RUNS * 1e3
 
 
-def by_client(runs: Sequence[Finished], parent_id: str) -> None:
+def by_client(runs: Sequence[FinishedRun], parent_id: str) -> None:
     """Write them by the public client, all numbers of a run in one call, 1,000 a request."""
     from mlflow.entities import Metric, Param
 
@@ -137,7 +139,7 @@ def by_client(runs: Sequence[Finished], parent_id: str) -> None:
         client.set_terminated(run_id, "FINISHED", run.end_ms)
 
 
-def one_by_one(runs: Sequence[Finished], parent_id: str) -> None:
+def one_by_one(runs: Sequence[FinishedRun], parent_id: str) -> None:
     """Write them by one `mlflow.log_param` a param and one `mlflow.log_metric` a number."""
     import mlflow
 

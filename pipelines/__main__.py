@@ -72,7 +72,7 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     from pipelines.runtime import provenance
     from pipelines.tracking import recovery
 
-    recovery.reap()
+    recovery.recover()
     evidence.import_if_own()
     if publish:
         document = scoreboard.publish(out or provenance.ROOT)
@@ -165,12 +165,12 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     from pipelines.tracking import mlflow_ui as pages
     from pipelines.tracking import recovery, store
 
-    recovery.reap()
+    recovery.recover()
     evidence.import_if_own()
     references.write()
     for title, link in pages.links(pages.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
-    if not store.served():
+    if not store.is_server():
         pages.serve(host, port)
 
 
@@ -207,7 +207,7 @@ def reap(json: bool = False) -> None:
     """Deliver and close the runs of processes that have died; never those of a living one."""
     from pipelines.tracking import recovery
 
-    settled = recovery.reap()
+    settled = recovery.recover()
     if json:
         print_json({"settled": settled})
         return

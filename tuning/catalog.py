@@ -35,7 +35,7 @@ def check_name(name: str) -> None:
 
 def lock_study(name: str) -> AbstractContextManager[None]:
     """One process of this machine at a time opens the study."""
-    return locks.locked(store.home() / "live", f"study-{name}")
+    return locks.lock(store.home() / "live", f"study-{name}")
 
 
 def load(name: str, where: str) -> Any:
@@ -67,8 +67,8 @@ def find_run(study: Any) -> history.Row | None:
     if row is None:
         raise UserError(
             f"A study's run must be in the tracking store. Received: study {study.study_name}, "
-            f"whose run {run_id} is not in {store.shown()}. Set MLFLOW_TRACKING_URI to the store "
-            "it began with, or use --force to start the study over."
+            f"whose run {run_id} is not in {store.display_uri()}. Set MLFLOW_TRACKING_URI to the "
+            "store it began with, or use --force to start the study over."
         )
     return row
 

@@ -66,7 +66,7 @@ def _lead(study: Any, goal: Goal, where: str, crew: int) -> bool:
         return True
     plan.base.check_here()
     if row and row.status == "RUNNING":
-        recovery.close(row.id, "its process has ended")  # the lead is ours
+        recovery.mark_killed(row.id, "its process has ended")  # the lead is ours
     trial_queue.requeue_lost(study)
     trial_queue.fill(study, plan, workers.load_goal(study))
     if catalog.STUDY_KEY not in study.user_attrs:

@@ -136,7 +136,7 @@ def check_backend() -> Finding:
     from pipelines.runtime import backend
 
     backend.keras()
-    name = backend.backend()
+    name = backend.name()
     gpus = GPUS[name](import_module(name))
     usable = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if usable else os.cpu_count()
@@ -187,7 +187,7 @@ def check_tracking_store() -> Finding:
     """Check that runs can be recorded: the store answers, takes a tag and gives it back."""
     from pipelines.tracking import store
 
-    where = store.shown()
+    where = store.display_uri()
     try:
         _write_and_undo(store.client())
         database = store.sql_store()
@@ -200,7 +200,7 @@ def check_tracking_store() -> Finding:
     if database is not None:
         return Finding("ok", f"{found}, in tables of revision {store.REVISION}")
     slow = "sweeps write their runs one by one, many times slower than in bulk"
-    if store.served():
+    if store.is_server():
         mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
         return Finding("note", f"{found}, through a server", slow, mend)
     found += (
@@ -222,18 +222,17 @@ def check_runs() -> Finding:
     from pipelines.tracking import journals, recovery, store
 
     folder = store.home() / "live"
-    dead = {path.stem for path in journals.leftovers(folder, store.uri())}
+    dead = {path.stem for path in journals.find_stale(folder, store.uri())}
     dead |= recovery.dead_without_journal().keys()
     if dead:
         found = f"of {len(dead)} runs the processes have died, and they say RUNNING"
         costs = "they are missing from tables and verdicts, their last numbers from their curves"
         return Finding("note", found, costs, "python -m pipelines reap")
-    if aside := list(folder.glob(f"*{recovery.ASIDE}")):
+    if aside := list(folder.glob(f"*{recovery.UNDELIVERABLE}")):
         found = f"{len(aside)} journals are put aside, of runs that were deleted"
         costs = "what the store refused of them is in no run, and takes room"
-        mend = (
-            f"look at {folder}/*{recovery.ASIDE}, then delete them, with the folders of that name"
-        )
+        place = f"{folder}/*{recovery.UNDELIVERABLE}"
+        mend = f"look at {place}, then delete them, with the folders of that name"
         return Finding("note", found, costs, mend)
     return Finding("ok", "none says RUNNING whose process has died")
 
@@ -242,7 +241,7 @@ def check_artifacts() -> Finding:
     """Check that figures, models and patches can be written, and those of runs be found."""
     from pipelines.tracking import store
 
-    folders = _recorded_folders() | (set() if store.served() else {store.home() / "artifacts"})
+    folders = _recorded_folders() | (set() if store.is_server() else {store.home() / "artifacts"})
     if unwritable := [why for folder in folders if (why := reason_unwritable(folder))]:
         found = f"it must be possible to write {'; '.join(unwritable)}"
         costs = "runs fail as soon as they record a figure or a model"

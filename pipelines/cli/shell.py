@@ -36,7 +36,7 @@ def run_command_safely(
     subcommands.end_with_parent()
     try:
         check_words(arguments)
-        for run_id in recovery.settle_dead() if recovers_runs else ():
+        for run_id in recovery.deliver_journals() if recovers_runs else ():
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
@@ -73,8 +73,8 @@ def _describe_failure(error: Exception) -> str | None:
     """What a person is told of a store or a disk that fails; None of any other error."""
     if store.is_away(error):
         return (
-            f"The tracking store must answer. Received: {store.shown()}: {short(error)} What was "
-            "measured is kept: repeat the command when the store is back."
+            f"The tracking store must answer. Received: {store.display_uri()}: {short(error)} What "
+            "was measured is kept: repeat the command when the store is back."
         )
     if _is_database_error(error):
         return (

@@ -248,7 +248,7 @@ def prepare(name: str) -> Path:
             "Use it as it is."
         )
     if row.generate:
-        with locks.locked(home, f".{name}"):  # two first runs at once prepare it once
+        with locks.lock(home, f".{name}"):  # two first runs at once prepare it once
             if _find(row) is None:
                 _store(row, home)
         return home / row.builder

@@ -8,10 +8,8 @@
                                          each array by its name
 """
 
-import contextlib
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 
 from pipelines.data.prepared import Examples, Stored
 from pipelines.errors import UserError, disk_error
+from pipelines.runtime.files import replace_whole
 
 PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
@@ -52,7 +51,7 @@ class Packed:
 
 
 def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
-    """Pack a data set, aside, then rename; the same bytes each time. Returns `path`.
+    """Pack a data set into the file, the same bytes each time; return its path.
 
     UserError where the folder cannot be written.
     """
@@ -60,23 +59,19 @@ def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
     arrays = dict(zip(ARRAYS, (array for part in parts for array in part), strict=True))
     about = {"name": name, "version": stored.where["version"], "classes": classes}
     about["sha256"] = {key: _sha256(array) for key, array in arrays.items()}
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with zipfile.ZipFile(aside, "w") as archive:
+        with replace_whole(path) as half, zipfile.ZipFile(half, "w") as archive:
             for key, array in arrays.items():
                 member = zipfile.ZipInfo(f"{key}.npy")  # dated 1980, so that bytes do not change
                 with archive.open(member, "w", force_zip64=True) as file:
                     np.lib.format.write_array(file, array, allow_pickle=False)
             archive.writestr(zipfile.ZipInfo(ABOUT), json.dumps(about, indent=1))
-        return aside.replace(path)
     except OSError as error:
         raise disk_error(error)(
             f"The data folder must be writable. Received: {path.parent}: {error.strerror}. Change "
             "its permissions, make room on the disk, or choose another with --data-dir."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
+    return path
 
 
 def counts(path: Path, name: str) -> dict[str, int]:

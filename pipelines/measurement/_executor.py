@@ -207,7 +207,7 @@ def _record_batch(
     steps, arrays = np.asarray(result.curves[0]), result.curves[1]
     curves = [{key: values[i] for key, values in arrays.items()} for i in range(len(result.cells))]
     finished = [
-        bulk.Finished(
+        bulk.FinishedRun(
             name=grid.cell_title(cell, plan.axes),
             params=cell.params,
             tags=_cell_tags(plan, cell) | _premise_tag(each),
@@ -218,8 +218,8 @@ def _record_batch(
         )
         for cell, each in zip(result.cells.cells, curves, strict=True)
     ]
-    with signals.held():  # a transaction cut off in the middle would lock the database
-        ids = bulk.record(run.experiment, finished, run.id)
+    with signals.defer():  # a transaction cut off in the middle would lock the database
+        ids = bulk.write(run.experiment, finished, run.id)
     return [
         Measured(cell, steps, {key: np.asarray(v, float) for key, v in each.items()}, run_id)
         for cell, each, run_id in zip(result.cells.cells, curves, ids, strict=True)

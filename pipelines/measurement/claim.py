@@ -49,8 +49,8 @@ class Bench:
     ) -> None:
         """A child run with curves [k] over integer steps [k]."""
         now = int(time.time() * 1000)
-        added = bulk.Finished(name, params, {}, steps, curves, now, now)
-        bulk.record(self.run.experiment, [added], self.run.id)
+        added = bulk.FinishedRun(name, params, {}, steps, curves, now, now)
+        bulk.write(self.run.experiment, [added], self.run.id)
 
 
 def no_metrics(measured: Sequence[Measured]) -> dict[str, float]:

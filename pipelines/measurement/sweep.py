@@ -69,7 +69,7 @@ def is_expensive(plan: MeasurementPlan) -> bool:
     alike = {key: str(value) for key, value in plan.params.items() if key not in SEED_PARAMS}
     return any(
         row.metrics.get("wall_s", 0) / int(row.tags["seeds"]) * plan.seeds >= EXPENSIVE_S
-        for row in history.everyones(kind="claim", claim=plan.name, scale=plan.scale)
+        for row in history.rows_with_evidence(kind="claim", claim=plan.name, scale=plan.scale)
         if {key: value for key, value in row.params.items() if key not in SEED_PARAMS} == alike
     )
 
@@ -184,7 +184,7 @@ def _find_expensive_run(plan: MeasurementPlan) -> history.Row | None:
     if plan.run_options.force or not plan.reuse_anywhere:
         return None
     tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
-    return next(iter(history.everyones(kind=plan.kind, **tags)), None)
+    return next(iter(history.rows_with_evidence(kind=plan.kind, **tags)), None)
 
 
 def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[f
     Return None if some of the cells are not in this store.
     """
     ids = documents.cell_ids(row.id)
-    stored = {row.id: row for row in history.everyones(kind="setting", claim=plan.name)}
+    stored = {row.id: row for row in history.rows_with_evidence(kind="setting", claim=plan.name)}
     if not ids or not set(ids) <= stored.keys():
         return None
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
@@ -243,7 +243,7 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
         return dict(plan.given_cells)
     if plan.run_options.force:
         return {}
-    find = history.finished_anywhere if plan.reuse_anywhere else history.finished
+    find = history.finished_cells_anywhere if plan.reuse_anywhere else history.finished_cells
     return find(plan.name, plan.code)
 
 
@@ -297,14 +297,14 @@ def _tag_other_codes(
     """
     if not plan.reuse_anywhere and plan.given_cells is None:
         return 0.0
-    every = history.everyones(kind="setting", claim=plan.name)
+    every = history.rows_with_evidence(kind="setting", claim=plan.name)
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
     codes = Counter(row.tags["code"] for row in rows)
     if set(codes) - {plan.code}:
         run.tag(
             MEASURED_BY, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items()))
         )
-    return history.measured_s(rows)
+    return history.measuring_seconds(rows)
 
 
 def _earlier_seconds(resume: str | None) -> float:

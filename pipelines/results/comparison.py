@@ -24,7 +24,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
             "their ids or names."
         )
-    everything = history.everyones(None)
+    everything = history.rows_with_evidence(None)
     rows = [find_run(name, everything) for name in names]
     params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
     return {
@@ -32,7 +32,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
             for r in rows
         ],
-        "page": mlflow_ui.comparison([row.id for row in rows]),
+        "page": mlflow_ui.comparison_page([row.id for row in rows]),
         "params": {key: values for key, values in params.items() if len(set(values)) > 1},
         "equal_params": sum(len(set(values)) == 1 for values in params.values()),
         "metrics": {

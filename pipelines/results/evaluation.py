@@ -16,7 +16,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison
 from pipelines.results.model_registry import TEST, VAL
 from pipelines.runtime import backend
-from pipelines.tracking import history, store
+from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.history import Row
 
 ROUNDING = {
@@ -84,7 +84,7 @@ def _recipe(row: Row) -> Recipe:
 
 def _model(row: Row, precision: str) -> Any:
     """The network that a run stored last; its products are rounded as in training."""
-    found = store.logged_model(row.id)
+    found = stored_models.find_id(row.id)
     if found is None:
         raise UserError(
             f"An evaluation needs a stored network. Received: {row.name} ({row.id}), which is "
@@ -95,7 +95,7 @@ def _model(row: Row, precision: str) -> Any:
 
     devices.round_products(precision)
     try:
-        return store.keras_model(found)
+        return stored_models.load(found)
     except UserError:
         raise
     except Exception as error:  # whatever Keras raises for a description or weights that are wrong

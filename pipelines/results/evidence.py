@@ -25,14 +25,16 @@ def import_if_own(names: Collection[str] | None = None) -> int:
 
     A store that MLFLOW_TRACKING_URI names holds what people put there: `import` brings a bundle.
     """
-    return import_missing(names) if store.is_own() else 0
+    return import_missing(names) if store.is_project_home() else 0
 
 
 def import_runs(file: Path) -> dict[str, Any]:
     """Import the runs of a bundle, with the charts to which the pages of claims lead."""
     document = importing.import_runs(file)
     imported, names = set(document["imported"]), claim_catalog.names()
-    for row in history.everyones(None, kind="claim") + history.everyones(None, kind="sweep"):
+    for row in history.rows_with_evidence(None, kind="claim") + history.rows_with_evidence(
+        None, kind="sweep"
+    ):
         if row.id in imported and row.tags.get("claim") in names:
             mlflow_ui.children_chart(row.id, claim_catalog.load(row.tags["claim"]).charts)
     return document
@@ -75,11 +77,11 @@ def add(words: Sequence[str]) -> dict[str, Any]:
         if not (Path(word).is_file() or word.endswith(".zip")):
             raise unknown("What is added", word, claim_catalog.names())
     ids = {run_id for word in files for run_id in _import(Path(word))}
-    cells = history.everyones(kind="setting")
+    cells = history.rows_with_evidence(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
     every = list(history.search("attributes.status = 'FINISHED'"))
-    with locks.locked(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+    with locks.lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
         added = [_add_claim(name, None if name in names else ids, every) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
@@ -171,7 +173,7 @@ def _join_cells(name: str, scale: str, there: Mapping[str, str]) -> history.Row 
         return None
     order = stated_order(name, scale, seeds)
     own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
-    for row in history.everyones(kind="claim", claim=name, fingerprint=order.fingerprint):
+    for row in history.rows_with_evidence(kind="claim", claim=name, fingerprint=order.fingerprint):
         if set(documents.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
             return row
     done = sweep.measure(stated_order(name, scale, seeds, given_cells=own))

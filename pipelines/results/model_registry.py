@@ -20,7 +20,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
 from pipelines.resume import RUN_AS, TRAINING
 from pipelines.runtime import backend, locks
-from pipelines.tracking import history, store
+from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.store import PARENT
 
 
@@ -32,7 +32,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
-    with locks.locked(store.home() / "live", f"register-{name}"):
+    with locks.lock(store.home() / "live", f"register-{name}"):
         version = _champion(name)
         row, held = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
@@ -134,8 +134,8 @@ def _promote(row: history.Row, scale: str) -> Any:
 
 def _logged_model(row: history.Row) -> str:
     """The id of the model that a run stored last."""
-    if found := store.logged_model(row.id):
-        store.check_model(found)
+    if found := stored_models.find_id(row.id):
+        stored_models.check(found)
         return found
     recipe = row.tags["recipe"]
     raise UserError(
@@ -266,8 +266,8 @@ def serve(name: str) -> str:
     if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
         path = store.uri().removeprefix(store.SQLITE)
         settings["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{store.home() / path.rpartition('/')[2]}"
-    if backend.backend() != "tensorflow":
-        settings["KERAS_BACKEND"] = backend.backend()
+    if backend.name() != "tensorflow":
+        settings["KERAS_BACKEND"] = backend.name()
     words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())
     model = shlex.quote(f"models:/{name}@{ALIAS}")
     return f"{words} mlflow models serve -m {model} --env-manager local --port {PORT}"

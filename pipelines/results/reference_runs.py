@@ -46,7 +46,7 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     A run that is there is left; one that the table no longer holds, or holds with other numbers,
     is deleted.
     """
-    with locks.locked(store.home() / "live", KIND):
+    with locks.lock(store.home() / "live", KIND):
         wanted = {each.fingerprint: each for each in map(build_reference, table)}
         there = _delete_outdated(wanted)
         missing = [each for each in wanted.values() if each.fingerprint not in there]
@@ -142,7 +142,7 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
     for experiment in sorted({each.experiment for each in missing}):
         here = [each for each in missing if each.experiment == experiment]
         runs = [
-            bulk.Finished(
+            bulk.FinishedRun(
                 each.name,
                 each.params,
                 {**each.tags, "fingerprint": each.fingerprint},
@@ -153,7 +153,7 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
             )
             for each in here
         ]
-        written = bulk.record(experiment, runs, None)
+        written = bulk.write(experiment, runs, None)
         ids |= {each.fingerprint: run_id for each, run_id in zip(here, written, strict=True)}
     return ids
 

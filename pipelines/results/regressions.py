@@ -69,7 +69,7 @@ def _pairs(results: Iterable[Row]) -> Iterator[Pair]:
     """These results with those before them, by name."""
     for new in sorted({row.id: row for row in results}.values(), key=_settings):
         same_tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
-        rows = history.everyones if new.is_project else history.rows  # one that was shown
+        rows = history.rows_with_evidence if new.is_project else history.rows  # one that was shown
         same = [row for row in rows(**same_tags) if _settings(row) == _settings(new)]
         ids = [row.id for row in same]  # newest first
         yield from (Pair(new, old) for old in same[ids.index(new.id) + 1 :][:1])

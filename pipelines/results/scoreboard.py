@@ -169,7 +169,7 @@ def group_by_document(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
 
 def entries() -> list[Entry]:
     """Return one entry a claim, by name, of the runs with the claim's own settings."""
-    rows = history.everyones(kind="claim", as_stated="True")
+    rows = history.rows_with_evidence(kind="claim", as_stated="True")
     stated = [row for row in rows if is_stated(row)]  # newest first
     project = project_results(stated)
     yours = largest_results([row for row in stated if not row.is_project])

@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.errors import UserError
 
 
-def backend() -> str:
+def name() -> str:
     """The name of the backend that trains: KERAS_BACKEND, else tensorflow."""
     return os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
@@ -22,7 +22,7 @@ def tensorflow() -> Any:
         import tensorflow as tf
 
         tf.config.list_physical_devices()  # looks for GPUs, and says so
-    if backend() != "tensorflow":
+    if name() != "tensorflow":
         with contextlib.suppress(RuntimeError):  # it runs already
             tf.config.set_visible_devices([], "GPU")
     return tf
@@ -30,14 +30,13 @@ def tensorflow() -> Any:
 
 def keras() -> Any:
     """The imported module, on its backend. UserError where that is not installed."""
-    name = backend()
     try:
         with _silence():
             import keras
     except (ImportError, ValueError) as error:
         raise UserError(
             "KERAS_BACKEND must name an installed backend: tensorflow, jax or torch. Received: "
-            f"{name} ({error}). Set KERAS_BACKEND, or install it."
+            f"{name()} ({error}). Set KERAS_BACKEND, or install it."
         ) from error
     with contextlib.suppress(ImportError):
         tensorflow()  # Keras imports it where it can, to seed it
@@ -48,8 +47,8 @@ def keras() -> Any:
 def _silence() -> Iterator[None]:
     """Drop what C++ writes before TensorFlow's log level counts."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    for name in ("absl", "tensorflow"):  # which finds that each new network is traced anew
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for library in ("absl", "tensorflow"):  # which finds that each new network is traced anew
+        logging.getLogger(library).setLevel(logging.ERROR)
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

@@ -80,7 +80,7 @@ def training() -> str:
 
 def digest_of(texts: Iterable[str]) -> str:
     """Return the digest of definitions, and of Keras's backend."""
-    return digest([*sorted(set(texts)), backend.backend()])
+    return digest([*sorted(set(texts)), backend.name()])
 
 
 @functools.cache

@@ -14,21 +14,21 @@ from pathlib import Path
 
 BEAT_S = 60.0  # between two signs of life
 LOST_S = 3_600.0  # without one: another machine's process is taken for dead
-PROCESS, MACHINE, BEAT = "process", "machine", "heartbeat"  # tags of a run
+PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
 SETTLED = "settled"  # and of one whose process was taken for dead: why
 
 
 def tags() -> dict[str, str]:
     """Of a run that this process writes now."""
-    return {PROCESS: process(os.getpid()), MACHINE: machine(), BEAT: beat()}
+    return {PROCESS: process_name(os.getpid()), MACHINE: machine(), HEARTBEAT: timestamp()}
 
 
-def process(number: int) -> str:
+def process_name(number: int) -> str:
     """The process of that number, as no later one will be called."""
-    return f"{number} {_started(number)}"
+    return f"{number} {_start_time(number)}"
 
 
-def beat() -> str:
+def timestamp() -> str:
     """A sign of life: the seconds since 1970, by this machine's clock."""
     return f"{time.time():.0f}"
 
@@ -43,7 +43,7 @@ def machine() -> str:
     return " ".join([socket.gethostname(), *filter(None, found)])
 
 
-def why_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
+def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
     """Why the process that wrote a run with these tags must have ended; None where it may live.
 
     That of another machine after `lost_s` seconds without a sign of life. A run without the tags is
@@ -53,14 +53,14 @@ def why_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
         return None
     number, _, started = run[PROCESS].partition(" ")
     if run[MACHINE] == machine():
-        dead = _started(int(number)) != started
+        dead = _start_time(int(number)) != started
         return f"process {number} of this machine has ended" if dead else None
-    silent_s = time.time() - float(run.get(BEAT, "inf"))
+    silent_s = time.time() - float(run.get(HEARTBEAT, "inf"))
     host = run[MACHINE].partition(" ")[0]
     return f"no sign of life from {host} for {silent_s:.0f} s" if silent_s > lost_s else None
 
 
-def _started(number: int) -> str:
+def _start_time(number: int) -> str:
     """When a process started, in seconds after its machine; empty where there is none.
 
     Not a time of day: setting the clock would change it.

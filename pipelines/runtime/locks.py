@@ -10,7 +10,7 @@ from pipelines.errors import disk_error
 
 
 @contextmanager
-def locked(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
+def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
     """One process at a time; the others may say that they wait. UserError: no folder to write."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

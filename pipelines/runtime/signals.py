@@ -10,7 +10,7 @@ from typing import Any
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupts:
+class DeferredSignals:
     """What came while signals were held back; a second one is not held."""
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Interrupts:
 
 
 @contextmanager
-def held() -> Iterator[Interrupts]:
+def defer() -> Iterator[DeferredSignals]:
     """Hold back Ctrl-C, SIGTERM and SIGHUP for as long as the block lasts; main thread only."""
-    found = Interrupts()
+    found = DeferredSignals()
     if threading.current_thread() is not threading.main_thread():
         yield found
         return

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from pipelines.runtime import subcommands
+from pipelines.runtime.files import replace_whole
 
 if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
@@ -162,7 +163,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
                 params={"command": spec.command},
                 tags=spec.tags | {"command": spec.command, "mlflow.source.name": spec.command},
             ) as attempt_run,
-            parent_run.parent_of_commands(attempt_run.id, attempt_run.experiment),
+            parent_run.write(attempt_run.id, attempt_run.experiment),
         ):
             outcome = _record_outcome(attempt_run, spec, folder, _run_command(spec, folder))
             if outcome.state == FAILED:
@@ -225,7 +226,7 @@ def _record_outcome(
     else:
         with _print_failure("The runs of the command were not closed"):
             end_processes(str(folder))
-            recovery.reap()
+            recovery.recover()
     outcome = dataclasses.replace(outcome, run_id=attempt_run.id)
     tags = {STATE: outcome.state, "exit_code": str(outcome.code), FAILURE: outcome.why[:1000]}
     for key, value in tags.items():
@@ -233,7 +234,7 @@ def _record_outcome(
             attempt_run.tag(key, value)
     with _print_failure("The page of this attempt was not written"):
         attempt_run.tag(store.NOTE, _run_note(spec, outcome, comparison))
-    attempt_run.outbox.file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
+    attempt_run.outbox.add_file(LOG, lambda place: shutil.copyfile(folder / LOG, place))
     with _print_failure("The notification was not sent"):
         _notify(spec, outcome, comparison)
     return outcome
@@ -244,10 +245,10 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
 
     Return how the command ended where the attempt's run has recorded that.
     """
-    from pipelines.tracking import history, recovery, store, writer
+    from pipelines.tracking import history, outbox, recovery, store
 
     end_processes(str(folder))
-    recovery.reap()
+    recovery.recover()
     rows = history.rows(None, kind=KIND, **spec.tags)
     run_id = rows[0].id if rows else None
     if rows and rows[0].status in ("FINISHED", "FAILED") and STATE in rows[0].tags:
@@ -256,10 +257,10 @@ def close_killed(spec: AttemptSpec, folder: Path) -> Outcome:
     outcome = Outcome(KILLED, "its process was killed", run_id=run_id)
     if run_id:
         note = _run_note(spec, outcome, None)
-        writer.send_fact(run_id, "tags", {FAILURE: outcome.why, STATE: KILLED, store.NOTE: note})
+        outbox.send_fact(run_id, "tags", {FAILURE: outcome.why, STATE: KILLED, store.NOTE: note})
         with tempfile.TemporaryDirectory() as spool:
             shutil.copy(folder / LOG, spool)
-            writer.send_files(run_id, Path(spool))
+            outbox.send_files(run_id, Path(spool))
     _notify(spec, outcome, None)
     return outcome
 
@@ -338,7 +339,7 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
     if not spec.notify or outcome.state == RAN:
         return
     from pipelines.results import notify
-    from pipelines.tracking import mlflow_ui, writer
+    from pipelines.tracking import mlflow_ui, outbox
 
     document = {
         **spec.tags,
@@ -353,7 +354,7 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
     }
     failure = notify.send(spec.notify, document)
     if failure and outcome.run_id:
-        writer.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
+        outbox.send_fact(outcome.run_id, "tags", {NOT_NOTIFIED: failure})
 
 
 def main(arguments: list[str]) -> None:
@@ -362,6 +363,5 @@ def main(arguments: list[str]) -> None:
     document = json.loads((folder / SPEC).read_text())
     spec = AttemptSpec(**document | {"words": tuple(document["words"])})
     outcome = (close_killed if arguments[0] == "close" else run_tracked)(spec, folder)
-    half = folder / f"{OUTCOME}.half"
-    half.write_text(json.dumps(dataclasses.asdict(outcome)))
-    half.replace(folder / OUTCOME)
+    with replace_whole(folder / OUTCOME) as half:
+        half.write_text(json.dumps(dataclasses.asdict(outcome)))

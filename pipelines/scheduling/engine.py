@@ -125,7 +125,7 @@ def serve_workflows(application: str, storage: str | None = None) -> Iterator[No
             "system_database_url": url,
             "application_version": application,  # whatever the code, it goes on with what was begun
             "executor_id": ", ".join(
-                [heartbeat.machine(), heartbeat.process(os.getpid()), _database_kind(url)]
+                [heartbeat.machine(), heartbeat.process_name(os.getpid()), _database_kind(url)]
             ),
             "serializer": Json(),
             "scheduler_polling_interval_sec": POLL_S,
@@ -149,8 +149,8 @@ def reason_dead(executor: str, beat: float) -> str | None:
     (host, *boot), (our_host, *our_boot) = machine.split(" "), heartbeat.machine().split(" ")
     if kind == "sqlite" and host == our_host and boot[:1] != our_boot[:1]:
         return "its machine has been started again"
-    return heartbeat.why_dead(
-        {heartbeat.MACHINE: machine, heartbeat.PROCESS: process, heartbeat.BEAT: str(beat)}
+    return heartbeat.reason_dead(
+        {heartbeat.MACHINE: machine, heartbeat.PROCESS: process, heartbeat.HEARTBEAT: str(beat)}
     )
 
 
@@ -158,7 +158,7 @@ def _prepare_database(storage: str | None) -> str:
     """Return the address of the database; a new one gets the tables and the default jobs."""
     url = database_url(storage)
     try:
-        with locks.locked(store.home() / "live", "schedule"):  # two would create them
+        with locks.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):
                 DBOS.migrate(url)
                 with _open_client(url) as client:

@@ -56,7 +56,7 @@ class Pipeline:
 
         As the command of a scheduled job it continues the attempts at its own tick alone.
         """
-        place = [backend.backend(), str(datasets.data_home()), os.environ.get(attempt.TICK)]
+        place = [backend.name(), str(datasets.data_home()), os.environ.get(attempt.TICK)]
         return digest([self.name, dict(self.options), _code_digest(), provenance.packages(), place])
 
 
@@ -93,8 +93,8 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
             ) as run,
             # the steps' runs are children of this one, unless a scheduled attempt is their parent
             contextlib.nullcontext()
-            if parent_run.parent()
-            else parent_run.parent_of_commands(run.id, run.experiment),
+            if parent_run.read()
+            else parent_run.write(run.id, run.experiment),
         ):
             execution = _Execution(pipeline, run, say, done)
             try:

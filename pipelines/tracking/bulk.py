@@ -19,13 +19,13 @@ from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import store, tracked_run
 from pipelines.tracking.store import Point
 
-TEXT = ("run_uuid", "key", "value")  # columns, in the order of the rows
-POINT = ("run_uuid", "key", "step", "timestamp", "value", "is_nan")
-LATEST = operator.itemgetter(2, 3, 4)  # of a curve, the greatest by step, time and value
+TEXT_COLUMNS = ("run_uuid", "key", "value")  # columns, in the order of the rows
+POINT_COLUMNS = ("run_uuid", "key", "step", "timestamp", "value", "is_nan")
+POINT_ORDER = operator.itemgetter(2, 3, 4)  # of a curve, the greatest by step, time and value
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A run that is over, with curves over integer steps; its points are dated to its end."""
 
     name: str
@@ -38,7 +38,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A run as the tables hold it, with its id, its status and a date for every point."""
 
     run_id: str
@@ -51,7 +51,7 @@ class Record:
     curves: Mapping[str, Sequence[Point]]
 
 
-def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> list[str]:
+def write(experiment: str, runs: Sequence[FinishedRun], parent_id: str | None) -> list[str]:
     """Write the runs, FINISHED, below their parent, with the tags of every child; their ids.
 
     Raises what `store.unavailable()` names: before it writes, for a name that MLflow refuses; for
@@ -59,11 +59,11 @@ def record(experiment: str, runs: Sequence[Finished], parent_id: str | None) -> 
     store those that were sent. ValueError for a curve that has not one value a step.
     """
     experiment_id = store.experiment(store.uri(), experiment)
-    checked = _checked(runs, parent_id)
+    checked = _normalize(runs, parent_id)
     database = store.sql_store()
     if database is None:
         return [_send(experiment, experiment_id, run) for run in checked]
-    records = _numbered(checked)
+    records = _assign_ids(checked)
     insert(database, experiment_id, records)
     return [each.run_id for each in records]
 
@@ -80,7 +80,7 @@ def analyze() -> None:
                 session.connection().exec_driver_sql(statement)
 
 
-def _checked(runs: Iterable[Finished], parent_id: str | None) -> list[Finished]:
+def _normalize(runs: Iterable[FinishedRun], parent_id: str | None) -> list[FinishedRun]:
     """The runs as MLflow keeps them: all tags, long values cut. Raises for names it refuses."""
     from mlflow.utils.validation import _validate_param, _validate_tag
 
@@ -101,7 +101,7 @@ def _checked(runs: Iterable[Finished], parent_id: str | None) -> list[Finished]:
     ]
 
 
-def _arrays(run: Finished) -> dict[str, NDArray[np.float64]]:
+def _arrays(run: FinishedRun) -> dict[str, NDArray[np.float64]]:
     from mlflow.utils.validation import _validate_metric
 
     found = {metric: np.asarray(values, np.float64) for metric, values in run.curves.items()}
@@ -115,7 +115,7 @@ def _arrays(run: Finished) -> dict[str, NDArray[np.float64]]:
     return found
 
 
-def _send(experiment: str, experiment_id: str, run: Finished) -> str:
+def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
     """Write a run through MLflow's client; a journal settles it if this process is killed."""
     from mlflow.entities import Param
 
@@ -126,7 +126,7 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
         run.name, experiment=experiment, kind="setting", resume=run_id
     ) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
-        sent.outbox.add(
+        sent.outbox.add_numbers(
             [
                 (metric, value, step, run.end_ms)
                 for metric, values in run.curves.items()
@@ -137,11 +137,11 @@ def _send(experiment: str, experiment_id: str, run: Finished) -> str:
     return run_id
 
 
-def _numbered(runs: Sequence[Finished]) -> list[Record]:
+def _assign_ids(runs: Sequence[FinishedRun]) -> list[RunRecord]:
     """Runs as the tables hold them, with ids in order of time: such are appended to the indices."""
     now = time.time_ns()
     return [
-        Record(
+        RunRecord(
             run_id=f"{now + i:016x}{secrets.token_hex(8)}",
             name=run.name,
             status="FINISHED",
@@ -155,7 +155,7 @@ def _numbered(runs: Sequence[Finished]) -> list[Record]:
     ]
 
 
-def _curves(run: Finished) -> dict[str, list[Point]]:
+def _curves(run: FinishedRun) -> dict[str, list[Point]]:
     found = {}
     for metric, curve in run.curves.items():
         numbers, nan = np.nan_to_num(curve).tolist(), np.isnan(curve).tolist()
@@ -164,7 +164,7 @@ def _curves(run: Finished) -> dict[str, list[Point]]:
     return found
 
 
-def insert(database: Any, experiment_id: str, runs: Sequence[Record]) -> None:
+def insert(database: Any, experiment_id: str, runs: Sequence[RunRecord]) -> None:
     """Fill the tables as MLflow's SqlAlchemyStore does in create_run and log_batch: all or none."""
     if not runs:
         return
@@ -173,10 +173,10 @@ def insert(database: Any, experiment_id: str, runs: Sequence[Record]) -> None:
     points, latest = _metric_rows(runs)
     tables = {  # the others refer to the first
         "runs": (rows[0].keys(), [tuple(row.values()) for row in rows]),
-        "tags": (TEXT, _text_rows((run.run_id, run.tags) for run in runs)),
-        "params": (TEXT, _text_rows((run.run_id, run.params) for run in runs)),
-        "metrics": (POINT, points),
-        "latest_metrics": (POINT, latest),
+        "tags": (TEXT_COLUMNS, _text_rows((run.run_id, run.tags) for run in runs)),
+        "params": (TEXT_COLUMNS, _text_rows((run.run_id, run.params) for run in runs)),
+        "metrics": (POINT_COLUMNS, points),
+        "latest_metrics": (POINT_COLUMNS, latest),
     }
     with database.ManagedSessionMaker(read_only=False) as session:
         for table, (columns, tuples) in tables.items():
@@ -191,7 +191,7 @@ def _statement(database: Any, table: str, columns: Collection[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"  # noqa: S608
 
 
-def _run_row(run: Record, experiment_id: str, root: str) -> dict[str, Any]:
+def _run_row(run: RunRecord, experiment_id: str, root: str) -> dict[str, Any]:
     from mlflow.utils.uri import append_to_uri_path
 
     return {
@@ -213,12 +213,12 @@ def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[Any]:
     return [(run_id, *pair) for run_id, some in texts for pair in some.items()]
 
 
-def _metric_rows(runs: Iterable[Record]) -> tuple[list[Any], list[Any]]:
+def _metric_rows(runs: Iterable[RunRecord]) -> tuple[list[Any], list[Any]]:
     """Every point, equal ones once; of each curve the latest point."""
     points, latest = [], []
     for run in runs:
         for metric, curve in run.curves.items():
             rows = [(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
             points += rows
-            latest += [max(rows, key=LATEST)] if rows else []
+            latest += [max(rows, key=POINT_ORDER)] if rows else []
     return points, latest

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pipelines.tracking import store
 from pipelines.tracking.store import ORIGIN, OWNER, PROJECT, client, is_away, unavailable
 
-LARGEST = sys.float_info.max  # what MLflow keeps for infinity
-INFINITIES = {LARGEST: math.inf, -LARGEST: -math.inf}
+LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
+INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
 
 
 def number(value: float | None) -> float:
@@ -54,7 +54,7 @@ def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     return _rows(status, tags, own=OWNER not in tags)
 
 
-def everyones(status: str | None = "FINISHED", **tags: str) -> list[Row]:
+def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     """Return the same runs and those of the project's evidence."""
     return _rows(status, tags, own=False)
 
@@ -63,12 +63,12 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     """Read a database that schema.py knows in one query a table, else ask MLflow's client."""
     database = store.sql_store()
     if database is None:
-        return [row for row in _searched(status, tags) if not (own and row.is_project)]
+        return [row for row in _search_rows(status, tags) if not (own and row.is_project)]
     with database.ManagedSessionMaker() as session:
-        return _select(session, status, tags, own)
+        return _select_rows(session, status, tags, own)
 
 
-def _searched(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
+def _search_rows(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
     conditions = [f"attributes.status = '{status}'"] if status else []
     conditions += [f"tags.`{key}` = '{value}'" for key, value in tags.items()]
     yield from map(_row, search(" and ".join(conditions)))
@@ -89,11 +89,11 @@ def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
         token = page.token or ""
 
 
-def _select(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
+def _select_rows(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
-    run, chosen = SqlRun.__table__.c, _chosen(status, tags, own)
+    run, chosen = SqlRun.__table__.c, _conditions(status, tags, own)
     ids = select(run.run_uuid).where(*chosen)
     found = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
     params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
@@ -114,7 +114,7 @@ def evidence_ids() -> Any:
     return select(tag.run_uuid).where(tag.key == OWNER, tag.value == PROJECT)
 
 
-def _chosen(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
+def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
     """The conditions on the table of runs; `own` leaves the project's evidence out."""
     from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
     from sqlalchemy import select
@@ -196,7 +196,7 @@ def _row(run: Any) -> Row:
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
-CHUNK = 500  # run ids a query
+IDS_A_QUERY = 500  # run ids a query
 
 
 def curves(run_ids: Sequence[str]) -> dict[str, Table]:
@@ -225,17 +225,17 @@ def points(run_ids: Sequence[str]) -> Iterator[Point]:
     yield from _fetch_points(run_ids) if database is None else _select_points(database, run_ids)
 
 
-def finished_anywhere(claim: str, code: str) -> dict[str, str]:
+def finished_cells_anywhere(claim: str, code: str) -> dict[str, str]:
     """Return run ids by fingerprint, of the finished cells of a claim, by whatever code.
 
     Where a cell was measured more than once, that by this code, else the newest.
     """
-    measured = everyones(kind="setting", claim=claim)
+    measured = rows_with_evidence(kind="setting", claim=claim)
     best_last = sorted(measured, key=lambda row: (row.tags["code"] == code, row.start_ms))
     return {row.tags["fingerprint"]: row.id for row in best_last}
 
 
-def finished(claim: str, code: str) -> dict[str, str]:
+def finished_cells(claim: str, code: str) -> dict[str, str]:
     """Return run ids by fingerprint, of the finished cells of a claim that this code measured here.
 
     Where a cell was measured more than once, the newest.
@@ -244,7 +244,7 @@ def finished(claim: str, code: str) -> dict[str, str]:
     return {row.tags["fingerprint"]: row.id for row in newest_last}
 
 
-def measured_s(rows: Iterable[Row]) -> float:
+def measuring_seconds(rows: Iterable[Row]) -> float:
     """Return the seconds in which runs were measured; those at the same time share theirs."""
     seconds, until_ms = 0.0, 0
     for row in sorted(rows, key=lambda row: row.start_ms):
@@ -263,8 +263,8 @@ def _select_points(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
     query = select(t.run_uuid, t.key, t.step, t.timestamp, t.value, t.is_nan)
     query = query.order_by(t.timestamp, t.value)
     with database.ManagedSessionMaker() as session:
-        for start in range(0, len(run_ids), CHUNK):
-            some = query.where(t.run_uuid.in_(run_ids[start : start + CHUNK]))
+        for start in range(0, len(run_ids), IDS_A_QUERY):
+            some = query.where(t.run_uuid.in_(run_ids[start : start + IDS_A_QUERY]))
             for *place, value, is_nan in session.execute(some):
                 yield *place, number(None if is_nan else value)
 

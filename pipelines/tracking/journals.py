@@ -41,8 +41,7 @@ class Content:
 class Journal:
     """A file of one run that grows; a line is in the system's hands when `write` returns.
 
-    `left` is what an earlier journal of the same run holds that has not been
-    delivered.
+    `undelivered` is what an earlier journal of the same run holds.
     """
 
     def __init__(self, folder: Path, run_id: str, uri: str) -> None:
@@ -50,7 +49,7 @@ class Journal:
         self.path = folder / f"{run_id}.jsonl"
         self._file = _open_locked(self.path)
         written = self._file.read()
-        self.left = _content(_lines(written))
+        self.undelivered = _parse_content(_parse_lines(written))
         self._torn = bool(written)  # by a kill, it may be
         self._end = len(written)
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
@@ -79,7 +78,7 @@ class Journal:
     def close(self, delivered: bool) -> None:
         """Let go of the file, which stays where MLflow does not have it all."""
         if delivered:
-            discard(self.path)
+            delete(self.path)
         self._file.close()
 
 
@@ -93,14 +92,14 @@ def _open_locked(path: Path) -> BinaryIO:
         file.close()
 
 
-def discard(path: Path) -> None:
+def delete(path: Path) -> None:
     """Delete a journal and its folder of files."""
     path.unlink(missing_ok=True)
     shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
 
 @dataclass(frozen=True)
-class Leftover:
+class StaleJournal:
     """The journal of a dead process."""
 
     path: Path
@@ -109,7 +108,7 @@ class Leftover:
     @property
     def content(self) -> Content:
         """Return what it says; TypeError where it is no journal of ours."""
-        return _content(self.lines)
+        return _parse_content(self.lines)
 
     @property
     def run_id(self) -> str:
@@ -120,17 +119,17 @@ class Leftover:
         return self.path.with_suffix("")
 
 
-def leftovers(folder: Path, uri: str) -> list[Path]:
+def find_stale(folder: Path, uri: str) -> list[Path]:
     """Journals of that store whose process has ended."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
-        with taken(path, uri) as left:
+        with claim_stale(path, uri) as left:
             found += [path] if left else []
     return found
 
 
 @contextmanager
-def taken(path: Path, uri: str) -> Iterator[Leftover | None]:
+def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
     """A dead process's journal, locked for as long as the block lasts; None for any other.
 
     A torn last line is left out; a file that cannot be read is said so.
@@ -151,30 +150,30 @@ def taken(path: Path, uri: str) -> Iterator[Leftover | None]:
         except OSError:  # its process lives
             yield None
             return
-        lines = _lines(file.read())
-        ours = _is_of(lines, uri) and _silent(lines, os.fstat(file.fileno()))
-        yield Leftover(path, lines) if ours else None
+        lines = _parse_lines(file.read())
+        ours = _belongs_to(lines, uri) and _is_silent(lines, os.fstat(file.fileno()))
+        yield StaleJournal(path, lines) if ours else None
 
 
-def _is_of(lines: list[dict[str, Any]], uri: str) -> bool:
+def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:
     """Whether a journal is of that store; one without a header is being made.
 
     One of an SQLite database is of that beside it, wherever both were copied or moved to.
     """
-    return {_name(str(line["uri"])) for line in lines if "uri" in line} == {_name(uri)}
+    return {_store_name(str(line["uri"])) for line in lines if "uri" in line} == {_store_name(uri)}
 
 
-def _name(uri: str) -> str:
+def _store_name(uri: str) -> str:
     return uri.rpartition("/")[2] if uri.startswith("sqlite:") else uri
 
 
-def _silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
+def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
     """Whether nobody writes it: another host's lock may not be seen in a folder that is shared."""
     hosts = {str(line["host"]) for line in lines if "host" in line}
     return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
 
 
-def _content(lines: list[dict[str, Any]]) -> Content:
+def _parse_content(lines: list[dict[str, Any]]) -> Content:
     begun = max((i for i, line in enumerate(lines) if "uri" in line), default=0)
     return Content(
         [tuple(row) for line in lines for row in line.get("numbers", [])],
@@ -183,7 +182,7 @@ def _content(lines: list[dict[str, Any]]) -> Content:
     )
 
 
-def _lines(written: bytes) -> list[dict[str, Any]]:
+def _parse_lines(written: bytes) -> list[dict[str, Any]]:
     """Return the lines of a journal but those that a kill has torn: a resumed run writes on."""
     lines = []
     for text in written.decode(errors="replace").splitlines():

@@ -18,7 +18,7 @@ from pipelines.tracking import store
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
-ABOUT = {  # the experiments: one a family of claims, and what serves them
+DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
     "or a sweep, and the runs below it are its settings, with the bound beside what was measured.",
     "trained networks": "Claims about trained networks, the recipes they train, and what the "
@@ -34,16 +34,16 @@ COLUMNS = {  # of the table of runs, by experiment
     "tuning": ("best_val_error_pct", "gain_pct", "test_error_pct", "device_hours", "val_error_pct"),
 }
 TAGS = ("verdict", "scale", "source", "origin")
-ABOVE = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
+NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
 VIEWS = {  # of the table of runs: which, in which order, ascending or not
-    "newest": (ABOVE, "attributes.start_time", False),
-    "claims": (f"{ABOVE} and tags.kind != 'training'", "tags.`claim`", True),
+    "newest": (NO_SETTINGS, "attributes.start_time", False),
+    "claims": (f"{NO_SETTINGS} and tags.kind != 'training'", "tags.`claim`", True),
 }
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
     """Where the UI is: at the tracking server, else where `serve` puts it."""
-    if not store.served():
+    if not store.is_server():
         return f"http://{host}:{port}"
     return re.sub("//[^/@]*@", "//", store.uri())  # links are passed on: no name, no password
 
@@ -55,32 +55,32 @@ def links(server: str) -> dict[str, str]:
         name, number = experiment.name, experiment.experiment_id
         if name == "Default":
             continue
-        _describe(experiment)
+        _write_description(experiment)
         page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
-        found[name] = f"{page}{_view(number, name, 'newest')}"
-        if any(_has(number, kind) for kind in ("reference", "claim")):
-            found[f"{name}, by claim"] = f"{page}{_view(number, name, 'claims')}"
+        found[name] = f"{page}{_write_view(number, name, 'newest')}"
+        if any(_has_kind(number, kind) for kind in ("reference", "claim")):
+            found[f"{name}, by claim"] = f"{page}{_write_view(number, name, 'claims')}"
     return found
 
 
-def _has(number: str, kind: str) -> bool:
+def _has_kind(number: str, kind: str) -> bool:
     return bool(store.client().search_runs([number], f"tags.kind = '{kind}'", max_results=1))
 
 
-def _describe(experiment: Any) -> None:
-    about = ABOUT.get(experiment.name)
+def _write_description(experiment: Any) -> None:
+    about = DESCRIPTIONS.get(experiment.name)
     if about and store.NOTE not in experiment.tags:
         store.client().set_experiment_tag(experiment.experiment_id, store.NOTE, about)
 
 
-def _view(number: str, name: str, key: str) -> str:
+def _write_view(number: str, name: str, key: str) -> str:
     """Keep one of VIEWS in an experiment, with its columns; its key."""
     metrics = [f"metrics.`{metric}`" for metric in COLUMNS.get(name, ())]
     columns = [*metrics, *(f"tags.`{tag}`" for tag in TAGS)]
-    return _write(number, key, _facets(*VIEWS[key]) | {"selectedColumns": columns})
+    return _write_state(number, key, _table_state(*VIEWS[key]) | {"selectedColumns": columns})
 
 
-def _facets(runs: str, order: str, ascending: bool) -> dict[str, Any]:
+def _table_state(runs: str, order: str, ascending: bool) -> dict[str, Any]:
     """Which runs a view shows, and in which order."""
     return {
         "searchFilter": runs,
@@ -93,7 +93,7 @@ def _facets(runs: str, order: str, ascending: bool) -> dict[str, Any]:
     }
 
 
-def _write(number: str, key: str, state: Mapping[str, Any]) -> str:
+def _write_state(number: str, key: str, state: Mapping[str, Any]) -> str:
     """Keep a view in its experiment, packed as the UI packs it, for tags are short; its key."""
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
     text, tags = f"deflate;{packed}", store.client().get_experiment(number).tags
@@ -102,7 +102,7 @@ def _write(number: str, key: str, state: Mapping[str, Any]) -> str:
     return key
 
 
-def _line(number: int, curves: Sequence[str]) -> dict[str, Any]:
+def _line_chart(number: int, curves: Sequence[str]) -> dict[str, Any]:
     """A chart of curves over steps, the first of every run solid, the others dashed."""
     return {
         "type": "LINE",
@@ -133,18 +133,18 @@ def run_page(run_id: str) -> str:
     return f"{address()}/#/runs/{run_id}"
 
 
-def comparison(run_ids: Sequence[str]) -> str:
+def comparison_page(run_ids: Sequence[str]) -> str:
     """Address of the page that compares runs, of one experiment or of several."""
     runs = [store.client().get_run(run_id).info for run_id in run_ids]
     words = {"runs": [run.run_id for run in runs], "experiments": _each(runs)}
-    return f"{address()}/#/compare-runs?{_query(words)}"
+    return f"{address()}/#/compare-runs?{_query_string(words)}"
 
 
 def _each(runs: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(run.experiment_id for run in runs))
 
 
-def _query(words: Mapping[str, Sequence[str]]) -> str:
+def _query_string(words: Mapping[str, Sequence[str]]) -> str:
     return "&".join(f"{key}={quote(json.dumps(list(value)))}" for key, value in words.items())
 
 
@@ -155,9 +155,10 @@ def children_chart(run_id: str, charts: Sequence[Sequence[str]] = ()) -> str:
     query = f"searchFilter={quote(below)}&orderByKey={quote(by_name)}"  # other orders are folded
     if charts:
         section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
-        cards = [_line(i, curves) for i, curves in enumerate(charts)]
-        shown = {"compareRunCharts": cards, "compareRunSections": [section]}
-        query = f"viewStateShareKey={_write(number, run_id, _facets(below, by_name, True) | shown)}"
+        cards = [_line_chart(i, curves) for i, curves in enumerate(charts)]
+        state = {"compareRunCharts": cards, "compareRunSections": [section]}
+        state |= _table_state(below, by_name, True)
+        query = f"viewStateShareKey={_write_state(number, run_id, state)}"
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
 
 

@@ -120,22 +120,32 @@ FORMS: dict[str, Any] = {  # of the files of text: YAML, or lines
     "requirements.txt": list[Package],
     "data/keras_module.txt": list[Literal["keras"]],
 }
-MORE: dict[str, Any] = {"registered_model_meta": Registered}  # written where a model is read
-ODD = (  # of YAML, what ours has not
+OPTIONAL_FORMS: dict[str, Any] = {
+    "registered_model_meta": Registered
+}  # written where a model is read
+REFUSED_TOKENS = (  # of YAML, what ours has not
     *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
     *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
 )
-PARTS = ("config.json", "metadata.json", "model.weights.h5")  # of the archive that is the network
-CLASSES = re.compile(  # of its description, by module and name
+NETWORK_PARTS = (
+    "config.json",
+    "metadata.json",
+    "model.weights.h5",
+)  # of the archive that is the network
+HARMLESS_CLASSES = re.compile(  # of its description, by module and name
     r"(keras\.(layers|initializers|regularizers|constraints)|keras\.src\.ops\.(numpy|nn|math|linalg)"
     r"|keras_models\.\w+)\.[A-Z]\w*|keras\.DTypePolicy|keras\.src\.models\.functional\.Functional"
 )
-PROGRAMS = {  # layers of Keras that hold code, or read files of their own
+PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"),
     *("StringLookup", "IntegerLookup", "TextVectorization"),
 }
-VALUES = ("__keras_tensor__", "__slice__", "__ellipsis__")  # described as if they were objects
-DAMAGED = (  # what zipfile and json raise for bytes that are not theirs
+VALUE_CLASSES = (
+    "__keras_tensor__",
+    "__slice__",
+    "__ellipsis__",
+)  # described as if they were objects
+DAMAGE_ERRORS = (  # what zipfile and json raise for bytes that are not theirs
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
     zlib.error,
@@ -162,13 +172,13 @@ def check(folder: Path) -> None:
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     if MLMODEL not in names:
         raise ValueError(f"no file {MLMODEL}")
-    for name, form in (FORMS | MORE).items():
+    for name, form in (FORMS | OPTIONAL_FORMS).items():
         if name in names:
             _check_form(folder / name, form)
     needed = FORMS.keys() | {NETWORK}
     for name in sorted(needed - names):
         raise ValueError(f"no file {name}")
-    for name in sorted(names - needed - MORE.keys()):
+    for name in sorted(names - needed - OPTIONAL_FORMS.keys()):
         raise ValueError(f"a file {name!r}, where only {', '.join(sorted(needed))} are expected")
     _check_network(folder / NETWORK)
 
@@ -180,7 +190,7 @@ def _check_form(path: Path, form: Any) -> None:
     try:
         text = path.read_text("utf-8")
         TypeAdapter(form).validate_python(
-            text.splitlines() if path.suffix == ".txt" else _document(text)
+            text.splitlines() if path.suffix == ".txt" else _parse_yaml(text)
         )
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
@@ -190,10 +200,10 @@ def _check_form(path: Path, form: Any) -> None:
         raise ValueError(f"{path.name} = {' '.join(str(error).split())}") from error
 
 
-def _document(text: str) -> Any:
+def _parse_yaml(text: str) -> Any:
     """Return what is written in plain YAML; ValueError, or an error of YAML's, for any other."""
     for token in yaml.scan(text):
-        if isinstance(token, ODD):
+        if isinstance(token, REFUSED_TOKENS):
             raise ValueError(f"{token.id}, where only plain values are expected")
     return Loader(text).get_single_data()
 
@@ -207,14 +217,14 @@ def _check_network(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as zipped:
             infos = zipped.infolist()
-            if tuple(sorted(info.filename for info in infos)) != PARTS:
-                raise ValueError(f"other parts than {', '.join(PARTS)}")
+            if tuple(sorted(info.filename for info in infos)) != NETWORK_PARTS:
+                raise ValueError(f"other parts than {', '.join(NETWORK_PARTS)}")
             if any(info.compress_type or info.file_size > path.stat().st_size for info in infos):
                 raise ValueError("parts that are compressed")
-            if zipped.getinfo(PARTS[0]).file_size > LAYERS_BYTES:
-                raise ValueError(f"a {PARTS[0]} of more than {LAYERS_BYTES:,} bytes")
-            description = json.loads(zipped.read(PARTS[0]))
-    except DAMAGED as error:
+            if zipped.getinfo(NETWORK_PARTS[0]).file_size > LAYERS_BYTES:
+                raise ValueError(f"a {NETWORK_PARTS[0]} of more than {LAYERS_BYTES:,} bytes")
+            description = json.loads(zipped.read(NETWORK_PARTS[0]))
+    except DAMAGE_ERRORS as error:
         raise ValueError(f"{NETWORK}, which is no network of Keras's: {error}") from error
     for each in _objects(description):
         if not _is_harmless(each):
@@ -238,5 +248,5 @@ def _objects(description: Any) -> Iterator[dict[str, Any]]:
 def _is_harmless(described: dict[str, Any]) -> bool:
     name, module = str(described["class_name"]), str(described.get("module"))
     registered = (None, name, f"{module.partition('.')[0]}>{name}")
-    known = CLASSES.fullmatch(f"{module}.{name}") and name not in PROGRAMS
-    return name in VALUES or bool(known and described.get("registered_name") in registered)
+    known = HARMLESS_CLASSES.fullmatch(f"{module}.{name}") and name not in PROGRAM_LAYERS
+    return name in VALUE_CLASSES or bool(known and described.get("registered_name") in registered)

@@ -12,32 +12,32 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-PARENT_RUN = "PARENT_RUN"  # the name of the environment variable
+VARIABLE = "PARENT_RUN"  # the name of the environment variable
 
 
-def parent() -> tuple[str, str] | None:
+def read() -> tuple[str, str] | None:
     """Return the id and the experiment of that run; None without one, or of one elsewhere."""
-    document = json.loads(os.environ.get(PARENT_RUN, "{}"))
-    if document.get("store") != _store():
+    document = json.loads(os.environ.get(VARIABLE, "{}"))
+    if document.get("store") != _store_digest():
         return None
     return document["id"], document["experiment"]
 
 
 @contextmanager
-def parent_of_commands(run_id: str, experiment: str) -> Iterator[None]:
+def write(run_id: str, experiment: str) -> Iterator[None]:
     """Make the runs of the commands that are started in the block children of that run."""
-    before = os.environ.get(PARENT_RUN)
-    document = {"id": run_id, "experiment": experiment, "store": _store()}
-    os.environ[PARENT_RUN] = json.dumps(document)
+    before = os.environ.get(VARIABLE)
+    document = {"id": run_id, "experiment": experiment, "store": _store_digest()}
+    os.environ[VARIABLE] = json.dumps(document)
     try:
         yield
     finally:
-        os.environ.pop(PARENT_RUN, None)
+        os.environ.pop(VARIABLE, None)
         if before is not None:
-            os.environ[PARENT_RUN] = before
+            os.environ[VARIABLE] = before
 
 
-def _store() -> str:
+def _store_digest() -> str:
     """Return which store, without its password: a command may write into another one."""
     from pipelines.tracking import store
 

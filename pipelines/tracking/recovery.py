@@ -8,32 +8,37 @@ from pathlib import Path
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import heartbeat, locks
 from pipelines.tracking import history, journals, store
-from pipelines.tracking._outbox import GONE
-from pipelines.tracking.writer import BATCH, send, send_fact, send_files
+from pipelines.tracking.outbox import (
+    MAX_METRICS,
+    PERMANENT_ERRORS,
+    send_fact,
+    send_files,
+    send_numbers,
+)
 
-ASIDE = ".orphan"  # ends the name of a journal that MLflow will never take
+UNDELIVERABLE = ".orphan"  # ends the name of a journal that MLflow will never take
 
 
-def settle_dead() -> list[str]:
+def deliver_journals() -> list[str]:
     """Deliver and close the runs whose journals dead processes left; returns the run ids.
 
     What the store does not take now is left for the next command, and said so.
     """
     folder, uri = store.home() / "live", store.uri()
-    if not journals.leftovers(folder, uri):
+    if not journals.find_stale(folder, uri):
         return []
     settled: list[str] = []
-    with locks.locked(folder, "settle"):
-        waiting = journals.leftovers(folder, uri)
+    with locks.lock(folder, "settle"):
+        waiting = journals.find_stale(folder, uri)
         for path in waiting:
-            with journals.taken(path, uri) as left:
+            with journals.claim_stale(path, uri) as left:
                 try:
                     settled += [_deliver(left)] if left else []
                 except (TypeError, ValueError, AttributeError) as error:  # no line of ours
-                    _put_aside(path, short(error))
+                    _set_aside(path, short(error))
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:
-                    if getattr(error, "error_code", "") in GONE:
-                        _put_aside(path, short(error))
+                    if getattr(error, "error_code", "") in PERMANENT_ERRORS:
+                        _set_aside(path, short(error))
                         continue
                     count = len(waiting) - len(settled)
                     print(f"{count} runs wait for their store: {short(error)}", file=sys.stderr)
@@ -41,29 +46,29 @@ def settle_dead() -> list[str]:
     return settled
 
 
-def _put_aside(path: Path, why: str) -> None:
+def _set_aside(path: Path, why: str) -> None:
     """Keep what MLflow will never take, as of a run that was deleted, out of the way."""
-    path.rename(path.with_suffix(ASIDE))
-    print(f"{path.with_suffix(ASIDE)} cannot be delivered whole: {why}", file=sys.stderr)
+    path.rename(path.with_suffix(UNDELIVERABLE))
+    print(f"{path.with_suffix(UNDELIVERABLE)} cannot be delivered whole: {why}", file=sys.stderr)
 
 
-def reap() -> dict[str, str]:
+def recover() -> dict[str, str]:
     """Settle every run that says RUNNING though its process is dead; by run id, why it is.
 
     Journals first, for they hold numbers: a run that has one waits for it. A run of another machine
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
-    settled = dict.fromkeys(settle_dead(), "delivered from its journal")
-    with locks.locked(store.home() / "live", "settle"):
+    settled = dict.fromkeys(deliver_journals(), "delivered from its journal")
+    with locks.lock(store.home() / "live", "settle"):
         for run_id, why in dead_without_journal().items():
-            close(run_id, why)
+            mark_killed(run_id, why)
             settled[run_id] = why
     return settled
 
 
 def dead_without_journal() -> dict[str, str]:
     """Return by id why runs that say RUNNING are dead, but for those that have a journal."""
-    whys = {row.id: heartbeat.why_dead(row.tags) for row in history.rows("RUNNING")}
+    whys = {row.id: heartbeat.reason_dead(row.tags) for row in history.rows("RUNNING")}
     folder = store.home() / "live"
     return {i: why for i, why in whys.items() if why and not (folder / f"{i}.jsonl").exists()}
 
@@ -74,29 +79,29 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 
     What a process that was killed has left is settled then, so that its run can go on.
     """
-    with locks.locked(store.home() / "live", name, waiting):
-        reap()
+    with locks.lock(store.home() / "live", name, waiting):
+        recover()
         yield
 
 
-def close(run_id: str, why: str) -> None:
+def mark_killed(run_id: str, why: str) -> None:
     """Mark a run KILLED whose process is dead, and say why."""
     store.client().set_tag(run_id, heartbeat.SETTLED, why)
     store.client().set_terminated(run_id, "KILLED")
 
 
-def _deliver(left: journals.Leftover) -> str:
+def _deliver(left: journals.StaleJournal) -> str:
     """Send what MLflow lacks of a journal and its files, then close its run; the run's id.
 
     MLflow keeps equal points once, so that what was sent before does no harm.
     """
     content = left.content
     numbers = content.numbers
-    for start in range(0, len(numbers), BATCH):
-        send(left.run_id, numbers[start : start + BATCH])
+    for start in range(0, len(numbers), MAX_METRICS):
+        send_numbers(left.run_id, numbers[start : start + MAX_METRICS])
     for kind, value in content.facts:
         send_fact(left.run_id, kind, value)
     send_files(left.run_id, left.spool)
     store.client().set_terminated(left.run_id, content.status)
-    journals.discard(left.path)
+    journals.delete(left.path)
     return left.run_id

@@ -12,7 +12,6 @@ import socket
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,36 +19,36 @@ from urllib.request import getproxies
 
 from pipelines.errors import Unavailable, UserError, missing_driver, without_password
 from pipelines.runtime import locks, provenance
-from pipelines.tracking import _relocation
+from pipelines.runtime.files import replace_whole
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
-RETRIES = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
+RETRIES_VARIABLE = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
-ANSWER_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
 
 
 def uri() -> str:
     """MLFLOW_TRACKING_URI, else the project's own database; the same text for the same store."""
-    found = os.environ.get("MLFLOW_TRACKING_URI") or _own()
+    found = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
     if found.startswith(SQLITE):
         return f"{SQLITE}{Path(found.removeprefix(SQLITE)).resolve()}"
     return found.rstrip("/")
 
 
-def _own() -> str:
-    return f"{SQLITE}{_own_home() / 'mlflow.db'}"
+def _project_uri() -> str:
+    return f"{SQLITE}{_project_home() / 'mlflow.db'}"
 
 
-def is_own() -> bool:
+def is_project_home() -> bool:
     """Return whether the store is the project's own home, and no other that was named."""
-    return uri() == _own()
+    return uri() == _project_uri()
 
 
-def shown() -> str:
+def display_uri() -> str:
     """The store as people may read it: without a password."""
     return without_password(uri())
 
@@ -58,10 +57,10 @@ def home() -> Path:
     """The folder of an SQLite database, else our own: journals, locks and artifacts live there."""
     if uri().startswith(SQLITE):
         return Path(uri().removeprefix(SQLITE)).resolve().parent
-    return _own_home()
+    return _project_home()
 
 
-def _own_home() -> Path:
+def _project_home() -> Path:
     """MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
     return Path(os.environ.get("MLRUNS_HOME") or provenance.ROOT / "mlruns").resolve()
 
@@ -81,35 +80,35 @@ def _client(where: str) -> Any:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # stdout is for our documents
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
-    retries = os.environ.get(RETRIES)
-    os.environ[RETRIES] = retries or "2"  # a wrong address is soon said to be one
+    retries = os.environ.get(RETRIES_VARIABLE)
+    os.environ[RETRIES_VARIABLE] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    with locks.locked(home() / "live", "database"):
+    with locks.lock(home() / "live", "database"):
         import mlflow
 
-        _quiet()
+        _silence_loggers()
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
-            _knock(where)
-            _create(where)
+            _check_connection(where)
+            _create_database(where)
             mlflow.set_tracking_uri(where)
             found = mlflow.MlflowClient(tracking_uri=where)
             found.search_experiments(max_results=1)
             if where.startswith(SQLITE):
-                _relocation.follow_move(Path(where.removeprefix(SQLITE)))
+                follow_move(Path(where.removeprefix(SQLITE)))
         except ImportError as error:
             raise missing_driver(where, error) from error
         except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise (Unavailable if _may_pass(error) else UserError)(
-                f"The tracking store must be reachable. Received: {shown()}: "
+            raise (Unavailable if _is_temporary(error) else UserError)(
+                f"The tracking store must be reachable. Received: {display_uri()}: "
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
-    os.environ[RETRIES] = retries or "3"  # one that has answered will again: wait a little
+    os.environ[RETRIES_VARIABLE] = retries or "3"  # one that has answered will again: wait a little
     return found
 
 
-def _may_pass(error: Exception) -> bool:
+def _is_temporary(error: Exception) -> bool:
     """Whether a store that does not open may open later: its address and its file are right."""
     import mlflow
     from sqlalchemy.exc import OperationalError
@@ -119,16 +118,16 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError | OperationalError | sqlite3.OperationalError)
 
 
-def _knock(where: str) -> None:
+def _check_connection(where: str) -> None:
     """OSError, within seconds, where a server takes no connection: MLflow would try for minutes."""
     parts = urlsplit(where)
     scheme = parts.scheme.partition("+")[0]
     port = parts.port or PORTS.get(scheme)
     if parts.hostname and port and scheme not in getproxies():
-        socket.create_connection((parts.hostname, port), ANSWER_S).close()
+        socket.create_connection((parts.hostname, port), CONNECT_TIMEOUT_S).close()
 
 
-def _create(where: str) -> None:
+def _create_database(where: str) -> None:
     """Make a new SQLite database beside its place, then move it there: none is half made."""
     path = Path(where.removeprefix(SQLITE))
     if not where.startswith(SQLITE):
@@ -136,14 +135,12 @@ def _create(where: str) -> None:
     import mlflow
 
     if not path.exists():
-        half = path.with_suffix(".new")
-        half.unlink(missing_ok=True)
-        mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
-        half.replace(path)
-    _many_writers(path)
+        with replace_whole(path) as half:
+            mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
+    _enable_wal(path)
 
 
-def _many_writers(path: Path) -> None:
+def _enable_wal(path: Path) -> None:
     """Let readers and a writer of an SQLite database not wait for one another, and commits be fast.
 
     A write-ahead log, which stays in force; a commit then need not wait for the disk, for a crash
@@ -157,11 +154,11 @@ def _many_writers(path: Path) -> None:
     ):  # where it cannot be, as on a network's disk, all works, slower
         database.execute("PRAGMA journal_mode = WAL")
 
-    if not event.contains(Engine, "connect", _relax):
-        event.listen(Engine, "connect", _relax)
+    if not event.contains(Engine, "connect", _set_pragmas):
+        event.listen(Engine, "connect", _set_pragmas)
 
 
-def _relax(connection: Any, _: Any) -> None:
+def _set_pragmas(connection: Any, _: Any) -> None:
     """On every new connection to an SQLite database with a write-ahead log."""
     if isinstance(connection, sqlite3.Connection):
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
@@ -170,7 +167,7 @@ def _relax(connection: Any, _: Any) -> None:
             connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
 
 
-def _quiet() -> None:
+def _silence_loggers() -> None:
     """MLflow tells of its migrations and monitors at level INFO; a newcomer need not read them."""
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -186,7 +183,7 @@ def experiment(where: str, name: str) -> str:
     found = client(where).get_experiment_by_name(name)
     if found is None:
         own = where.startswith("http")  # a server has its own place
-        artifacts = None if own else (home() / _relocation.FOLDER).as_uri()
+        artifacts = None if own else (home() / ARTIFACTS).as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
         found = client(where).get_experiment_by_name(name)
@@ -210,34 +207,6 @@ def artifact(run_id: str, path: str) -> bytes | None:
         return Path(found).read_bytes()
 
 
-def logged_model(run_id: str) -> str | None:
-    """The id of the whole model that a run stored last; None where it has none."""
-    experiment = client().get_run(run_id).info.experiment_id
-    newest = [{"field_name": "creation_time", "ascending": False}]
-    models = client().search_logged_models(
-        [experiment], f"source_run_id = '{run_id}'", order_by=newest
-    )
-    return next((str(model.model_id) for model in models if model.status == "READY"), None)
-
-
-def keras_model(model_id: str) -> Any:
-    """The network of a stored model, read anew. Import Keras first, on its backend (quiet.py)."""
-    with _model_folder(model_id) as folder:
-        import keras
-
-        import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
-        from pipelines.tracking import model_files
-
-        network = folder / model_files.NETWORK
-        return keras.models.load_model(network, compile=False, safe_mode=True)
-
-
-def check_model(model_id: str) -> None:
-    """Raise UserError for a stored model that is not as this project stores one."""
-    with _model_folder(model_id):
-        pass
-
-
 def top_files(location: str) -> Any:
     """What MLflow finds directly below a place of artifacts; empty where nothing is."""
     from mlflow.artifacts import list_artifacts
@@ -251,29 +220,6 @@ def download(location: str, folder: Path) -> Path:
 
     copy = download_artifacts(artifact_uri=location, tracking_uri=uri(), dst_path=str(folder))
     return Path(copy)
-
-
-@contextlib.contextmanager
-def _model_folder(model_id: str) -> Iterator[Path]:
-    """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
-    from pipelines.tracking import model_files
-
-    location = client().get_logged_model(model_id).artifact_location
-    if not top_files(location):
-        raise UserError(
-            f"A stored model must have its files. Received: model {model_id}, which has none at "
-            f"{location}. Put them back there, or train it again with --force."
-        )
-    with tempfile.TemporaryDirectory() as place:
-        folder = download(location, Path(place))
-        try:
-            model_files.check(folder)
-        except ValueError as error:
-            raise UserError(
-                f"{model_files.RULE} Received: in model {model_id}, {error}. Delete the run that "
-                "has it, or train it again with --force."
-            ) from error
-        yield folder
 
 
 def is_away(error: Exception) -> bool:
@@ -292,7 +238,7 @@ def unavailable() -> type[Exception]:
     return error
 
 
-def served() -> bool:
+def is_server() -> bool:
     """Whether the runs are on a tracking server, which has a UI of its own."""
     return uri().startswith("http")
 
@@ -316,12 +262,62 @@ def sql_store() -> Any:
     with found.ManagedSessionMaker() as session:
         revision = session.scalar(text("SELECT version_num FROM alembic_version"))
     if revision != REVISION:
-        _say_unknown(revision)
+        _warn_unknown_revision(revision)
         return None
     return found
 
 
 @functools.cache
-def _say_unknown(revision: str) -> None:
+def _warn_unknown_revision(revision: str) -> None:
     known = f"revision {revision}, and pipelines/tracking/store.py knows {REVISION}"
     print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)
+
+
+ARTIFACTS = "artifacts"  # of runs, beside an SQLite database
+LOCATION_COLUMNS = {  # the columns of MLflow's tables that hold places
+    "experiments": ("artifact_location",),
+    "runs": ("artifact_uri",),
+    "logged_models": ("artifact_location",),
+    "model_versions": ("source", "storage_location"),
+}
+
+
+def follow_move(database: Path) -> None:
+    """Make the places of an SQLite database those beside it, if it has been copied or moved.
+
+    A database that cannot be written keeps the places that it has.
+    """
+    place = (database.parent / ARTIFACTS).as_uri()
+    with (
+        contextlib.suppress(sqlite3.OperationalError),
+        contextlib.closing(sqlite3.connect(database)) as connection,
+        connection,
+    ):
+        before = _artifact_location(connection)
+        if before == place:
+            return
+        for table, columns in LOCATION_COLUMNS.items() if before else ():
+            for column in columns:
+                _replace_prefix(connection, table, column, (before, place))
+        own = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0"
+        connection.execute(own, (place,))
+
+
+def _artifact_location(connection: sqlite3.Connection) -> str:
+    """Where the artifacts were; empty in a database that was never ours."""
+    query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
+    places = [str(place) for (place,) in connection.execute(query)]
+    ours = [each for each in places if each.startswith("file:") and each.endswith(f"/{ARTIFACTS}")]
+    return ours[0] if ours else ""
+
+
+def _replace_prefix(
+    connection: sqlite3.Connection, table: str, column: str, change: tuple[str, str]
+) -> None:
+    """Let the places at or below one folder be at or below another."""
+    before, after = change
+    connection.execute(
+        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of PLACES
+        f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+        (after, len(before) + 1, before, len(before) + 1, f"{before}/"),
+    )

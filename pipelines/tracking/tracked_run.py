@@ -19,8 +19,7 @@ import numpy as np
 from pipelines.errors import Ended, Paused, Pruned
 from pipelines.runtime import backend, heartbeat, provenance
 from pipelines.tracking import history, journals, parent_run, store
-from pipelines.tracking._outbox import FLUSH_S, Outbox
-from pipelines.tracking.writer import FOLDER, send_fact
+from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
@@ -55,7 +54,8 @@ class Run:
         """
         now = int(time.time() * 1000) if when_ms is None else when_ms
         numbers = [(key, float(value), step, now) for key, value in metrics.items()]
-        self.outbox.add([each for each in numbers if (each[0], step, each[1]) not in self.known])
+        new = [each for each in numbers if (each[0], step, each[1]) not in self.known]
+        self.outbox.add_numbers(new)
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
         """The same for a training that is repeated from a checkpoint: no step is written twice."""
@@ -68,20 +68,20 @@ class Run:
         self.outbox.flush()
 
     def tag(self, key: str, value: str) -> None:
-        self.outbox.tell("tags", {key: value})
+        self.outbox.add_fact("tags", {key: value})
 
     def text(self, text: str, path: str) -> None:
-        self.outbox.file(path, lambda place: place.write_text(text))
+        self.outbox.add_file(path, lambda place: place.write_text(text))
 
     def figure(self, figure: Any, path: str) -> None:
         """A matplotlib figure; equal figures are equal files."""
         style: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}
-        self.outbox.file(path, lambda place: figure.savefig(place, **style))
+        self.outbox.add_file(path, lambda place: figure.savefig(place, **style))
 
     def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
         """Name the data this run trains on and their source, for the data set column of the UI."""
         about = {"name": name, "digest": digest, "examples": examples, "source": source}
-        self.outbox.tell("dataset", about)
+        self.outbox.add_fact("dataset", about)
 
     def model(self, model: Any) -> None:
         """Store a Keras model that `mlflow.pyfunc.load_model(f"runs:/{id}/model")` reads back.
@@ -95,12 +95,12 @@ class Run:
         def schema(tensor: Any) -> Schema:
             return Schema([TensorSpec(np.dtype(tensor.dtype), (-1, *tensor.shape[1:]))])
 
-        needed = ("keras", backend.backend(), "mlflow")
+        needed = ("keras", backend.name(), "mlflow")
         about = Model(run_id=self.id)
         about.signature = ModelSignature(schema(model.input), schema(model.output))
         pins = [f"{name}=={metadata.version(name)}" for name in needed]
-        self.outbox.file(
-            FOLDER,
+        self.outbox.add_file(
+            MODEL_FOLDER,
             lambda place: mlflow.keras.save_model(
                 model,
                 str(place),
@@ -131,7 +131,7 @@ def tracked(
     caller; of a command of ours that has failed, what it said.
     """
     where = store.uri()
-    own = {**heartbeat.tags(), **_link(parent), "kind": kind, **(tags or {})}
+    own = {**heartbeat.tags(), **_parent_tag(parent), "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
     journal = journals.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
@@ -157,9 +157,9 @@ def tracked(
         run.outbox.close(status)
 
 
-def _link(parent: Run | Parent | None) -> dict[str, str]:
+def _parent_tag(parent: Run | Parent | None) -> dict[str, str]:
     """The tag that names the run above: the parent, else that which our starter has named."""
-    if parent is None and (found := parent_run.parent()):
+    if parent is None and (found := parent_run.read()):
         parent = Parent(*found)
     return {store.PARENT: parent.id} if parent else {}
 
@@ -192,7 +192,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     for key in {FAILURE, heartbeat.SETTLED} & found.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]
-    for key, value, step, _ in [*numbers, *run.outbox.journal.left.numbers]:
+    for key, value, step, _ in [*numbers, *run.outbox.journal.undelivered.numbers]:
         run.logged[key] = max(step, run.logged.get(key, step))
         run.known.add((key, step, value))
     return True
@@ -205,7 +205,7 @@ def _describe(run: Run, params: Mapping[str, Any], *, alone: bool, resumed: bool
     """
     client = store.client()
     known = client.get_run(run.id).data.params if resumed else {}
-    run.outbox.tell("params", {k: str(value) for k, value in params.items() if k not in known})
+    run.outbox.add_fact("params", {k: str(value) for k, value in params.items() if k not in known})
     if alone and not (resumed and client.list_artifacts(run.id, "provenance")):
         run.text(provenance.packages(), "provenance/packages.txt")
         if provenance.diff():

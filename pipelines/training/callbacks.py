@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pipelines.data.tasks import MEAN, OfModel
 from pipelines.errors import Diverged, Paused, UserError
-from pipelines.runtime.signals import Interrupts
+from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data
 from pipelines.training.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.training.devices import Place
@@ -201,7 +201,7 @@ class Saver(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, curves: Curves, saving: Saving | None, interrupts: Interrupts, place: Place
+        self, curves: Curves, saving: Saving | None, interrupts: DeferredSignals, place: Place
     ) -> None:
         super().__init__()
         self.curves, self.saving, self.interrupts = curves, saving, interrupts

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.runtime.files import replace_whole
+
 KEPT = 2
 NOTE = "note"
 
@@ -58,16 +60,10 @@ class Saving:
             for number, array in enumerate(arrays)
         }
         path = self.folder / f"step-{checkpoint.step:09}.npz"
-        aside = path.with_suffix(".half")
-        try:
-            with aside.open("wb") as file:
-                np.savez(file, allow_pickle=False, **{NOTE: json.dumps(checkpoint.note)}, **flat)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(path)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            raise
+        with replace_whole(path) as half, half.open("wb") as file:
+            np.savez(file, allow_pickle=False, **{NOTE: json.dumps(checkpoint.note)}, **flat)
+            file.flush()
+            os.fsync(file.fileno())
         for old in self._files()[:-KEPT]:
             old.unlink()
         return path

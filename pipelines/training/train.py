@@ -167,7 +167,7 @@ def _run(
     job: Job, model: keras.Model, curves: Curves, saving: Saving | None, trainer: Trainer
 ) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
-    with signals.held() as interrupts:
+    with signals.defer() as interrupts:
         saver = Saver(curves, saving, interrupts, job.place)
         checkpoint = trainer.agree(saving.latest() if saving else None, job.place)
         if checkpoint:

@@ -79,7 +79,7 @@ def damaged_journal(home: Path, patch: Patch) -> None:
     run_id = says_running()
     head = json.dumps({"uri": store.uri()})
     (home / "live" / f"{run_id}.jsonl").write_text(f'{head}\n{{"numbers": 5}}\n')
-    recovery.settle_dead()
+    recovery.deliver_journals()
 
 
 def waiting_journal(home: Path, patch: Patch) -> None:
@@ -97,7 +97,7 @@ def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
         json.dumps({"uri": store.uri()}) + '\n{"numbers": [["loss", 2.0, 9, 5]]}\n'
     )
     store.client().delete_run(run_id)
-    recovery.settle_dead()
+    recovery.deliver_journals()
 
 
 def unknown_tables(home: Path, patch: Patch) -> None:
@@ -190,9 +190,9 @@ def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
     assert doctor.check_runs().state == "ok"
     dead = {says_running(heartbeat.PROCESS, f"{os.getpid()} 1.00")}
     silent = says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
-    store.client().set_tag(silent, heartbeat.BEAT, "0")
+    store.client().set_tag(silent, heartbeat.HEARTBEAT, "0")
     assert doctor.check_runs().found.startswith("of 2 runs ")
-    assert recovery.reap().keys() == dead | {silent}
+    assert recovery.recover().keys() == dead | {silent}
     assert doctor.check_runs().state == "ok"
 
 

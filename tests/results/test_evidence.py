@@ -11,7 +11,7 @@ from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
 from pipelines.results import evidence, evidence_check, scoreboard
 from pipelines.run import RunOptions
-from pipelines.tracking import history, store
+from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.bundles import exporting
 from tests.conftest import Go
 
@@ -23,7 +23,7 @@ MOST = 20_000_000  # bytes that git keeps of all evidence
 def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the evidence is, empty at first; every home of a test is the project's own."""
     monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
-    monkeypatch.setattr(store, "is_own", lambda: True)
+    monkeypatch.setattr(store, "is_project_home", lambda: True)
     return evidence.FOLDER
 
 
@@ -298,7 +298,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
     document = evidence_check.check_evidence(results)
     assert document["problems"] == []
     assert [each["claim"] for each in document["claims"]] == ["gradient-formula", NAME]
-    assert history.everyones(None) == []
+    assert history.rows_with_evidence(None) == []
 
 
 DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first problem begins
@@ -381,7 +381,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
     evidence.import_if_own()
     rows = history.rows(kind="training", origin="project")
     assert {row.id: row.metrics for row in rows} == trained
-    assert all(store.logged_model(row.id) is None for row in rows)
+    assert all(stored_models.find_id(row.id) is None for row in rows)
     history_of = store.client().get_metric_history(rows[0].id, "batch_loss")
     assert 3 <= len(history_of) <= 4
 

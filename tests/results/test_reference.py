@@ -112,7 +112,7 @@ def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path)
     store.client().set_terminated(whole[0]["run_id"], "KILLED")
     assert reference_runs.write(TABLE[:1])["written"] == 1
     assert [row.name for row in history.rows(None, kind="reference")] == [whole[0]["name"]]
-    assert journals.leftovers(home / "live", store.uri()) == []
+    assert journals.find_stale(home / "live", store.uri()) == []
 
 
 def test_a_store_that_takes_runs_one_by_one_holds_the_same(

@@ -109,7 +109,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
         tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
-        parent_run.parent_of_commands(run.id, run.experiment),
+        parent_run.write(run.id, run.experiment),
     ):
         assert states(failed(THREE, True).document)["drawn"] == "done"
         mend(empty)

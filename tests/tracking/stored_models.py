@@ -10,7 +10,7 @@ import yaml
 
 from pipelines.recipes.catalog import get_recipe
 from pipelines.run import EXPERIMENT
-from pipelines.tracking import store, tracked_run
+from pipelines.tracking import store, stored_models, tracked_run
 
 RECIPE, SCALE = "mlp-digits", "smoke"
 
@@ -40,7 +40,7 @@ def record_training(*shape: int) -> str:
 
 def folder_of(run_id: str) -> Path:
     """Where this store keeps the model of a run."""
-    model = store.client().get_logged_model(store.logged_model(run_id))
+    model = store.client().get_logged_model(stored_models.find_id(run_id))
     return Path(model.artifact_location.removeprefix("file://"))
 
 

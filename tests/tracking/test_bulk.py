@@ -14,22 +14,22 @@ import sqlalchemy
 
 from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
-from pipelines.tracking.bulk import Finished
+from pipelines.tracking.bulk import FinishedRun
 from tests.conftest import exit_code
 
 NAN, INF, LARGEST = float("nan"), float("inf"), 1.7976931348623157e308
 LIVES = {
     heartbeat.PROCESS,
     heartbeat.MACHINE,
-    heartbeat.BEAT,
+    heartbeat.HEARTBEAT,
 }  # of a run written while its process lives
 DIFFERING = {store.PARENT, *LIVES}
 TABLES = ("runs", "tags", "params", "metrics", "latest_metrics")
 
 
-def finished(name: str, steps: Any, curves: Any, **changes: Any) -> Finished:
+def finished(name: str, steps: Any, curves: Any, **changes: Any) -> FinishedRun:
     given = {"params": {"d": 4}, "tags": {"fingerprint": name}, "start_ms": 5_000, "end_ms": 9_000}
-    return Finished(name=name, steps=steps, curves=curves, **{**given, **changes})
+    return FinishedRun(name=name, steps=steps, curves=curves, **{**given, **changes})
 
 
 RUNS = [
@@ -70,8 +70,8 @@ def parent(name: str = "sweep") -> str:
     return run.id
 
 
-def record(runs: list[Finished], parent_id: str | None = None) -> list[str]:
-    return bulk.record("test", runs, parent_id)
+def record(runs: list[FinishedRun], parent_id: str | None = None) -> list[str]:
+    return bulk.write("test", runs, parent_id)
 
 
 @contextmanager
@@ -83,7 +83,7 @@ def unknown_tables() -> Iterator[None]:
 
 
 @unknown_tables()
-def by_client(runs: list[Finished], parent_id: str | None = None) -> list[str]:
+def by_client(runs: list[FinishedRun], parent_id: str | None = None) -> list[str]:
     return record(runs, parent_id)
 
 
@@ -126,7 +126,7 @@ def stored(run_id: str) -> dict[str, list[str]]:
 def test_bulk_runs_are_read_back_as_the_client_s(
     database: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store._say_unknown.cache_clear()
+    store._warn_unknown_revision.cache_clear()
     fast, slow = record(RUNS, parent("fast")), by_client(RUNS, parent("slow"))
     assert len(set(fast + slow)) == 2 * len(RUNS)
     for run, a, b in zip(RUNS, fast, slow, strict=True):
@@ -206,7 +206,7 @@ def test_ids_sort_by_time(home: Path) -> None:
 
 def test_rows_keep_their_id_status_and_dates(database: str) -> None:
     curve = [(2, 20, 1.0, False), (2, 30, 0.5, False), (2, 30, 0.5, False), (1, 40, 0.0, True)]
-    run = bulk.Record("f" * 32, "r", "FAILED", 5, None, {"d": "4"}, {"a": "b"}, {"loss": curve})
+    run = bulk.RunRecord("f" * 32, "r", "FAILED", 5, None, {"d": "4"}, {"a": "b"}, {"loss": curve})
     bulk.insert(store.sql_store(), store.experiment(store.uri(), "test"), [run])
     found = store.client().get_run(run.run_id)
     assert (found.info.status, found.info.start_time, found.info.end_time) == ("FAILED", 5, None)
@@ -226,7 +226,7 @@ def test_nothing_is_recorded_of_nothing(home: Path) -> None:
 
 def test_curves_come_back_as_they_were_given(home: Path) -> None:
     given = {"a": [1.0, NAN, INF], "b": [-INF, 5e-324, 0.1 + 0.2]}
-    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(history.CHUNK + 1)]
+    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(history.IDS_A_QUERY + 1)]
     found = history.curves(record(runs))
     assert len(found) == len(runs)
     for steps, curves in found.values():
@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_nothing(home: Path) -> None:
     assert {row.id for row in history.rows(None)} == {parent_id, *written}
 
 
-def killed(write: Any, runs: list[Finished]) -> None:
+def killed(write: Any, runs: list[FinishedRun]) -> None:
     """What a process does that dies before its last insertion."""
 
     def kill(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
@@ -305,7 +305,7 @@ def test_kill_9_leaves_none_or_a_run_that_is_settled(home: Path, write: Any, lef
     runs = [finished(name, [1, 2], {"loss": [1, 2]}) for name in "ab"]
     assert exit_code(killed, write, runs) == -signal.SIGKILL
     assert [row.name for row in history.rows("FINISHED")] == ["before"]
-    settled = recovery.settle_dead()
+    settled = recovery.deliver_journals()
     here = [row.id for row in history.rows("FINISHED") if row.name != "before"]
     assert here == settled  # its journal said that it had ended
     assert [points(i, "loss") for i in settled] == [[(1, "1.0", 9_000), (2, "2.0", 9_000)]] * left

@@ -42,7 +42,7 @@ def sample() -> dict[str, str]:
         points = [(5, 10, 1.5), (5, 11, 0.5), (5, 11, 0.5), (-2, 9, NAN), (7, 12, 1e-320)]
         for step, date_ms, value in points:
             store.client().log_metric(child.id, "again", value, timestamp=date_ms, step=step)
-        cells = bulk.record("one", [cell(f"cell {i}", i) for i in range(3)], top.id)
+        cells = bulk.write("one", [cell(f"cell {i}", i) for i in range(3)], top.id)
     store.client().set_terminated(child.id, "FAILED", 123_456)
     with contextlib.suppress(KeyboardInterrupt), tracked("killed", tags={"recipe": "alone"}) as run:
         raise KeyboardInterrupt
@@ -51,10 +51,10 @@ def sample() -> dict[str, str]:
     return named | {f"cell {i}": run_id for i, run_id in enumerate(cells)}
 
 
-def cell(name: str, seed: int) -> bulk.Finished:
+def cell(name: str, seed: int) -> bulk.FinishedRun:
     curves = {"loss": [3.0, NAN, float(seed)], "bound": [INF, 1.0, 0.5]}
     tags = {"fingerprint": name}
-    return bulk.Finished(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
+    return bulk.FinishedRun(name, {"seed": seed}, tags, [1, 2, 4], curves, 5_000, 9_000)
 
 
 @functools.cache
@@ -392,7 +392,7 @@ def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     go("b")
     killed_import(last, file, revision)
     running = {row.id for row in history.rows("RUNNING")}
-    assert recovery.reap().keys() == running
+    assert recovery.recover().keys() == running
     assert running
     assert history.rows("RUNNING") == []
     assert {history.row(run_id).status for run_id in running} == {"KILLED"}
@@ -403,7 +403,7 @@ def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
     assert not [
         row for row in history.rows(None) if {IMPORTING, heartbeat.SETTLED} & row.tags.keys()
     ]
-    assert recovery.reap() == {}
+    assert recovery.recover() == {}
 
 
 def test_an_import_that_goes_on_is_not_reaped(
@@ -413,7 +413,7 @@ def test_an_import_that_goes_on_is_not_reaped(
 
     def and_reap(folder: str, location: str) -> None:
         upload(folder, location)
-        reaped.append(recovery.reap())
+        reaped.append(recovery.recover())
 
     go("b")
     monkeypatch.setattr(importing, "_upload", and_reap)

@@ -17,7 +17,7 @@ import pytest
 import keras_models
 from pipelines.errors import UserError
 from pipelines.results import evaluation, model_registry
-from pipelines.tracking import model_files, store
+from pipelines.tracking import model_files, store, stored_models
 from pipelines.tracking.bundles import importing
 from pipelines.tracking.model_files import LAYERS_BYTES, NETWORK
 from tests.conftest import Go
@@ -82,7 +82,7 @@ def test_no_program_is_imported(kind: str, home: Path, go: Go, tmp_path: Path) -
     run_id, marker, file = record_training(), tmp_path / "marker", tmp_path / "runs.zip"
     exported(file)
     HOSTILE[kind](shutil.copytree(folder_of(run_id), tmp_path / "hostile"), marker)
-    model = f"runs/{run_id}/models/{store.logged_model(run_id)}/"
+    model = f"runs/{run_id}/models/{stored_models.find_id(run_id)}/"
     with_model(file, tmp_path / "hostile", model)
     go("b")
     with pytest.raises(
@@ -336,7 +336,7 @@ def test_an_artifact_that_mlflow_would_load_is_not_taken_in(
 
 def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) -> None:
     run_id = record_training()
-    folder, model_id = folder_of(run_id), store.logged_model(run_id)
+    folder, model_id = folder_of(run_id), stored_models.find_id(run_id)
     with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database, database:
         database.execute("UPDATE logged_models SET status = 1")
     (folder / "MLmodel").unlink()
@@ -347,5 +347,5 @@ def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) 
     with_model(tmp_path / "runs.zip", folder, f"runs/{run_id}/models/{model_id}/")
     go("b")
     importing.import_runs(tmp_path / "runs.zip")
-    assert store.logged_model(run_id) is None
+    assert stored_models.find_id(run_id) is None
     assert not list((tmp_path / "b").rglob("model.keras"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.tracking import history, recovery, store, tracked_run, writer
+from pipelines.tracking import history, outbox, recovery, store, stored_models, tracked_run
 from tests.conftest import exit_code
 
 DYING = ("create_logged_model", "log_model_artifacts", "finalize_logged_model", "log_outputs")
@@ -30,10 +30,10 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_run(network: Path, resume: str | None = None) -> str:
-    """Store the network in a run, as `tracking.Run.model` does without Keras; the run's id."""
+    """Store the network in a run, as `Run.model` does without Keras; the run's id."""
     how: dict[str, Any] = {"experiment": "test", "kind": "training", "resume": resume}
     with tracked_run.tracked("r", **how) as run:
-        run.outbox.file(writer.FOLDER, lambda place: shutil.copytree(network, place))
+        run.outbox.add_file(outbox.MODEL_FOLDER, lambda place: shutil.copytree(network, place))
     return run.id
 
 
@@ -62,7 +62,9 @@ def assert_whole(run_id: str, network: Path) -> None:
     [model] = models(run_id)
     assert (str(model.status), model.source_run_id) == ("READY", run_id)
     outputs = store.client().get_run(run_id).outputs.model_outputs
-    assert [each.model_id for each in outputs] == [model.model_id] == [store.logged_model(run_id)]
+    assert (
+        [each.model_id for each in outputs] == [model.model_id] == [stored_models.find_id(run_id)]
+    )
     place = Path(model.artifact_location.removeprefix("file://"))
     names = {path.relative_to(network) for path in network.rglob("*") if path.is_file()}
     assert {path.relative_to(place) for path in place.rglob("*") if path.is_file()} == names
@@ -82,13 +84,13 @@ def test_a_model_whose_storing_was_killed_is_whole_after_the_next_command(
     [row] = history.rows(None)
     for linked in store.client().get_run(row.id).outputs.model_outputs:
         assert str(store.client().get_logged_model(linked.model_id).status) == "READY"
-    assert recovery.settle_dead() == [row.id]
+    assert recovery.deliver_journals() == [row.id]
     assert_whole(row.id, network)
-    assert recovery.reap() == {}
+    assert recovery.recover() == {}
 
 
 def test_a_run_that_stores_its_model_again_has_one(home: Path, network: Path) -> None:
     assert exit_code(die_at, "log_outputs", False, network) == -signal.SIGKILL
-    [run_id] = recovery.settle_dead()
+    [run_id] = recovery.deliver_journals()
     assert write_run(network, resume=run_id) == run_id
     assert_whole(run_id, network)

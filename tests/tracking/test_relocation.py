@@ -9,7 +9,7 @@ from pipelines.__main__ import dispatch
 from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.results import evaluation, model_registry
-from pipelines.tracking import journals, recovery, store, tracked_run
+from pipelines.tracking import journals, recovery, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting
 from tests.tracking.stored_models import RECIPE, SCALE, network, record_training
 
@@ -37,7 +37,7 @@ def test_a_copied_home_reads_and_writes_its_own_artifacts(
     place = other / "artifacts" / first / "artifacts" / "text.txt"
     place.write_text("copy")
     assert store.artifact(first, "text.txt") == b"copy"
-    model = store.client().get_logged_model(store.logged_model(first))
+    model = store.client().get_logged_model(stored_models.find_id(first))
     assert model.artifact_location.startswith((other / "artifacts").as_uri())
     second = write_run("second", "of the copy")
     assert (other / "artifacts" / second / "artifacts" / "text.txt").read_text() == "of the copy"
@@ -80,7 +80,7 @@ def test_the_journal_of_a_copied_home_is_delivered_there(
     other = home.parent / "copy"
     shutil.copytree(home, other)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
-    assert recovery.settle_dead() == [run_id]
+    assert recovery.deliver_journals() == [run_id]
     assert store.client().get_run(run_id).data.metrics == {"loss": 2.0}
 
 

@@ -20,7 +20,7 @@ import pytest
 from pipelines.cli import shell
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import heartbeat
-from pipelines.tracking import _outbox, history, journals, recovery, store, tracked_run
+from pipelines.tracking import history, journals, outbox, recovery, store, tracked_run
 from tests.conftest import ROOT, command, free_port, mlflow_server
 
 NEVER = -1e9  # on the clock of `time.monotonic`
@@ -43,7 +43,7 @@ def home(
     folder = tmp_path / "mlruns"
     (folder / "live").mkdir(parents=True)
     monkeypatch.setenv("MLRUNS_HOME", str(folder))
-    monkeypatch.setattr(_outbox.Outbox, "given_up", NEVER)
+    monkeypatch.setattr(outbox.Outbox, "failed_at", NEVER)
     where = f"sqlite:///{folder}/mlflow.db"
     if request.param == "sqlite":
         shutil.copy(empty_database, folder / "mlflow.db")
@@ -60,7 +60,7 @@ def home(
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A tracking home where there is nothing yet, on SQLite."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlruns/mlflow.db")
-    monkeypatch.setattr(_outbox.Outbox, "given_up", NEVER)
+    monkeypatch.setattr(outbox.Outbox, "failed_at", NEVER)
     return tmp_path / "mlruns"
 
 
@@ -74,8 +74,8 @@ def on_sqlite(fresh: Path, empty_database: Path) -> Path:
 
 WRITER = """
 import sys, time
-from pipelines.tracking import _outbox, tracked_run
-_outbox.FLUSH_S = 600  # only when asked
+from pipelines.tracking import outbox, tracked_run
+outbox.FLUSH_S = 600  # only when asked
 with tracked_run.tracked("victim", experiment="test", kind="training") as run:
     time.sleep(1)  # what it begins with is sent
     for step in range(1, 51):
@@ -143,14 +143,14 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
         assert process.stdout is not None
         run_id = process.stdout.readline().strip()
         assert history.row(run_id).status == "RUNNING"
-        assert recovery.settle_dead() == []  # its process lives
+        assert recovery.deliver_journals() == []  # its process lives
         process.kill()
     assert len(history_of(run_id, "loss")) < 50
     listed = command("pipelines", "list")
     assert run_id in listed.stderr
     assert history.row(run_id).status == "KILLED"
     assert history_of(run_id, "loss") == [(step, 1.0 / step) for step in range(1, 51)]
-    assert recovery.settle_dead() == []
+    assert recovery.deliver_journals() == []
 
 
 @pytest.mark.slow
@@ -193,22 +193,22 @@ def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
         '{"numbers": [["l',
     ]
     (folder / f"{run.id}.jsonl").write_text("\n".join(lines))
-    assert recovery.settle_dead() == [run.id]
+    assert recovery.deliver_journals() == [run.id]
     assert history_of(run.id, "loss") == [(1, 2.0)]
 
 
 def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live").mkdir(exist_ok=True)
     (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
-    assert recovery.settle_dead() == []
-    assert journals.leftovers(home / "live", "http://elsewhere")
+    assert recovery.deliver_journals() == []
+    assert journals.find_stale(home / "live", "http://elsewhere")
 
 
 def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:
     store.client()
     journal = home / "live" / ("0" * 32 + ".jsonl")
     journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
-    assert recovery.settle_dead() == []
+    assert recovery.deliver_journals() == []
     assert [path.suffix for path in (home / "live").glob("0*")] == [".orphan"]
 
 
@@ -252,7 +252,7 @@ def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     other.execute("ROLLBACK")
     other.close()
     assert history.row(run.id).status == "RUNNING"
-    assert recovery.settle_dead() == [run.id]
+    assert recovery.deliver_journals() == [run.id]
     assert history.row(run.id).status == "FINISHED"
     assert history_of(run.id, "loss") == [(1, 1.0)]
 
@@ -360,7 +360,7 @@ def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
                 run.log({"loss": 1.0 / step}, step)
         assert shell._describe_failure(caught.value) is not None
         filler.unlink()
-        assert recovery.settle_dead() == [run.id]
+        assert recovery.deliver_journals() == [run.id]
         assert history.row(run.id).status in ("FAILED", "KILLED")
         steps = [step for step, _ in history_of(run.id, "loss")]
         assert steps == list(range(1, len(steps) + 1))
@@ -392,11 +392,11 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
         run.text("kept", "folder/kept.txt")
     with pytest.raises(Unavailable, match="back too late is kept in"):
         second.__exit__(None, None, None)
-    _outbox.Outbox.given_up = NEVER  # as if minutes had gone by
+    outbox.Outbox.failed_at = NEVER  # as if minutes had gone by
     with mlflow_server(folder, port):
         first.__exit__(None, None, None)
         assert history.row(runs[0].id).status == "FINISHED"
-        assert recovery.settle_dead() == [runs[1].id]
+        assert recovery.deliver_journals() == [runs[1].id]
         for run in runs:
             row = history.row(run.id)
             assert (row.status, row.tags["verdict"]) == ("FINISHED", "kept")
@@ -443,11 +443,11 @@ def test_the_reaper_settles_the_dead_and_no_other(home: Path) -> None:
         running("of another machine", process="1 1.00", **other),
     }
     stranger = store.client().create_run(store.experiment(store.uri(), "test")).info.run_id
-    assert recovery.reap().keys() == dead
+    assert recovery.recover().keys() == dead
     assert {row.id for row in history.rows("KILLED")} == dead
     assert {row.id for row in history.rows("RUNNING")} == living | {stranger}
     assert all("settled" in history.row(run_id).tags for run_id in dead)
-    assert recovery.reap() == {}
+    assert recovery.recover() == {}
 
 
 def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> None:
@@ -455,23 +455,23 @@ def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> Non
     journal = home / "live" / f"{run_id}.jsonl"
     lines = [{"uri": store.uri(), "host": "elsewhere"}, {"numbers": [["loss", 1.0, 1, 5]]}]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert recovery.reap() == {}
+    assert recovery.recover() == {}
     before = time.time() - 2 * journals.SILENT_S
     os.utime(journal, (before, before))
-    assert recovery.settle_dead() == [run_id]
+    assert recovery.deliver_journals() == [run_id]
     assert history_of(run_id, "loss") == [(1, 1.0)]
 
 
 def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipelines.tracking._outbox.FLUSH_S", 0.05)
+    monkeypatch.setattr("pipelines.tracking.outbox.FLUSH_S", 0.05)
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.0)
     monkeypatch.setattr(heartbeat, "LOST_S", 0.0)
     with tracked_run.tracked("r", experiment="test", kind="training") as run:
-        store.client().set_tag(run.id, heartbeat.BEAT, "0")
+        store.client().set_tag(run.id, heartbeat.HEARTBEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
         row = history.row(run.id)
-        while row.status != "RUNNING" or float(row.tags[heartbeat.BEAT]) < time.time() - 100:
+        while row.status != "RUNNING" or float(row.tags[heartbeat.HEARTBEAT]) < time.time() - 100:
             assert time.monotonic() < ends
             time.sleep(0.05)
             row = history.row(run.id)
@@ -504,7 +504,7 @@ def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) ->
 
 def test_a_run_killed_as_it_began_is_whole_when_it_has_gone_on(home: Path) -> None:
     run_id = running("r", process="999999 1.00")  # neither params nor packages yet
-    assert recovery.reap().keys() == {run_id}
+    assert recovery.recover().keys() == {run_id}
     how = {"experiment": "test", "kind": "training", "params": {"a": 1}}
     for _ in range(2):
         with tracked_run.tracked("r", **how, resume=run_id):  # type: ignore[arg-type]
@@ -517,7 +517,7 @@ def test_how_an_earlier_part_ended_is_not_how_the_last_did(home: Path) -> None:
     run_id = running("r")
     head = {"uri": store.uri(), "host": socket.gethostname()}
     dead_journal(home, run_id, {"end": "FAILED"}, head, {"numbers": [["loss", 1.0, 1, 5]]})
-    assert recovery.settle_dead() == [run_id]
+    assert recovery.deliver_journals() == [run_id]
     assert history.row(run_id).status == "KILLED"
 
 
@@ -528,11 +528,11 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
     for run_id in ids:
         dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "send", refusing)
-        assert recovery.reap() == {}
+        patch.setattr(recovery, "send_numbers", refusing)
+        assert recovery.recover() == {}
     assert "3 runs wait for their store" in capsys.readouterr().err
     assert {history.row(run_id).status for run_id in ids} == {"RUNNING"}
-    assert recovery.reap().keys() == set(ids)
+    assert recovery.recover().keys() == set(ids)
     assert [history_of(run_id, "loss") for run_id in ids] == [[(1, 1.0)]] * 3
 
 
@@ -540,7 +540,7 @@ def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
     with tracked_run.tracked("r", experiment="test", kind="study", resume=run_id):
         assert history.row(run_id).tags[heartbeat.PROCESS] == heartbeat.tags()[heartbeat.PROCESS]
-        assert recovery.reap() == {}
+        assert recovery.recover() == {}
     assert history.row(run_id).status == "FINISHED"
 
 
@@ -577,7 +577,7 @@ def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
     run_id = running("just created")
     path = home / "live" / f"{run_id}.jsonl"
     path.touch()
-    assert recovery.settle_dead() == []
+    assert recovery.deliver_journals() == []
     assert path.exists()
 
 
@@ -585,14 +585,14 @@ def test_a_journal_that_is_delivered_meanwhile_is_begun_anew(home: Path) -> None
     run_id = running("r")
     path = dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
     with ThreadPoolExecutor(1) as pool:
-        with journals.taken(path, store.uri()) as left:
+        with journals.claim_stale(path, store.uri()) as left:
             assert left is not None
             opened = pool.submit(journals.Journal, path.parent, run_id, store.uri())
             time.sleep(0.2)
             assert not opened.done()  # it waits for who delivers
-            journals.discard(path)
+            journals.delete(path)
         journal = opened.result()
-    assert journal.left.numbers == []
+    assert journal.undelivered.numbers == []
     journal.write(numbers=[["loss", 2.0, 2, 6]])
     assert "2.0" in path.read_text()
     journal.close(delivered=True)
@@ -611,7 +611,7 @@ def test_a_store_has_one_spelling_and_no_password_to_read(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
     assert store.uri() == meant
-    assert "secret" not in store.shown()
+    assert "secret" not in store.display_uri()
 
 
 def test_an_absent_server_is_soon_one_sentence(

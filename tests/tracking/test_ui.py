@@ -82,6 +82,6 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     for experiment in ("one", "two", "one"):
         with tracked_run.tracked("r", experiment=experiment, kind="training") as run:
             ids.append(run.id)
-    query = parse_qs(mlflow_ui.comparison(ids).partition("?")[2])
+    query = parse_qs(mlflow_ui.comparison_page(ids).partition("?")[2])
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2

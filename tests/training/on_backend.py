@@ -102,7 +102,7 @@ def steps(folder: Path, names: list[str]) -> None:
         model.compile(MomentumSGD(RATE, momentum=MOMENTUM), loss)
         model.train_on_batch(given["x"], given["y"])
         weights = {weight.path: array(weight) for weight in model.weights}
-        np.savez(folder / f"{name}-{backend.backend()}.npz", logits=logits, **weights)
+        np.savez(folder / f"{name}-{backend.name()}.npz", logits=logits, **weights)
 
 
 def tiny(name: str) -> Any:

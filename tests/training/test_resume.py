@@ -24,7 +24,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import RunOptions, run
 from pipelines.runtime import signals
 from pipelines.seeds import repeat
-from pipelines.tracking import history, store, tracked_run
+from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals
 
@@ -148,7 +148,7 @@ def test_a_full_disk_costs_a_checkpoint_and_no_training(
 
 
 def test_a_held_signal_is_delivered_though_the_block_fails() -> None:
-    with pytest.raises(KeyboardInterrupt), signals.held():
+    with pytest.raises(KeyboardInterrupt), signals.defer():
         os.kill(os.getpid(), signal.SIGINT)
         raise Diverged("The training loss must stay finite.", step=1)
 
@@ -271,7 +271,7 @@ def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: 
 
 
 def stored_weights(run_id: str) -> Any:
-    return store.keras_model(store.logged_model(run_id)).get_weights()
+    return stored_models.load(stored_models.find_id(run_id)).get_weights()
 
 
 @pytest.mark.slow

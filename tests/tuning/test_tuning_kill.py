@@ -75,7 +75,7 @@ def check(where: str, process: subprocess.Popen[str]) -> None:
     assert [trial.state.name for trial in ended] == ["COMPLETE"] * TRIALS
     points = [trial.params.items() for trial in ended]
     assert not any(a == b for a, b in itertools.combinations(points, 2))
-    recovery.reap()
+    recovery.recover()
     assert not history.rows("RUNNING")
     own = history.rows("FINISHED", kind="study", study="s")
     assert len(own) == 1

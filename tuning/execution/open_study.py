@@ -87,7 +87,7 @@ def _live_processes(study: Any) -> Iterator[Mapping[str, str]]:
         leader.living_leader(study),
         *(t.user_attrs.get(trial_queue.WORKER) for t in running),
     ):
-        if tags and heartbeat.why_dead(tags, leader.DEAD_AFTER_S) is None:
+        if tags and heartbeat.reason_dead(tags, leader.DEAD_AFTER_S) is None:
             yield tags
 
 

@@ -67,7 +67,7 @@ def _open_parent_run(
     title: str, tags: Mapping[str, str], recipe: Recipe, parent: tracked_run.Parent
 ) -> Iterator[tracked_run.Run]:
     """The run of a trial of several seeds, which are its children; one that was killed goes on."""
-    recovery.reap()
+    recovery.recover()
     with tracked_run.tracked(
         title,
         experiment=parent.experiment,

@@ -147,14 +147,14 @@ def _reason_dead(trial: Any) -> str | None:
     """Return why the worker of a running trial must have ended; None where it may live."""
     worker = trial.user_attrs.get(WORKER)
     if worker:
-        return heartbeat.why_dead(worker, DEAD_AFTER_S)
+        return heartbeat.reason_dead(worker, DEAD_AFTER_S)
     unsigned_s = time.time() - trial.datetime_start.timestamp()
     return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
 
 
 def _close_runs(study: Any, trial: Any, reason: str) -> None:
     """Close the runs of a dead worker's trial, with which its next try goes on."""
-    recovery.settle_dead()
+    recovery.deliver_journals()
     own = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
     for row in history.rows("RUNNING", **own):
-        recovery.close(row.id, reason)
+        recovery.mark_killed(row.id, reason)

@@ -89,7 +89,7 @@ def find_finished_run(name: str, where: str) -> history.Row | None:
         held = optuna.load_study(study_name=name, storage=target).user_attrs
         if PLAN in held and held.get(RUN, "") is not None:
             return None
-    row = next(iter(history.everyones(kind="study", study=name)), None)
+    row = next(iter(history.rows_with_evidence(kind="study", study=name)), None)
     _check_not_elsewhere(name, row, where)
     return row
 

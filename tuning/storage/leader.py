@@ -18,7 +18,7 @@ SETTLE_S = 1.0  # for another machine that takes the lead at the same moment
 def living_leader(study: Any) -> Mapping[str, str] | None:
     """Return the process that leads the study, as alive.py has it; None where none does."""
     found: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
-    return found if found and heartbeat.why_dead(found, DEAD_AFTER_S) is None else None
+    return found if found and heartbeat.reason_dead(found, DEAD_AFTER_S) is None else None
 
 
 def take_lead(study: Any, several: bool) -> bool:

@@ -28,7 +28,7 @@ from pipelines.tracking.bundles.shape import (
     Point,
     validate,
 )
-from pipelines.tracking.history import LARGEST
+from pipelines.tracking.history import LARGEST_FLOAT
 from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
@@ -140,7 +140,7 @@ def write(
     """
     waiting = "Another export is going on; waiting for it."
     with (
-        locks.locked(store.home() / "live", "export", waiting),
+        locks.lock(store.home() / "live", "export", waiting),
         file_format.written(file) as archive,
     ):
         return _write(archive, run_ids, files=files, models=models, change=change)
@@ -309,7 +309,7 @@ def _plain(value: float | None) -> float | None:
     """A number as MLflow keeps it and JSON can: infinity is the largest one, NaN is null."""
     if value is None or math.isnan(value):
         return None
-    return max(-LARGEST, min(LARGEST, value))
+    return max(-LARGEST_FLOAT, min(LARGEST_FLOAT, value))
 
 
 def _dataset(given: Any) -> dict[str, Any]:

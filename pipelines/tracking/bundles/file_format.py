@@ -26,6 +26,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from pipelines.errors import Unavailable, UserError, disk_error
+from pipelines.runtime.files import replace_whole
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import model_files, store
 from pipelines.tracking.bundles.shape import (
@@ -49,7 +50,6 @@ MEMORY = 1 << 30  # for one JSON document, read as a whole: six curves of 180,00
 A_BYTE, A_VALUE = 14, 90  # of that, at most, as measured; a value begins at [, { or ,
 PACKING, FREE = 100, 1 << 26  # larger unpacked, it is at most so many times the file: ours are 2-10
 MEMBER = re.compile(r"runs/([0-9a-f]{32})(\.json|/artifacts/.+|/models/(m-[0-9a-f]{32})/.+)", re.S)
-HALF = ".half-export"  # ends the name of a file that is being written
 
 
 @dataclass
@@ -103,9 +103,8 @@ def written(file: Path) -> Iterator[Writer]:
 
     UserError where it cannot be written.
     """
-    half = file.with_name(f".{file.name}{HALF}")
     try:
-        with half.open("wb") as raw:
+        with replace_whole(file) as half, half.open("wb") as raw:
             with zipfile.ZipFile(raw, "w") as zipped:
                 yield (writer := Writer(zipped))
             unpacked = sum(entry["bytes"] for entry in writer.members.values())
@@ -113,7 +112,6 @@ def written(file: Path) -> Iterator[Writer]:
                 raise refusal(*_too_packed(unpacked, raw.tell()), LEAVE_OUT)
             raw.flush()
             os.fsync(raw.fileno())
-        half.replace(file)
     except OSError as error:
         if error.errno is None:  # of a store that was asked over the network meanwhile
             raise
@@ -121,9 +119,6 @@ def written(file: Path) -> Iterator[Writer]:
             "An export must be a file in a folder that can be written, on a disk with room. "
             f"Received: {file}: {error.strerror or error}. Name another file, or make room."
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            half.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -188,7 +183,7 @@ def _sentences(file: Path) -> Iterator[None]:
         ) from error
     except (UserError, Unavailable):
         raise
-    except model_files.DAMAGED as error:
+    except model_files.DAMAGE_ERRORS as error:
         raise refusal("The file must be a whole ZIP archive.", f"{file}: {error}") from error
 
 

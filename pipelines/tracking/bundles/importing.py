@@ -29,8 +29,8 @@ from pipelines.tracking.bundles.shape import (
     Model,
     refusal,
 )
+from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
 from pipelines.tracking.store import NOTE, ORIGIN, PARENT
-from pipelines.tracking.writer import BATCH, send, send_fact
 
 ORIGIN_MODEL = "origin_model_id"
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
@@ -89,7 +89,7 @@ def insert(
             yield {each.run_id for each in records if IMPORTING not in each.tags}
 
 
-def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[bulk.Record]]:
+def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[bulk.RunRecord]]:
     """As many runs as have some number of bytes, and at most RUNS."""
     batch, size = [], 0
     for document in documents:
@@ -102,11 +102,11 @@ def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[b
         yield batch
 
 
-def _record(document: Document, archive: Archive) -> bulk.Record:
+def _record(document: Document, archive: Archive) -> bulk.RunRecord:
     """The rows of a run: all of a bare one, the beginning of another."""
     more = (document.datasets, document.models, archive.files[document.run_id])
     bare = not any(more)
-    return bulk.Record(
+    return bulk.RunRecord(
         run_id=document.run_id,
         name=document.name,
         status=document.status if bare else "RUNNING",
@@ -137,8 +137,8 @@ def fill(document: Document, run_id: str) -> None:
         for metric, curve in document.metrics.items()
         for step, date, value in curve
     ]
-    for start in range(0, len(numbers), BATCH):
-        send(run_id, numbers[start : start + BATCH])
+    for start in range(0, len(numbers), MAX_METRICS):
+        send_numbers(run_id, numbers[start : start + MAX_METRICS])
 
 
 def _number(value: float | None) -> float:
@@ -154,7 +154,7 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
-    with locks.locked(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
+    with locks.lock(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
         _end(document, run_id)
 
 
@@ -239,8 +239,8 @@ def _end_model(model: Model, run_id: str, model_id: str, logged: bool) -> None:
 
     to = store.client()
     metrics = _model_metrics(model, model_id)
-    for start in range(0, len(metrics), BATCH):
-        to.log_batch(run_id, metrics=metrics[start : start + BATCH])
+    for start in range(0, len(metrics), MAX_METRICS):
+        to.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
     to.finalize_logged_model(model_id, READY if model.status == READY else "FAILED")
     if model.step is not None and not logged:
         to.log_outputs(run_id, [LoggedModelOutput(model_id, model.step)])
@@ -265,9 +265,7 @@ def import_runs(file: Path) -> dict[str, Any]:
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         file_format.open_archive(file, store.home(), check) as archive,
-        locks.locked(
-            store.home() / "live", "import", "Another import is going on; waiting for it."
-        ),
+        locks.lock(store.home() / "live", "import", "Another import is going on; waiting for it."),
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
