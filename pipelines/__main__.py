@@ -1,17 +1,17 @@
 """Command line: `python -m pipelines COMMAND`.
 
 Measure: list, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch, ui,
-register. At their times: pipeline, schedule. Look after: data, doctor, reap, evidence, export,
+register. At their times: pipeline, schedule. Look after: data, doctor, recover, evidence, export,
 import."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from pipelines.cli.shell import print_json, run_command_safely, use_data_dir
+from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 
 PROG = "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -20,17 +20,13 @@ app = tyro.extras.SubcommandApp()
 @app.command
 def run(name: tyro.conf.Positional[str]) -> None:
     """Run a claim or a recipe by name: `run NAME --help` lists what can be overridden."""
-    from pipelines.cli.run_command import run_command
-
-    run_command(name, [])
+    dispatch(["run", name])
 
 
 @app.command
 def sweep(name: tyro.conf.Positional[str]) -> None:
     """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
-    from pipelines.cli.run_command import sweep_command
-
-    sweep_command(name, [])
+    dispatch(["sweep", name])
 
 
 @app.command
@@ -50,12 +46,13 @@ def list_command(json: bool = False) -> None:
     """List claims, recipes, architectures, schedules and data sets."""
     from pipelines.cli import listing
 
-    _answer(listing.list_names(), json, listing.show)
+    print_answer(listing.list_names(), json, listing.show)
 
 
 @app.command
 def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
-    """Three claims, a learning-rate study and a table of results, in four minutes."""
+    """Measure three claims, run a learning-rate study and write a table of results, in four
+    minutes."""
     from pipelines.cli.quickstart import quickstart as start
 
     use_data_dir(data_dir)
@@ -69,20 +66,12 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
     from pipelines.cli import tables
     from pipelines.results import evidence, scoreboard
-    from pipelines.runtime import provenance
     from pipelines.tracking import recovery
 
     recovery.recover()
     evidence.import_if_own()
-    if publish:
-        document = scoreboard.publish(out or provenance.ROOT)
-    else:
-        document = scoreboard.write(out or scoreboard.default_folder())
-    if json:
-        print_json(document)
-        return
-    tables.show_scoreboard(scoreboard.entries())
-    print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
+    document = (scoreboard.publish if publish else scoreboard.write)(out)
+    print_answer(document, json, tables.show_report)
 
 
 @app.command(name="evidence")
@@ -100,17 +89,17 @@ def evidence_command(
     if action == "check":
         results_command.evidence_check_command(json)
     elif action == "add":
-        _answer(evidence.add(what), json, evidence.print_added)
+        print_answer(evidence.add(what), json, evidence.print_added)
     else:
-        _answer(evidence.list_bundles(), json, evidence.print_bundles)
+        print_answer(evidence.list_bundles(), json, evidence.print_bundles)
 
 
 @app.command
 def reference(json: bool = False) -> None:
     """Write every number that the sources report as a finished run beside ours; none twice."""
-    from pipelines.results import reference_runs as references
+    from pipelines.results import reference_runs
 
-    _answer(references.write(), json, references.print_references)
+    print_answer(reference_runs.write(), json, reference_runs.print_references)
 
 
 @app.command
@@ -119,7 +108,7 @@ def compare(runs: tyro.conf.Positional[tuple[str, ...]], json: bool = False) -> 
     it, or its name, of which the newest is taken."""
     from pipelines.results import comparison
 
-    _answer(comparison.compare(runs), json, comparison.print_comparison)
+    print_answer(comparison.compare(runs), json, comparison.print_comparison)
 
 
 @app.command
@@ -145,33 +134,29 @@ def watch(
 
 @app.command
 def register(
-    recipe: tyro.conf.Positional[str],
-    scale: str = "cpu",
-    dry_run: bool = False,
-    json: bool = False,
+    recipe: tyro.conf.Positional[str], scale: str = "cpu", dry_run: bool = False, json: bool = False
 ) -> None:
     """Make the best run of a recipe, by validation, the champion of the model registry; --dry-run
     only says what would become of it."""
     from pipelines.results import model_registry
 
-    _answer(model_registry.register(recipe, scale, dry_run), json, model_registry.print_champion)
+    document = model_registry.register(recipe, scale, dry_run)
+    print_answer(document, json, model_registry.print_champion)
 
 
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines.results import evidence
-    from pipelines.results import reference_runs as references
-    from pipelines.tracking import mlflow_ui as pages
-    from pipelines.tracking import recovery, store
+    from pipelines.results import evidence, reference_runs
+    from pipelines.tracking import mlflow_ui, recovery, store
 
     recovery.recover()
     evidence.import_if_own()
-    references.write()
-    for title, link in pages.links(pages.address(host, port)).items():
+    reference_runs.write()
+    for title, link in mlflow_ui.links(mlflow_ui.address(host, port)).items():
         print(f"{title:>24}  {link}", flush=True)
     if not store.is_server():
-        pages.serve(host, port)
+        mlflow_ui.serve(host, port)
 
 
 @app.command
@@ -193,27 +178,26 @@ def data(
 def doctor(json: bool = False, data_dir: Path | None = None) -> None:
     """Examine this machine: what works, what does not, what that costs and how to mend it. Exit
     code 1 where something must be mended."""
-    from pipelines.cli import doctor as physician
+    from pipelines.cli.doctor import examine, show
 
     use_data_dir(data_dir)
-    document = physician.examine()
-    _answer(document, json, physician.show)
+    document = examine()
+    print_answer(document, json, show)
     if not document["healthy"]:
         raise SystemExit(1)
 
 
 @app.command
-def reap(json: bool = False) -> None:
+def recover(json: bool = False) -> None:
     """Deliver and close the runs of processes that have died; never those of a living one."""
     from pipelines.tracking import recovery
 
-    settled = recovery.recover()
-    if json:
-        print_json({"settled": settled})
-        return
-    for run_id, why in settled.items():
-        print(f"{run_id}  {why}")
-    print(f"{len(settled)} settled.")
+    def show(document: Mapping[str, Any]) -> None:
+        for run_id, why in document["settled"].items():
+            print(f"{run_id}  {why}")
+        print(f"{len(document['settled'])} settled.")
+
+    print_answer({"settled": recovery.recover()}, json, show)
 
 
 @app.command
@@ -232,36 +216,32 @@ def export(
     but the stored networks."""
     from pipelines.tracking.bundles import exporting
 
-    found = exporting.export_runs(file, names, filter, without_artifacts, without_models)
-    _answer(found, json, lambda d: print(f"{len(d['runs'])} runs, {d['bytes']:,} bytes: {file}"))
+    def show(document: Mapping[str, Any]) -> None:
+        print(f"{len(document['runs'])} runs, {document['bytes']:,} bytes: {file}")
+
+    document = exporting.export_runs(file, names, filter, without_artifacts, without_models)
+    print_answer(document, json, show)
 
 
 @app.command(name="import")
 def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
-    """Take in the runs of a file that `export` wrote; those that are here already are left."""
+    """Take in the runs of a file that `export` wrote; those that are here already are left out."""
     from pipelines.results import evidence
 
-    found = evidence.import_runs(file)
-    new, old = len(found["imported"]), len(found["present"])
-    _answer(found, json, lambda _: print(f"{new} runs imported, {old} are here already."))
+    def show(document: Mapping[str, Any]) -> None:
+        new, old = len(document["imported"]), len(document["present"])
+        print(f"{new} runs imported, {old} are here already.")
 
-
-def _answer(document: dict[str, Any], json: bool, show: Callable[[dict[str, Any]], None]) -> None:
-    """The answer of a command: its JSON document, or what `show` makes of it."""
-    if json:
-        print_json(document)
-    else:
-        show(document)
+    print_answer(evidence.import_runs(file), json, show)
 
 
 def dispatch(arguments: list[str]) -> None:
-    """These read their options themselves, some against what they name; tyro knows the others."""
+    """Run a command. Those named here read their options themselves; tyro knows the others."""
     command, *rest = arguments or [""]
     if command in ("run", "sweep") and rest and not rest[0].startswith("-"):
-        from pipelines.cli import run_command
+        from pipelines.cli.run_command import run_command, sweep_command
 
-        named = run_command.run_command if command == "run" else run_command.sweep_command
-        named(rest[0], rest[1:])
+        (run_command if command == "run" else sweep_command)(rest[0], rest[1:])
     elif command == "pipeline":
         from pipelines.cli.pipeline_command import pipeline_command
 
@@ -275,10 +255,11 @@ def dispatch(arguments: list[str]) -> None:
 
         attempt.main(rest)
     else:
-        app.cli(args=arguments, prog=PROG, description=__doc__)
+        words = ["recover", *rest] if command == "reap" else arguments  # its earlier name
+        app.cli(args=words, prog=PROG, description=__doc__)
 
 
 if __name__ == "__main__":
-    # a server of the schedule holds no MLflow in memory: it has another process settle runs
+    # a server of the schedule holds no MLflow in memory: other processes close runs
     recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"])
     sys.exit(run_command_safely(dispatch, sys.argv[1:], recovers_runs))

@@ -1,7 +1,7 @@
 """The doctor: what works on this machine, what does not, what that costs and how to mend it.
 
-A check returns a finding; one that raises has found a problem. "problem": claims are wrong or
-commands fail; "note": it costs something.
+A check returns a finding; what it raises is a problem. "problem": claims are wrong or commands
+fail; "note": it costs something.
 """
 
 import json
@@ -227,7 +227,7 @@ def check_runs() -> Finding:
     if dead:
         found = f"of {len(dead)} runs the processes have died, and they say RUNNING"
         costs = "they are missing from tables and verdicts, their last numbers from their curves"
-        return Finding("note", found, costs, "python -m pipelines reap")
+        return Finding("note", found, costs, "python -m pipelines recover")
     if aside := list(folder.glob(f"*{recovery.UNDELIVERABLE}")):
         found = f"{len(aside)} journals are put aside, of runs that were deleted"
         costs = "what the store refused of them is in no run, and takes room"

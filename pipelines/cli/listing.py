@@ -1,4 +1,4 @@
-"""What there is by name: claims, recipes, architectures, schedules and data sets."""
+"""The names of claims, recipes, architectures, schedules and data sets."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,34 +7,27 @@ PROG = "python -m pipelines"
 
 
 def list_names() -> dict[str, list[Any]]:
-    """The JSON document of `list`."""
+    """Return the JSON document of `list`."""
     import keras_models
     from pipelines.data import datasets
     from pipelines.measurement import claim_catalog
     from pipelines.recipes import catalog, lr
 
-    claims = {name: claim_catalog.load(name) for name in claim_catalog.names()}
+    claims = [
+        {"name": name, "source": claim.source, "says": claim.says}
+        | {"scales": list(claim.scales), "costs": dict(claim.costs)}
+        for name in claim_catalog.names()
+        for claim in [claim_catalog.load(name)]
+    ]
+    recipes = [
+        {"name": name, "source": recipe.source, "scales": list(scales)}
+        | {"reported": dict(recipe.reported), "cost": recipe.cost}
+        for name, scales in catalog.RECIPES.items()
+        for recipe in [scales["cpu"]]
+    ]
     return {
-        "claims": [
-            {
-                "name": n,
-                "source": c.source,
-                "says": c.says,
-                "scales": list(c.scales),
-                "costs": dict(c.costs),
-            }
-            for n, c in claims.items()
-        ],
-        "recipes": [
-            {
-                "name": n,
-                "source": s["cpu"].source,
-                "scales": list(s),
-                "reported": dict(s["cpu"].reported),
-                "cost": s["cpu"].cost,
-            }
-            for n, s in catalog.RECIPES.items()
-        ],
+        "claims": claims,
+        "recipes": recipes,
         "models": keras_models.names(),
         "schedules": list(lr.SCHEDULES),
         "data": list(datasets.DATASETS),
@@ -42,7 +35,7 @@ def list_names() -> dict[str, list[Any]]:
 
 
 def show(document: Mapping[str, list[Any]]) -> None:
-    """The same in the terminal."""
+    """Print the document of `list`."""
     for title, rows in document.items():
         print(f"\n{title}")
         for row in rows:

@@ -1,4 +1,4 @@
-"""Recipes overridden by options of a command line, and its mistakes as errors of ours."""
+"""Recipes overridden by options of a command line, whose mistakes become errors of ours."""
 
 import contextlib
 import dataclasses
@@ -17,24 +17,24 @@ from pipelines.recipes.recipe import Recipe
 @contextlib.contextmanager
 def parse_errors_as_user_errors() -> Iterator[None]:
     """Turn tyro's framed message about a wrong option into an error like all others."""
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stderr(said):
+        with contextlib.redirect_stderr(printed):
             yield
     except SystemExit as exit:
-        lines = [line.strip("│╭╮╰╯─ ") for line in said.getvalue().splitlines()]
-        told = itertools.takewhile(lambda line: not line.startswith("For full helptext"), lines)
-        words = [line for line in told if line.strip("-") and "helptext" not in line]
-        if exit.code == 2 and words:
-            said_once = re.sub(r"^Error parsing \w+: ", "", " ".join(words[1:] or words))
-            raise UserError(said_once) from exit  # without the frame's title
+        lines = [line.strip("│╭╮╰╯─ ") for line in printed.getvalue().splitlines()]
+        body = itertools.takewhile(lambda line: not line.startswith("For full helptext"), lines)
+        title, *rest = [x for x in body if x.strip("-") and "helptext" not in x] or [""]
+        if exit.code == 2 and title:
+            message = " ".join(rest) or title
+            raise UserError(re.sub(r"^Error parsing \w+: ", "", message)) from exit
         raise
 
 
 def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
-    """The recipe with the fields that were given; what they make void starts from its defaults.
+    """Return the recipe with the fields that were given; what depends on them gets its defaults.
 
-    UserError where no training can be made of it.
+    Raise UserError if no training can be made of it.
     """
     pairs = {
         field.name: (getattr(default, field.name), getattr(parsed, field.name))
@@ -46,7 +46,7 @@ def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
 
 
 def with_schedule(recipe: Any, arguments: list[str]) -> Any:
-    """The recipe under the schedule that `--schedule` names, with that schedule's own options."""
+    """Return the recipe under the schedule of `--schedule`, with that schedule's own options."""
 
     @dataclasses.dataclass
     class Peek:

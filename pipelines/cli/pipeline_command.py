@@ -1,4 +1,4 @@
-"""`python -m pipelines pipeline NAME`: the two pipelines there are, as their options make them.
+"""`python -m pipelines pipeline NAME`: the two pipelines and their options.
 
 verify                      check the data, measure claims, report, look for regressions
 train-and-register RECIPE   check its data, train, evaluate, compare with the champion, register the
@@ -12,7 +12,7 @@ from typing import Any
 import tyro
 
 from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
-from pipelines.cli.shell import print_json, use_data_dir
+from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import Ended, unknown
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
@@ -30,7 +30,7 @@ PROG = "python -m pipelines pipeline"
 
 
 def pipeline_command(arguments: list[str]) -> None:
-    """`pipeline NAME`: read the options, which are in part those of a recipe, and do the steps."""
+    """Read the options, which are in part those of a recipe, and run the steps."""
     name, *rest = arguments or ["--help"]
     if name == "verify":
         with parse_errors_as_user_errors():
@@ -49,18 +49,16 @@ def pipeline_command(arguments: list[str]) -> None:
 
 
 def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
-    """The options of a training, and those words of the command line that override its recipe."""
-    words = [word for word in rest[:1] if not word.startswith("-")]
-    if not words and not {"-h", "--help"} & set(rest):
+    """Return the options of a training, and the words that override its recipe."""
+    if not rest[:1] or (rest[0].startswith("-") and not {"-h", "--help"} & set(rest)):
         raise unknown("The recipe to train", "nothing", catalog.RECIPES)
-    name = words[0] if words else min(catalog.RECIPES)
-    own = rest[len(words) :]
-    options, overrides = tyro.cli(Options, args=own, return_unknown_args=True, add_help=False)
-    recipe = with_schedule(catalog.get_recipe(name, options.scale), own)
+    name, *words = rest if not rest[0].startswith("-") else [min(catalog.RECIPES), *rest]
+    options, overrides = tyro.cli(Options, args=words, return_unknown_args=True, add_help=False)
+    recipe = with_schedule(catalog.get_recipe(name, options.scale), words)
     kind: Any = TrainAndRegister[Recipe]
     parsed: TrainAndRegister[Recipe] = tyro.cli(
         kind,
-        args=[name, *own],
+        args=[name, *words],
         default=TrainAndRegister(name, Options(), recipe),
         prog=f"{PROG} {TRAIN}",
     )
@@ -69,25 +67,20 @@ def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str
 
 
 def _run_pipeline(pipeline: Pipeline, options: Options) -> None:
-    """Do the steps, saying how they end; the document of a pipeline that fails is printed too."""
+    """Run the steps and print the document of the pipeline, also of one that fails."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
 
+    def show(document: dict[str, Any]) -> None:
+        print(f"{document['pipeline']}: {document['status']}, run {document['run_id']}")
+        if document["status"] == "FAILED":
+            print("Without --force the same command goes on with the step that failed.")
+
     try:
         document = run_pipeline(pipeline, options.force, say)
     except Ended as error:
-        if options.json and error.document is not None:
-            print_json(error.document)
-        elif error.document is not None:
-            _print_run(error.document)
-            print("Without --force the same command goes on with the step that failed.")
+        if error.document is not None:
+            print_answer(error.document, options.json, show)
         raise
-    if options.json:
-        print_json(document)
-    else:
-        _print_run(document)
-
-
-def _print_run(document: dict[str, Any]) -> None:
-    print(f"{document['pipeline']}: {document['status']}, run {document['run_id']}")
+    print_answer(document, options.json, show)

@@ -1,4 +1,4 @@
-"""The first four minutes: claims, a learning-rate study, a table. No finished part is repeated."""
+"""The quickstart: claims, a learning-rate study, a table. No finished part is repeated."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ TRIALS = 6
 
 
 def quickstart(force: bool) -> None:
-    """Run every part, say what each gave, and end with the scoreboard."""
+    """Run every part, print its result, and end with the scoreboard."""
     started = time.perf_counter()
     evidence.import_if_own()
     reference_runs.write()
@@ -26,11 +26,12 @@ def quickstart(force: bool) -> None:
         for name in CLAIMS
     ]
     parts.append(("learning-rate study", lambda: _run_study(force)))
-    parts.append(("results table", _write_report))
+    parts.append(("results table", lambda: str(scoreboard.write()["results"])))
     for number, (title, part) in enumerate(parts, 1):
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
-        begun = time.perf_counter()
-        print(f"[{number}/{len(parts)}] {title}: {part()}, {time.perf_counter() - begun:.0f} s")
+        part_started = time.perf_counter()
+        result = f"{part()}, {time.perf_counter() - part_started:.0f} s"
+        print(f"[{number}/{len(parts)}] {title}: {result}")
     tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
@@ -38,19 +39,15 @@ def quickstart(force: bool) -> None:
 
 def _measure_claim(name: str, force: bool) -> str:
     settings, run_options = claim_catalog.load(name).scales["cpu"], RunOptions(force=force)
-    found: dict[str, Any] = sweep.check(name, "cpu", settings, run_options=run_options)
-    return f"{found['verdict']}{' (found finished)' if found['reused'] else ''}"
+    document: dict[str, Any] = sweep.check(name, "cpu", settings, run_options=run_options)
+    return f"{document['verdict']}{' (found finished)' if document['reused'] else ''}"
 
 
 def _run_study(force: bool) -> str:
-    """In a process of its own: tuning builds on pipelines, not the other way round."""
+    """Run the study in a process of its own: tuning builds on pipelines, not the other way."""
     name = f"quickstart-{get_recipe(RECIPE).fingerprint}"
     options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
-    found = run_study(name, *options)
-    best, published = (found["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))
+    document = run_study(name, *options)
+    best, published = (document["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))
     gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
-    return gain + (" (found finished)" if found["reused"] else "")
-
-
-def _write_report() -> str:
-    return str(scoreboard.write(scoreboard.default_folder())["results"])
+    return gain + (" (found finished)" if document["reused"] else "")

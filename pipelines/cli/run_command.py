@@ -10,12 +10,12 @@ import tyro
 
 from pipelines.cli import listing, tables
 from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
-from pipelines.cli.shell import print_json, use_data_dir
+from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import evidence, scoreboard
+from pipelines.results import evidence
 from pipelines.resume import refuse_changed
 from pipelines.run import RunOptions, prepare
 from pipelines.runtime import backend, tf_config
@@ -52,47 +52,35 @@ class Options:
 
     @property
     def run_options(self) -> RunOptions:
+        minutes = math.inf if self.max_minutes is None else self.max_minutes
         return RunOptions(
             force=self.force,
             new_run=self.new_run,
             checkpoint_every=self.checkpoint_every,
-            until=self._until,
+            until=time.monotonic() + 60 * minutes,
         )
-
-    @property
-    def _until(self) -> float:
-        if self.max_minutes is None:
-            return math.inf
-        return time.monotonic() + 60 * self.max_minutes
 
     def __post_init__(self) -> None:
         if self.seeds is not None:
             check_counts(MOST, seeds=self.seeds)
-        self._check_only_seed()
         if self.checkpoint_every is not None:
             check_counts(checkpoint_every=self.checkpoint_every)
-        if self.max_minutes is None:
-            return
-        if not 0 < self.max_minutes < math.inf:
+        with_seeds = f" with --seeds {self.seeds}" if self.seeds is not None else ""
+        if self.only_seed is not None and (with_seeds or not 0 <= self.only_seed < MOST):
+            raise UserError(
+                f"only_seed must be an integer from 0 to {MOST - 1:,}, without --seeds. Received: "
+                f"only_seed={self.only_seed}{with_seeds}. Set --only-seed accordingly."
+            )
+        if self.max_minutes is not None and not 0 < self.max_minutes < math.inf:
             raise UserError(
                 "max_minutes must be finite and > 0. Received: max_minutes="
                 f"{self.max_minutes}. Set --max-minutes accordingly, or leave it out."
             )
-        if self.force or self.new_run:
+        if self.max_minutes is not None and (self.force or self.new_run):
             raise UserError(
                 "A command with --max-minutes is repeated to go on. Received: "
                 f"{'--force' if self.force else '--new-run'}, which would begin anew each time. "
                 "Leave one of the two out."
-            )
-
-    def _check_only_seed(self) -> None:
-        if self.only_seed is None:
-            return
-        if not 0 <= self.only_seed < MOST or self.seeds is not None:
-            given = f" with --seeds {self.seeds}" if self.seeds is not None else ""
-            raise UserError(
-                f"only_seed must be an integer from 0 to {MOST - 1:,}, without --seeds. Received: "
-                f"only_seed={self.only_seed}{given}. Set --only-seed accordingly."
             )
 
 
@@ -106,7 +94,7 @@ class RunArguments(Generic[T]):
 
 
 def run_command(name: str, arguments: list[str]) -> None:
-    """`run NAME`: find the name, then read the overrides against its own settings."""
+    """Run a claim or a recipe, whose own settings the options of the command line override."""
     with parse_errors_as_user_errors():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim_catalog.names():
@@ -120,11 +108,11 @@ def run_command(name: str, arguments: list[str]) -> None:
             settings = with_schedule(settings, arguments)
         parsed = _parse(name, settings, arguments)
     use_data_dir(options.data_dir)
-    override = parsed.override
+    changed = parsed.override
     if isinstance(settings, Recipe):
-        override = apply_overrides(settings, override)
+        changed = apply_overrides(settings, changed)
     try:
-        _run(name, parsed.options, override)
+        _run(name, parsed.options, changed)
     except Paused as paused:
         if parsed.options.json:
             print_json({"name": name, "finished": False, "said": str(paused)})
@@ -143,10 +131,11 @@ def _run(name: str, options: Options, settings: Any) -> None:
 def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> None:
     """Train a recipe once, as the chief of several machines or as one of the others."""
     if not isinstance(recipe, Recipe) or options.seeds is not None:
+        what = "--seeds" if isinstance(recipe, Recipe) else "a claim"
         raise UserError(
             "Several machines train one recipe, once. Received: a TF_CONFIG with "
-            f"{role.workers} machines and {'--seeds' if isinstance(recipe, Recipe) else 'a claim'}."
-            " Leave --seeds out and set --seed, or unset TF_CONFIG."
+            f"{role.workers} machines and {what}. Leave --seeds out and set --seed, or unset "
+            "TF_CONFIG."
         )
     tf_config.check_asynchronous(recipe.asynchronous, role)
     backend.keras()
@@ -183,7 +172,7 @@ class SweepArguments:
 
 
 def sweep_command(name: str, arguments: list[str]) -> None:
-    """`sweep NAME`: measure a claim over the grid given."""
+    """Measure a claim over the grid of the command line."""
     with parse_errors_as_user_errors():
         parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
     if name in catalog.RECIPES:
@@ -200,30 +189,24 @@ def sweep_command(name: str, arguments: list[str]) -> None:
         scheduler=parsed.scheduler,
         run_options=RunOptions(force=parsed.force),
     )
-    if parsed.json:
-        print_json(document)
-    else:
-        tables.show_sweep(document)
+    print_answer(document, parsed.json, tables.show_sweep)
 
 
 def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
+    """Return what the command line says; --help shows the card and the costs of a claim."""
+    description = None
+    if name in claim_catalog.names():
+        costs = listing.state_costs(claim_catalog.load(name).costs)
+        description = f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
     kind: Any = RunArguments[type(default)]  # type: ignore[misc]
     parsed: RunArguments[Any] = tyro.cli(
         kind,
         args=[name, *arguments],
         default=RunArguments(name, Options(), default),
         prog=f"{PROG} run",
-        description=_describe(name),
+        description=description,
     )
     return parsed
-
-
-def _describe(name: str) -> str | None:
-    """Return the card of a claim and what each scale costs; None for a recipe, as tyro has it."""
-    if name not in claim_catalog.names():
-        return None
-    costs = listing.state_costs(claim_catalog.load(name).costs)
-    return f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
 
 
 def _run_claim(name: str, options: Options, settings: Any) -> None:
@@ -239,17 +222,11 @@ def _run_claim(name: str, options: Options, settings: Any) -> None:
         reuse_anywhere=True,
         only_seed=options.only_seed,
     )
-    if options.json:
-        print_json(document)
-        return
-    if document["reused"]:
-        print(tables.reason_not_measured(document))
-    tables.show_scoreboard([scoreboard.entry_of_run(document)])
-    tables.show_location(document)
+    print_answer(document, options.json, tables.show_claim)
 
 
 def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
-    """A claim about a recipe runs it with seeds of its own, and loses no run unnoticed."""
+    """Raise UserError for --seed with a claim about a recipe, or a changed unfinished training."""
     if recipe.seed:
         raise UserError(
             f"A claim takes seeds 0, 1, ... Received: --seed {recipe.seed} for {name}. Set "
@@ -269,12 +246,4 @@ def _run_recipe(recipe: Recipe, options: Options, trainer: Any = None) -> None:
         )
     run_options = dataclasses.replace(options.run_options, trainer=trainer)
     document = repeat(recipe, options.seeds, run_options, run_as) | {"scale": options.scale}
-    if options.json:
-        print_json(document)
-        return
-    if document["reused"]:
-        print("Found finished with the same settings; --force repeats it.")
-    for key, value in document["metrics"].items():
-        sd = "" if value["sd"] is None else f" ± {value['sd']:.3g} (n = {value['n']})"
-        print(f"{key:>24}  {value['mean']:.6g}{sd}")
-    print(f"Curves and model: {PROG} ui, run {document['run_id']}")
+    print_answer(document, options.json, tables.show_training)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from pipelines.cli.shell import print_json
+from pipelines.cli.shell import print_answer
 from pipelines.errors import UserError
 from pipelines.scheduling import jobs, times
 
@@ -20,7 +20,7 @@ app = tyro.extras.SubcommandApp()
 
 
 def schedule_command(arguments: list[str]) -> None:
-    """Read one of the commands below; what follows `--` is the command line of a job."""
+    """Run one of the commands below; what follows `--` is the command line of a job."""
     if "--" in arguments:
         cut = arguments.index("--")
         arguments = [*arguments[:cut], "--command", shlex.join(arguments[cut + 1 :])]
@@ -43,7 +43,7 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
 
     with engine.open_client(storage) as client:
         rows = schedule_report.list_jobs(client)
-    print_json(rows) if json else schedule_report.show_jobs(rows)
+    print_answer(rows, json, schedule_report.show_jobs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ class When:
     every attempt that does not go well."""
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a job that were given; UserError for one that cannot be."""
+        """Return the fields of a job that were given; UserError for an invalid one."""
         from pipelines.results import notify
 
         if self.notify:
@@ -98,7 +98,7 @@ class When:
         return {key: value for key, value in values.items() if value is not None}
 
     def job(self, name: str, line: str) -> jobs.Job:
-        """Return the job described, or one of the shipped ones with what was given changed."""
+        """Return the job described, or a shipped one with the given fields changed."""
         fields, tz = self.fields(), times.local_zone()
         shipped = jobs.default_jobs(tz)
         if name in shipped and not line:
@@ -196,4 +196,4 @@ def history(
 
     with engine.open_client(storage) as client:
         rows = schedule_report.list_ticks(client, name, last)
-    print_json(rows) if json else schedule_report.show_history(rows)
+    print_answer(rows, json, schedule_report.show_history)

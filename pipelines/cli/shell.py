@@ -1,4 +1,4 @@
-"""What every command line of the project does around its command."""
+"""What every command line does around its command: signals, exit codes, answers."""
 
 import errno
 import json
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
 from pipelines.runtime import subcommands
@@ -23,7 +23,7 @@ UNWRITABLE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
 def run_command_safely(
     command: Callable[[list[str]], None], arguments: list[str], recovers_runs: bool = True
 ) -> int:
-    """Settle the runs of killed processes, run the command, and return its exit code.
+    """Close the runs of killed processes, run the command, and return its exit code.
 
     A user's mistake is one sentence and code 2, for it would come again; a diverged training, and
     what a repetition may mend, one and code 1; a pause one and code 0; Ctrl-C gives 130, a
@@ -40,20 +40,22 @@ def run_command_safely(
             print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
-        return _report_error(error)
+        if not isinstance(error, Ended):  # whose process has printed its error
+            print(f"error: {error}", file=sys.stderr)
+        return error.code if isinstance(error, Ended) else 2 if isinstance(error, UserError) else 1
     except Paused as paused:
         print(paused, file=sys.stderr)
-    except BrokenPipeError:  # `| head` has read enough
+    except BrokenPipeError:  # `| head` has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError as error:
         print(f"error: The memory is full: {error} Choose smaller sizes.", file=sys.stderr)
         return 1
     except Exception as error:
-        said = _describe_failure(error)
-        if said is None:
+        message = _describe_failure(error)
+        if not message:
             raise
-        print(f"error: {said}", file=sys.stderr)
+        print(f"error: {message}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("Stopped; what was logged is kept and the run is marked KILLED.", file=sys.stderr)
@@ -61,22 +63,15 @@ def run_command_safely(
     return 0
 
 
-def _report_error(error: UserError | Unavailable | Diverged | Ended) -> int:
-    """Say what was wrong, unless another process has said it; the exit code."""
-    if isinstance(error, Ended):
-        return error.code
-    print(f"error: {error}", file=sys.stderr)
-    return 2 if isinstance(error, UserError) else 1
-
-
-def _describe_failure(error: Exception) -> str | None:
-    """What a person is told of a store or a disk that fails; None of any other error."""
+def _describe_failure(error: Exception) -> str:
+    """Return the sentence for a store or a disk that fails; empty for any other error."""
     if store.is_away(error):
         return (
             f"The tracking store must answer. Received: {store.display_uri()}: {short(error)} What "
             "was measured is kept: repeat the command when the store is back."
         )
-    if _is_database_error(error):
+    sqlalchemy = sys.modules.get("sqlalchemy")
+    if sqlalchemy and isinstance(error, sqlalchemy.exc.OperationalError):  # locked, full, away
         return (
             f"A database must answer and have room. Received: {short(error)}. Repeat the command "
             "when it does."
@@ -86,20 +81,14 @@ def _describe_failure(error: Exception) -> str | None:
             f"What is recorded must be written. Received: {error}. Make room, or allow it to be "
             "written, and repeat the command."
         )
-    return None
-
-
-def _is_database_error(error: Exception) -> bool:
-    """Whether an error is one of SQLAlchemy's: a database that is locked, full, read-only, away."""
-    library = sys.modules.get("sqlalchemy")
-    return library is not None and isinstance(error, library.exc.OperationalError)
+    return ""
 
 
 def _raise_for_signal(number: int, frame: FrameType | None) -> None:
-    """End the command by an exception; during an import, when that is over.
+    """End the command by an exception; during an import, as soon as that has ended.
 
     What is raised during an import may be lost: libraries in C make an ImportError of it. What
-    libraries log from here on is that they were cut short, which the user knows.
+    libraries log from here on is that they were interrupted, which the user knows.
     """
     logging.disable()
     callers = (each.f_globals.get("__name__") for each, _ in traceback.walk_stack(frame))
@@ -119,8 +108,8 @@ def _resend_soon(number: int) -> None:
 def _resend_lost_signal(dropped: Any) -> None:
     """Send a signal once more that came in a finalizer, where Python drops what is raised.
 
-    Says nothing of a pool of threads that is collected after its pipes, as TensorFlow's may be at
-    the exit. Everything else is printed as usual.
+    Print nothing of a pool of threads that is collected after its pipes, as TensorFlow's may be at
+    the exit, and everything else as usual.
     """
     error = dropped.exc_value
     if isinstance(error, KeyboardInterrupt):
@@ -141,8 +130,19 @@ def use_data_dir(folder: Path | None) -> None:
 
 
 def print_json(document: Any) -> None:
-    """The one JSON document of a command, on standard output; null for NaN and the infinities."""
+    """Print the one JSON document of a command, with null for NaN and the infinities."""
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(document, inf_nan_mode="null", fallback=str)
     print(json.dumps(plain, indent=2, allow_nan=False))
+
+
+def print_answer(document: Any, json: bool, show: Callable[[Any], object]) -> None:
+    """Print the JSON document of a command, or what `show` prints of it."""
+    (print_json if json else show)(document)
+
+
+def exit_with_error(message: str, code: int = 1) -> NoReturn:
+    """End a command that has printed its answer with a sentence and an exit code."""
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(code)

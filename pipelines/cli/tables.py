@@ -1,4 +1,4 @@
-"""What a person sees in the terminal of claims, sweeps and the scoreboard."""
+"""The terminal's view of claims, trainings, sweeps and the scoreboard."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -6,29 +6,29 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.verdict import Bound, format_spread
-from pipelines.results import regressions
+from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
 from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
+FOUND = "Found finished with the same settings; --force repeats it."
 
 
-def show_scoreboard(found: list[Entry]) -> None:
-    """The scoreboard in the terminal: what the project recorded of each claim, and what you did."""
+def show_scoreboard(entries: list[Entry]) -> None:
+    """Print the scoreboard: what the project recorded of each claim, and you."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table()
     for column in ("claim", "decided first by", "recorded by the project", "yours"):
         table.add_column(column, overflow="fold")
-    for entry in found:
+    for entry in entries:
         bound = _first_bound(entry)
-        yours = _format_result(entry.yours, bound.metric)
+        project, yours = (_format_result(r, bound.metric) for r in (entry.project, entry.yours))
         if entry.yours and entry.project:
-            both = (entry.project.judged_row, entry.yours.judged_row)
-            yours = f"{yours}\n{regressions.agreement(*both)}"
-        rule = f"{bound.metric}\n{bound.rule}"
-        table.add_row(entry.name, rule, _format_result(entry.project, bound.metric), yours)
+            rows = (entry.project.judged_row, entry.yours.judged_row)
+            yours = f"{yours}\n{regressions.agreement(*rows)}"
+        table.add_row(entry.name, f"{bound.metric}\n{bound.rule}", project, yours)
     Console().print(table)
 
 
@@ -55,7 +55,7 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     """Return why a claim was not measured, whose run is shown, and what would measure it."""
     row = history.row(document["run_id"])
     if "other_code" not in document and not row.is_project:
-        return "Found finished with the same settings; --force repeats it."
+        return FOUND
     day = datetime.fromtimestamp(row.start_ms / 1000, UTC).date()
     whose = "the project" if row.is_project else "you"
     code = ", by other code than this" if "other_code" in document else ""
@@ -65,8 +65,32 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     )
 
 
+def show_report(document: Mapping[str, Any]) -> None:
+    """Print the scoreboard, and the files to which it was written."""
+    show_scoreboard(scoreboard.entries())
+    print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
+
+
+def show_claim(document: Mapping[str, Any]) -> None:
+    """Print the result of a claim beside the project's, and where to see its run."""
+    if document["reused"]:
+        print(reason_not_measured(document))
+    show_scoreboard([scoreboard.entry_of_run(document)])
+    _show_location(document)
+
+
+def show_training(document: Mapping[str, Any]) -> None:
+    """Print the numbers of a recipe, a line a metric."""
+    if document["reused"]:
+        print(FOUND)
+    for key, value in document["metrics"].items():
+        sd = "" if value["sd"] is None else f" ± {value['sd']:.3g} (n = {value['n']})"
+        print(f"{key:>24}  {value['mean']:.6g}{sd}")
+    print(f"Curves and model: python -m pipelines ui, run {document['run_id']}")
+
+
 def show_sweep(document: Mapping[str, Any]) -> None:
-    """A sweep in the terminal: one row a setting."""
+    """Print a sweep, one row a setting."""
     from rich.console import Console
     from rich.table import Table
 
@@ -80,13 +104,13 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     if len(body) > MAX_ROWS:
         print(f"{len(body) - MAX_ROWS} more settings are in {documents.CSV}.")
     if document["reused"]:
-        print("Found finished with the same settings; --force repeats it.")
+        print(FOUND)
     print(f"{document['claim']}: {document['verdict']}")
-    show_location(document)
+    _show_location(document)
 
 
-def show_location(document: Mapping[str, Any]) -> None:
-    """Where to see the run of a claim."""
+def _show_location(document: Mapping[str, Any]) -> None:
+    """Print where to see the run of a claim."""
     run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
     print(f"Figure and curves: python -m pipelines ui, run {run_id}")
     print(

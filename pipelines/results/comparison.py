@@ -9,11 +9,11 @@ from pipelines.tracking.history import Row
 
 MIN_ID_LETTERS = 4  # letters of an id that name a run
 MISSING = "-"
-MAX_VALUE_LETTERS = 40  # characters of a value in the terminal
+MAX_VALUE_LETTERS = 40  # of a value in the terminal
 
 
 def compare(names: Sequence[str]) -> dict[str, Any]:
-    """Where the runs of these names differ, in the order given; `difference` is from the first.
+    """Return where the runs of these names differ, in this order; `difference` is from the first.
 
     A name is an id here or where the run was measured, the beginning of one, or a run's name, of
     which the newest is taken. Metrics are the latest values; of those over seeds the deviation and
@@ -24,8 +24,8 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
             "their ids or names."
         )
-    everything = history.rows_with_evidence(None)
-    rows = [find_run(name, everything) for name in names]
+    recorded = history.rows_with_evidence(None)
+    rows = [find_run(name, recorded) for name in names]
     params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
     return {
         "runs": [
@@ -46,24 +46,22 @@ def _keys(mappings: Any) -> list[str]:
 
 
 def find_run(name: str, rows: Sequence[Row]) -> Row:
-    """The run of that id or beginning of an id, else the newest of that name."""
-    begun = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
-    begins = begun if len(name) >= MIN_ID_LETTERS else []
-    if len(begins) > 1:
+    """Return the run of that id or beginning of an id, else the newest of that name."""
+    matches = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
+    if len(name) < MIN_ID_LETTERS:
+        matches = []
+    if len(matches) > 1:
         raise UserError(
-            f"The beginning of an id must be of one run. Received: {name}, of {len(begins)}. Give "
+            f"The beginning of an id must be of one run. Received: {name}, of {len(matches)}. Give "
             "more letters."
         )
-    found = begins or [row for row in rows if row.name == name]
-    if not found:
-        raise unknown(
-            "A run", name, {row.name for row in rows if row.tags.get("kind") != "setting"}
-        )
-    return found[0]
+    for row in matches or [row for row in rows if row.name == name]:
+        return row
+    raise unknown("A run", name, {row.name for row in rows if row.tags.get("kind") != "setting"})
 
 
 def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """A metric of every run, its deviation and number, and its distance from the first run's."""
+    """Return a metric of every run, its deviation and number, and its distance from the first's."""
     values = [row.metrics.get(key) for row in rows]
     first = values[0]
     return {
@@ -75,7 +73,7 @@ def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def print_comparison(document: Mapping[str, Any]) -> None:
-    """The comparison in the terminal: a column a run."""
+    """Print the comparison, a column a run."""
     from rich.console import Console
     from rich.table import Table
 
@@ -92,7 +90,7 @@ def print_comparison(document: Mapping[str, Any]) -> None:
 
 
 def _cell(metric: Mapping[str, Any], i: int) -> str:
-    """`6.38`, `7.1 ± 0.2 (n = 5)  +0.72`: the value, and its difference from the first run's."""
+    """Return `7.1 ± 0.2 (n = 5)  +0.72`: the value, and its difference from the first run's."""
     value, sd, n, difference = (metric[k][i] for k in ("values", "sd", "n", "difference"))
     if value is None:
         return MISSING

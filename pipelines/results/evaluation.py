@@ -1,6 +1,6 @@
 """Evaluation: a network that a run stored, measured anew beside what was recorded of it.
 
-Reads only. The test part is read where the run has read it: a search never does.
+Nothing is written. The test part is read where the run has read it: a search never does.
 """
 
 import json
@@ -19,12 +19,8 @@ from pipelines.runtime import backend
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.history import Row
 
-ROUNDING = {
-    "float32": 1e-3,
-    "tensorfloat32": 1e-2,
-    "mixed_bfloat16": 1e-2,
-}  # relative
-MIN_LOSS_TOLERANCE = 1e-6  # of a loss: what is left of one that is nearly 0 is rounding
+ROUNDING = {"float32": 1e-3, "tensorfloat32": 1e-2, "mixed_bfloat16": 1e-2}  # relative
+MIN_LOSS_TOLERANCE = 1e-6  # a loss that is nearly 0 is rounding
 RULE = (
     "Recorded and measured agree where they differ by rounding: of a loss by {rounding:g} of it or "
     "{least:g}, of a percentage by {points:g} points or one example."
@@ -32,19 +28,19 @@ RULE = (
 
 
 def evaluate(name: str) -> dict[str, Any]:
-    """The recorded numbers of a training's validation and test parts beside those measured now.
+    """Return the recorded numbers of validation and test beside those measured now.
 
-    `name` is a run's id, the beginning of one, or a name, of which the newest is taken. UserError
-    for a run that stored no network, or one that cannot be read, or recorded none of the numbers.
+    `name` is a run's id, the beginning of one, or a name, of which the newest is taken. Raise
+    UserError for a run that stored no network, or one that cannot be read, or recorded no number.
     """
     row = history.find(name) or comparison.find_run(name, history.rows(None))
     precision = row.params.get("precision", "float32")
-    recipe, rounding, model = _recipe(row), ROUNDING[precision], _model(row, precision)
+    recipe, rounding, model = _read_recipe(row), ROUNDING[precision], _load_model(row, precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     _check_shapes(row, model, splits)
     metrics = {
-        key: _compare(key, row.metrics[key], found, rounding, examples)
-        for key, found, examples in _measure(recipe, splits, model, row.metrics)
+        key: _compare(key, row.metrics[key], value, rounding, examples)
+        for key, value, examples in _measure(recipe, splits, model, row.metrics)
     }
     if not metrics:
         raise UserError(
@@ -61,31 +57,32 @@ def evaluate(name: str) -> dict[str, Any]:
     }
 
 
-def _recipe(row: Row) -> Recipe:
-    """What the run says of its data; UserError where it is no training of one network."""
+def _read_recipe(row: Row) -> Recipe:
+    """Return what a run says of its data; UserError if it is no training of one network."""
     if "data" not in row.params or "batch_size" not in row.params or "recipe" not in row.tags:
         kind = row.tags.get("kind", "run")
         raise UserError(
             f"What is evaluated must be a training. Received: {row.name} ({row.id}), of kind "
             f"{kind}. Name a run of a recipe, by its id; those of a claim are below it."
         )
-    drawn = {k.partition(".")[2]: v for k, v in row.params.items() if k.startswith("data_args.")}
+    prefix = "data_args."
+    data_args = {k.removeprefix(prefix): v for k, v in row.params.items() if k.startswith(prefix)}
     return Recipe(
         name=row.tags["recipe"],
         source=row.tags.get("source", ""),
         model=row.params["model"],
         data=row.params["data"],
-        data_args={key: json.loads(value) for key, value in drawn.items()},
+        data_args={key: json.loads(value) for key, value in data_args.items()},
         train_examples=json.loads(row.params.get("train_examples", "null")),
         batch_size=int(row.params["batch_size"]),
         steps=1,
     )
 
 
-def _model(row: Row, precision: str) -> Any:
-    """The network that a run stored last; its products are rounded as in training."""
-    found = stored_models.find_id(row.id)
-    if found is None:
+def _load_model(row: Row, precision: str) -> Any:
+    """Return the network that a run stored last; its products are rounded as in training."""
+    model_id = stored_models.find_id(row.id)
+    if model_id is None:
         raise UserError(
             f"An evaluation needs a stored network. Received: {row.name} ({row.id}), which is "
             f"{row.status} and has none. Name a finished training, by its id."
@@ -95,21 +92,21 @@ def _model(row: Row, precision: str) -> Any:
 
     devices.round_products(precision)
     try:
-        return stored_models.load(found)
+        return stored_models.load(model_id)
     except UserError:
         raise
     except Exception as error:  # whatever Keras raises for a description or weights that are wrong
         if store.is_away(error):
             raise
-        said = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise UserError(
             f"A stored network must be readable. Received: that of {row.name} ({row.id}): "
-            f"{said:.500}. Train it again with --force."
+            f"{reason:.500}. Train it again with --force."
         ) from error
 
 
 def _check_shapes(row: Row, model: Any, splits: Splits) -> None:
-    """UserError for a network that reads or gives something else than the data of its run."""
+    """Raise UserError for a network whose shapes are not those of the data of its run."""
     shapes = (None, *splits.val.shape), (None, splits.classes)
     if (model.input_shape, model.output_shape) != shapes:
         raise UserError(
@@ -122,7 +119,7 @@ def _check_shapes(row: Row, model: Any, splits: Splits) -> None:
 def _measure(
     recipe: Recipe, splits: Splits, model: Any, recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int]]:
-    """Every number that was recorded of validation and test: name, value now, examples."""
+    """Yield every number that was recorded of validation and test: name, value now, examples."""
     from pipelines.training import callbacks, input_pipeline
 
     network = _compile(_rescale_input(model, splits), splits)
@@ -137,7 +134,7 @@ def _measure(
 
 
 def _rescale_input(model: Any, splits: Splits) -> Any:
-    """The network behind what the feeds give: stored networks read pixels 0..255."""
+    """Return the network on standardized pixels: stored networks read pixels 0..255."""
     import keras
 
     split = splits.val
@@ -149,7 +146,7 @@ def _rescale_input(model: Any, splits: Splits) -> Any:
 
 
 def _compile(network: Any, splits: Splits) -> Any:
-    """With the numbers of its task, as in training."""
+    """Compile a network with the numbers of its task, as in training, and return it."""
     import keras
 
     from pipelines.data.tasks import MEAN
@@ -163,7 +160,7 @@ def _compile(network: Any, splits: Splits) -> Any:
 def _compare(
     key: str, recorded: float, measured: float, rounding: float, examples: int
 ) -> dict[str, Any]:
-    """A number then and now."""
+    """Return a number as recorded and as measured, and whether the two agree."""
     loss = max(rounding * abs(recorded), MIN_LOSS_TOLERANCE)
     tolerance = max(100 * rounding, 100 / examples) if key.endswith("_pct") else loss
     difference = measured - recorded
@@ -177,7 +174,7 @@ def _compare(
 
 
 def print_evaluation(document: Mapping[str, Any]) -> None:
-    """The evaluation in the terminal: a row a number."""
+    """Print the evaluation, a row a number."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,7 +1,7 @@
 """The project's evidence: bundles of the runs behind RESULTS.md, which travel with the code.
 
-Each holds runs of one claim, without stored networks. The project's own MLflow home takes them in
-by itself; there they have the tag `origin` = `project`, and count as nobody's own measurements.
+Each holds runs of one claim, without stored networks. The project's own MLflow home imports them by
+itself; there they have the tag `origin` = `project`, and count as nobody's own measurements.
 """
 
 import itertools
@@ -19,9 +19,11 @@ from pipelines.tracking import history, mlflow_ui, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
+FOLDER = ROOT / "mlruns" / "evidence"
+
 
 def import_if_own(names: Collection[str] | None = None) -> int:
-    """Import what this home lacks of the evidence, or of that of some claims; how many bundles.
+    """Import what this home lacks of the evidence, or of some claims'; return how many bundles.
 
     A store that MLFLOW_TRACKING_URI names holds what people put there: `import` brings a bundle.
     """
@@ -41,7 +43,8 @@ def import_runs(file: Path) -> dict[str, Any]:
 
 
 def import_missing(names: Collection[str] | None) -> int:
-    missing = [file for file, here in bundle_states(names).items() if not here]
+    """Import the bundles that this store lacks, all or of some claims; return how many."""
+    missing = [file for file, present in bundle_states(names).items() if not present]
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
@@ -52,11 +55,11 @@ def import_missing(names: Collection[str] | None) -> int:
 def bundle_states(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
     rows = {file: rows_of(file) for file in bundles(names)}
-    ids = [i for some in rows.values() for row in some for i in (row.run_id, row.origin)]
+    ids = [i for listed in rows.values() for row in listed for i in (row.run_id, row.origin)]
     whole = {i for i, each in exporting.present(ids).items() if not each.unfinished}
     return {
-        file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in some)
-        for file, some in rows.items()
+        file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in listed)
+        for file, listed in rows.items()
     }
 
 
@@ -64,7 +67,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     """Make measurements part of the evidence: of files that `export` wrote, or of claims run here.
 
     What the evidence has already is left out. Seeds that are complete from 0 on are joined into one
-    run of the claim, with one verdict. UserError for what is neither a file nor a claim.
+    run of the claim, with one verdict. Raise UserError for what is neither a file nor a claim.
     """
     if not words:
         raise UserError(
@@ -76,41 +79,36 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     for word in files:
         if not (Path(word).is_file() or word.endswith(".zip")):
             raise unknown("What is added", word, claim_catalog.names())
-    ids = {run_id for word in files for run_id in _import(Path(word))}
+    documents_of_files = [import_runs(Path(word)) for word in files]
+    ids = {i for each in documents_of_files for i in (*each["imported"], *each["present"])}
     cells = history.rows_with_evidence(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
-    every = list(history.search("attributes.status = 'FINISHED'"))
+    runs = list(history.search("attributes.status = 'FINISHED'"))
     with locks.lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
-        added = [_add_claim(name, None if name in names else ids, every) for name in sorted(wanted)]
+        added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
-def _import(file: Path) -> list[str]:
-    """Import a file; the ids here of the runs in it."""
-    done = import_runs(file)
-    return [*done["imported"], *done["present"]]
-
-
 def _add_claim(
-    name: str, run_ids: Collection[str] | None, every: Sequence[Any]
+    name: str, run_ids: Collection[str] | None, runs: Sequence[Any]
 ) -> dict[str, Any] | None:
-    """Write the cells of a claim that are new into a bundle, with the runs that join them.
+    """Write the new cells of a claim into a bundle, with the runs that join them; None if none is.
 
-    Only cells with these ids are taken, if any are given. What is written becomes the project's.
+    Only cells with these ids are taken, if any are given; `runs` are all finished ones of the
+    store. What is written becomes the project's.
     """
     listed = rows([name])
     shipped = {str(row.fingerprint): row.run_id for row in listed if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
-    there = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
+    measured = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {
         scale: run
         for scale in claim_catalog.load(name).scales
-        if (run := _join_cells(name, scale, there))
+        if (run := _join_cells(name, scale, measured))
     }
-    cells = exporting.with_relatives([row.id for row in new.values()], every)
-    known = {row.run_id for row in listed}
-    chosen = sorted((cells | {row.id for row in joined.values()}) - known)
+    cells = exporting.with_relatives([row.id for row in new.values()], runs)
+    chosen = sorted((cells | {row.id for row in joined.values()}) - {row.run_id for row in listed})
     if not chosen:
         return None
     file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
@@ -139,59 +137,61 @@ def _new_cells(
     code_of: dict[str, str] = {}
     for seed in {int(row.params["seed"]) for row in rows}:
         for scale in claim_catalog.load(name).scales:
-            order = stated_order(name, scale, 1, first_seed=seed)
-            code_of |= {order.cell_fingerprint(cell): order.code for cell in order.cells}
+            plan = stated_plan(name, scale, 1, first_seed=seed)
+            code_of |= {plan.cell_fingerprint(cell): plan.code for cell in plan.cells}
     wanted = code_of.keys() - set(shipped)
-    new = [row for row in rows if row.tags["fingerprint"] in wanted]
-    new = [row for row in new if run_ids is None or row.id in run_ids]
+    new = [
+        r for r in rows if r.tags["fingerprint"] in wanted and (run_ids is None or r.id in run_ids)
+    ]
     new.sort(key=lambda row: (row.tags["code"] == code_of[row.tags["fingerprint"]], row.start_ms))
     return {row.tags["fingerprint"]: row for row in new}
 
 
-def stated_order(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:
+def stated_plan(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:
     """Return what a claim states at a scale, with so many seeds."""
     settings = claim_catalog.load(name).scales[scale]
     return MeasurementPlan(name=name, scale=scale, settings=settings, seeds=seeds, **more)
 
 
-def complete_seeds(name: str, scale: str, there: Collection[str]) -> int:
-    """Return how many seeds are complete, from 0 on, where cells with these fingerprints are there.
+def complete_seeds(name: str, scale: str, fingerprints: Collection[str]) -> int:
+    """Return how many seeds, from 0 on, are complete with the cells of these fingerprints.
 
     None is left out between two others, so that no seed can be chosen.
     """
     for seed in itertools.count():
-        order = stated_order(name, scale, 1, first_seed=seed)
-        if not {order.cell_fingerprint(cell) for cell in order.cells} <= set(there):
+        plan = stated_plan(name, scale, 1, first_seed=seed)
+        if not {plan.cell_fingerprint(cell) for cell in plan.cells} <= set(fingerprints):
             break
     return seed
 
 
-def _join_cells(name: str, scale: str, there: Mapping[str, str]) -> history.Row | None:
-    """Return the run of a claim that joins cells, made now or before; None: no seed is complete."""
-    seeds = complete_seeds(name, scale, there)
+def _join_cells(name: str, scale: str, run_ids: Mapping[str, str]) -> history.Row | None:
+    """Return the run of a claim that joins cells, made now or before; None without a whole seed."""
+    seeds = complete_seeds(name, scale, run_ids)
     if not seeds:
         return None
-    order = stated_order(name, scale, seeds)
-    own = {order.cell_fingerprint(c): there[order.cell_fingerprint(c)] for c in order.cells}
-    for row in history.rows_with_evidence(kind="claim", claim=name, fingerprint=order.fingerprint):
-        if set(documents.cell_ids(row.id)) == {*own.values()} and _is_of_today(row, order):
+    plan = stated_plan(name, scale, seeds)
+    cells = {plan.cell_fingerprint(c): run_ids[plan.cell_fingerprint(c)] for c in plan.cells}
+    for row in history.rows_with_evidence(kind="claim", claim=name, fingerprint=plan.fingerprint):
+        if set(documents.cell_ids(row.id)) == {*cells.values()} and _is_of_today(row, plan):
             return row
-    done = sweep.measure(stated_order(name, scale, seeds, given_cells=own))
-    return history.row(done["run_id"])
+    document = sweep.measure(stated_plan(name, scale, seeds, given_cells=cells))
+    return history.row(document["run_id"])
 
 
-def _is_of_today(row: history.Row, order: MeasurementPlan) -> bool:
+def _is_of_today(row: history.Row, plan: MeasurementPlan) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
-    values = sweep.values_of_cells(order, row) or {}
+    values = sweep.values_of_cells(plan, row) or {}
     return documents.has_recorded(history.histories([row.id])[row.id], values)
 
 
 def list_bundles() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    return {"evidence": [_describe_bundle(file, here) for file, here in bundle_states().items()]}
+    states = bundle_states()
+    return {"evidence": [_describe_bundle(file, present) for file, present in states.items()]}
 
 
-def _describe_bundle(file: Path, here: bool) -> dict[str, Any]:
+def _describe_bundle(file: Path, present: bool) -> dict[str, Any]:
     kinds = [row.kind for row in rows_of(file)]
     return {
         "file": file.name,
@@ -199,7 +199,7 @@ def _describe_bundle(file: Path, here: bool) -> dict[str, Any]:
         "cells": kinds.count("setting"),
         "runs": len(kinds),
         "bytes": file.stat().st_size,
-        "here": here,
+        "here": present,
     }
 
 
@@ -222,9 +222,6 @@ def print_added(document: Mapping[str, Any]) -> None:
         print("Nothing was added: no cell has settings that its claim states and is not there yet.")
     else:
         print("Next: python -m pipelines report --publish, and commit what it wrote.")
-
-
-FOLDER = ROOT / "mlruns" / "evidence"
 
 
 def bundles(names: Collection[str] | None = None) -> list[Path]:

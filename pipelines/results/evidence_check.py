@@ -1,6 +1,7 @@
-"""The evidence, checked without a database: every verdict derived from the curves in the bundles.
+"""The check of the evidence: every verdict derived from the curves in the bundles.
 
-It is compared with its row of RESULTS.md and with what the claim's run recorded.
+It is compared with its row of RESULTS.md and with what the claim's run recorded. No database is
+needed.
 """
 
 import re
@@ -26,7 +27,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 @dataclass(frozen=True)
 class Derived:
-    """What the curves of a claim say at the largest scale that is complete."""
+    """Hold what the curves of a claim say at the largest scale that is complete."""
 
     claim: str
     seeds: int
@@ -47,13 +48,11 @@ def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
         )
     published, problems, derived = rows_of(results.read_text()), [], []
     for name in claim_catalog.names():
-        bundled_runs = list(_documents(name))
-        problems += [f"{name}: {problem}" for problem in _duplicates(bundled_runs)]
-        found = derive(name, bundled_runs)
-        derived += [found] if found else []
-        row = published.get(name, {})
-        problems += [f"{name}: {problem}" for problem in _differences(found, row)]
-        problems += [f"{name}: {problem}" for problem in _unrecorded(found, bundled_runs)]
+        bundled_runs = list(_read_runs(name))
+        claim = derive(name, bundled_runs)
+        derived += [claim] if claim else []
+        disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
+        problems += [f"{name}: {problem}" for problem in disagreements]
     claims = [
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
@@ -78,7 +77,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
     return rows
 
 
-def _documents(name: str) -> Iterator[Document]:
+def _read_runs(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
     for file in evidence.bundles([name]):
         with file_format.open_archive(file, store.home(), importing.check) as archive:
@@ -87,42 +86,34 @@ def _documents(name: str) -> Iterator[Document]:
                     yield archive.run(row)
 
 
-def _duplicates(bundled_runs: Sequence[Document]) -> Iterator[str]:
-    prints = [d.tags["fingerprint"] for d in bundled_runs if d.tags["kind"] == "setting"]
-    twice = len(prints) - len(set(prints))
-    if twice:
-        yield f"{twice} settings are in the evidence twice"
-
-
 def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
     cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
     for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
         seeds = evidence.complete_seeds(name, scale, cells.keys())
         if seeds >= claim_catalog.load(name).seeds:
-            return _derive_from(evidence.stated_order(name, scale, seeds), cells)
+            return _derive_from(evidence.stated_plan(name, scale, seeds), cells)
     return None
 
 
-def _derive_from(order: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
-    found = order.claim
-    bundled_runs = [cells[order.cell_fingerprint(cell)] for cell in order.cells]
+def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
+    bundled_runs = [cells[plan.cell_fingerprint(cell)] for cell in plan.cells]
     measured = [
         Measured(cell, *history.table(histories(document)), document.run_id)
-        for cell, document in zip(order.cells, bundled_runs, strict=True)
+        for cell, document in zip(plan.cells, bundled_runs, strict=True)
     ]
-    values = sweep.values_by_metric(sweep.metrics_by_seed(order, measured))
-    judgement = found.judge(values, order.scale)
-    spreads = verdict.metric_spreads(verdict.summarize(values), order.seeds)
+    values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
+    judgement = plan.claim.judge(values, plan.scale)
+    spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
     columns = {
         "verdict": judgement["verdict"],
         "as printed": judgement["as_printed"],
-        "scale": order.scale,
+        "scale": plan.scale,
         "floor reached": judgement["floor"],
-        "measured": scoreboard.describe_metrics(found, spreads),
+        "measured": scoreboard.describe_metrics(plan.claim, spreads),
     }
-    other = sum(document.tags["code"] != order.code for document in bundled_runs)
-    return Derived(order.name, order.seeds, other, values, columns)
+    other = sum(document.tags["code"] != plan.code for document in bundled_runs)
+    return Derived(plan.name, plan.seeds, other, values, columns)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:
@@ -133,16 +124,24 @@ def histories(document: Document) -> dict[str, dict[int, float]]:
     }
 
 
-def _differences(found: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
-    """Yield in what RESULTS.md differs from what was derived."""
-    if found is None:
+def _find_problems(
+    derived: Derived | None, row: Mapping[str, str], bundled_runs: Sequence[Document]
+) -> Iterator[str]:
+    """Yield in what the bundles of a claim and its row of RESULTS.md disagree."""
+    prints = [d.tags["fingerprint"] for d in bundled_runs if d.tags["kind"] == "setting"]
+    if len(prints) > len(set(prints)):
+        yield f"{len(prints) - len(set(prints))} settings are in the evidence twice"
+    if derived is None:
         if row.get("verdict") != "not run":
             yield f"RESULTS.md says {row.get('verdict', 'nothing')}, and no evidence says so"
         return
     for column in COMPARED:
-        said = row.get(column, "nothing")
-        if not _is_same_text(said, found.cells[column]):
-            yield f"{column}: RESULTS.md says {said!r}, its curves {found.cells[column]!r}"
+        published = row.get(column, "nothing")
+        if not _is_same_text(published, derived.cells[column]):
+            yield f"{column}: RESULTS.md says {published!r}, its curves {derived.cells[column]!r}"
+    recorded = [histories(d) for d in bundled_runs if d.tags["kind"] == "claim"]
+    if not any(documents.has_recorded(run, derived.values) for run in recorded):
+        yield "no run of the claim has recorded what its cells' curves say"
 
 
 def _is_same_text(published: str, derived: str) -> bool:
@@ -152,12 +151,3 @@ def _is_same_text(published: str, derived: str) -> bool:
     )
     same_words = NUMBER.split(published) == NUMBER.split(derived)
     return same_words and documents.are_same(of_published, of_derived)
-
-
-def _unrecorded(found: Derived | None, bundled_runs: Sequence[Document]) -> Iterator[str]:
-    """Yield whether no run of the claim has recorded the numbers that were derived."""
-    if found is None:
-        return
-    runs = [histories(d) for d in bundled_runs if d.tags["kind"] == "claim"]
-    if not any(documents.has_recorded(run, found.values) for run in runs):
-        yield "no run of the claim has recorded what its cells' curves say"

@@ -23,67 +23,63 @@ from pipelines.runtime import backend, locks
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.store import PARENT
 
+ALIAS = "champion"
+PORT = 5001  # not that of the UI
+VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
+RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
+
 
 def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
-    """Make the best run of a recipe at a scale the champion; the JSON document.
+    """Make the best run of a recipe at a scale the champion and return the JSON document.
 
-    Unless it is already, or the champion is of a larger scale. A dry run changes nothing, and says
-    what would become of the champion of now. UserError where there is no such recipe, no finished
-    run of it, or no model in the best one.
+    Nothing changes if it is that already, if the champion is of a larger scale, or in a dry run,
+    whose document says what would become of the present champion. Raise UserError if there is no
+    such recipe, no finished run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
     with locks.lock(store.home() / "live", f"register-{name}"):
-        version = _champion(name)
-        row, held = _choose(recipe, scale, version)
+        version = _find_champion(name)
+        row, chosen_scale = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
-        new = _takes_over(row, held, version)
+        present = (version.run_id, version.tags.get("scale")) if version else None
+        new = (row.id, chosen_scale) != present
         if dry_run:
             now = version and {"version": str(version.version), "run_id": version.run_id}
-            considered = document(row, None if new else version, held, scale, new)
+            considered = document(row, None if new else version, chosen_scale, scale, new)
             return considered | {"champion_now": now}
         if new:
             version = _promote(row, scale)
-    return document(row, version, held, scale, new)
-
-
-def _takes_over(row: history.Row, scale: str, version: Any) -> bool:
-    """Whether a run that is chosen is not the champion, at that scale, already."""
-    return version is None or (row.id, scale) != (version.run_id, version.tags.get("scale"))
+    return document(row, version, chosen_scale, scale, new)
 
 
 def _choose(recipe: Recipe, scale: str, version: Any) -> tuple[history.Row, str]:
-    """The run that the rule makes champion beside the version that is, and its scale."""
-    held = version.tags.get("scale", "") if version else ""
-    if held in catalog.SCALES[catalog.SCALES.index(scale) + 1 :]:
-        return _champion_run(version, held), held
-    present = version.run_id if held == scale else None  # of equal ones it stays
+    """Return the run that is to be the champion beside the present version, and its scale."""
+    present_scale = version.tags.get("scale", "") if version else ""
+    if present_scale in catalog.SCALES[catalog.SCALES.index(scale) + 1 :]:
+        if row := history.find(version.run_id):
+            return row, present_scale
+        raise UserError(
+            f"A champion gives way to none of a smaller scale. Received: version {version.version}"
+            f", of {present_scale} scale, whose run {version.run_id} is gone. Register a run of "
+            f"{present_scale} scale, or delete that version in the UI first."
+        )
+    present = version.run_id if present_scale == scale else None  # of equal ones it stays
     runs = candidates(recipe, scale)
     return min(runs, key=lambda row: (validation_number(row), row.id != present)), scale
 
 
-def _champion_run(version: Any, scale: str) -> history.Row:
-    """The run of a champion that stays."""
-    if row := history.find(version.run_id):
-        return row
-    raise UserError(
-        f"A champion gives way to none of a smaller scale. Received: version {version.version}, of "
-        f"{scale} scale, whose run {version.run_id} is gone. Register a run of {scale} scale, or "
-        "delete that version in the UI first."
-    )
-
-
 def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
-    """The finished runs of a recipe at a scale, newest first; UserError where there is none.
+    """Return the finished runs of a recipe at a scale, newest first; UserError if there is none.
 
     Those started under its name and scale, overrides included, and those with its very settings.
     All have its data: validation errors on other data are not comparable.
     """
-    own = _settings(recipe.flat())
+    settings = _without_seed(recipe.flat())
     runs = [
         row
         for row in history.rows(kind=TRAINING, recipe=recipe.name)
-        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _settings(row.params) == own
-        if _data(row.params) == _data(own) and math.isfinite(validation_number(row))
+        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _without_seed(row.params) == settings
+        if _data(row.params) == _data(settings) and math.isfinite(validation_number(row))
     ]
     if not runs:
         raise UserError(
@@ -93,7 +89,7 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
     return runs
 
 
-def _settings(params: Mapping[str, str]) -> dict[str, str]:
+def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in params.items() if key != "seed"}
 
 
@@ -102,13 +98,13 @@ def _data(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def validation_number(row: history.Row) -> float:
-    """The validation number of the weights that a run stored; infinite where it has none."""
-    found = row.metrics.get(criterion(row), math.nan)
-    return math.inf if math.isnan(found) else found
+    """Return the validation number of the weights that a run stored; infinity if it has none."""
+    value = row.metrics.get(criterion(row), math.nan)
+    return math.inf if math.isnan(value) else value
 
 
-def _champion(name: str) -> Any:
-    """The version with the alias, or None."""
+def _find_champion(name: str) -> Any:
+    """Return the version with the alias; None if no version has it."""
     models = store.client().search_registered_models(f"name = '{name}'")
     if not models or ALIAS not in models[0].aliases:
         return None
@@ -116,7 +112,7 @@ def _champion(name: str) -> Any:
 
 
 def _promote(row: history.Row, scale: str) -> Any:
-    """A new version of the recipe's model, from that run, with the alias."""
+    """Create a version of the recipe's model from that run, with the alias, and return it."""
     client, name, model = store.client(), row.tags["recipe"], _logged_model(row)
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name, description=row.tags["source"])
@@ -133,10 +129,10 @@ def _promote(row: history.Row, scale: str) -> Any:
 
 
 def _logged_model(row: history.Row) -> str:
-    """The id of the model that a run stored last."""
-    if found := stored_models.find_id(row.id):
-        stored_models.check(found)
-        return found
+    """Return the id of the model that a run stored last; UserError if it stored none."""
+    if model := stored_models.find_id(row.id):
+        stored_models.check(model)
+        return model
     recipe = row.tags["recipe"]
     raise UserError(
         f"A champion needs a stored model. Received: run {row.id}, the best of {recipe}, which "
@@ -145,10 +141,9 @@ def _logged_model(row: history.Row) -> str:
 
 
 def print_champion(document: Mapping[str, Any]) -> None:
-    """The champion in the terminal, and how to get an answer from it."""
+    """Print the champion, and the commands that serve and ask it."""
     dry_run = "champion_now" in document
-    verb = "would become" if dry_run else "is"
-    verb = verb if document["new"] else "is already"
+    verb = "is already" if not document["new"] else "would become" if dry_run else "is"
     name = f"{document['model']} version {document['version'] or '(new)'}"
     print(f"{name} {verb} the {ALIAS}: run {document['run_id']}, {document['scale']} scale")
     if (asked := document["asked_scale"]) != document["scale"]:
@@ -164,19 +159,12 @@ def print_champion(document: Mapping[str, Any]) -> None:
     print(f"\nServe it:  {document['serve']}\n\nAsk it:    {document['ask']}")
 
 
-ALIAS = "champion"
-PORT = 5001  # not that of the UI
-VAL, TEST = "val_", "test_"  # begin the names of numbers of the weights that are stored
-NOT_RUN = "not run"
-RULE = "Of the largest scale registered, the run whose stored weights validate best is champion."
-
-
 def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) -> dict[str, Any]:
-    """What is said of the champion, or of the run that would be, which has no version yet.
+    """Return the document of the champion, or of the run that would be it, without a version yet.
 
     Its scale is larger than the one asked for where that lost.
     """
-    name, found = row.tags["recipe"], claim_of(row)
+    name, claim = row.tags["recipe"], find_claim(row)
     return {
         "model": name,
         "version": str(version.version) if version else None,
@@ -185,8 +173,8 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
         "scale": scale,
         "asked_scale": asked,
         "metrics": _stored_metrics(row.metrics),
-        "claim": found,
-        "verdict": _verdict(found),
+        "claim": claim,
+        "verdict": _verdict(claim),
         "new": new,
         "rule": RULE,
         "serve": serve(name),
@@ -195,18 +183,18 @@ def document(row: history.Row, version: Any, scale: str, asked: str, new: bool) 
 
 
 def criterion(row: history.Row) -> str:
-    """The name of the number that chooses: the validation error, in a regression the loss.
+    """Return the name of the number that decides: the validation error, in a regression the loss.
 
-    Empty where a run has neither.
+    It is empty if a run has neither.
     """
     names = (f"{VAL}error_pct", f"{VAL}loss")
     return next((name for name in names if name in row.metrics), "")
 
 
 def version_tags(row: history.Row, scale: str) -> dict[str, str]:
-    """What a version says of itself; nothing of what does not exist."""
-    found = claim_of(row)
-    of_claim = {"claim": found, "verdict": str(_verdict(found))} if found else {}
+    """Return the tags of a version; none of what does not exist."""
+    claim = find_claim(row)
+    of_claim = {"claim": claim, "verdict": str(_verdict(claim))} if claim else {}
     numbers = {key: f"{value:.10g}" for key, value in _stored_metrics(row.metrics).items()}
     reported = {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
     commit = row.tags.get("commit", "unknown")
@@ -214,8 +202,8 @@ def version_tags(row: history.Row, scale: str) -> dict[str, str]:
 
 
 def describe(row: history.Row, scale: str) -> str:
-    """Markdown for the page of a version: its numbers beside the reported ones, its claim."""
-    found, reported = claim_of(row), _reported(row)
+    """Return Markdown for a version's page: its numbers beside the reported ones, its claim."""
+    claim, reported = find_claim(row), _reported(row)
     table = [
         f"| `{key}` | {value:.4g} | {f'{reported[key]:g}' if key in reported else ''} |"
         for key, value in _stored_metrics(row.metrics).items()
@@ -230,7 +218,7 @@ def describe(row: history.Row, scale: str) -> str:
         f"Chosen among runs of this scale by `{criterion(row)}` of these weights, not by test.",
         f"Run `{row.id}`, commit {row.tags.get('commit', 'unknown')}.",
     ]
-    return "\n".join([*lines, *([f"Claim `{found}`: {_verdict(found)}."] if found else [])])
+    return "\n".join([*lines, *([f"Claim `{claim}`: {_verdict(claim)}."] if claim else [])])
 
 
 def _stored_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -238,13 +226,13 @@ def _stored_metrics(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def _reported(row: history.Row) -> Mapping[str, float]:
-    """What the source reports of the recipe of a run."""
+    """Return what the source reports of the recipe of a run."""
     scales = catalog.RECIPES[row.tags["recipe"]]
     return next(iter(scales.values())).reported
 
 
-def claim_of(row: history.Row) -> str | None:
-    """The claim of the recipe's name, or that for which the run was made, or None."""
+def find_claim(row: history.Row) -> str | None:
+    """Return the claim of the recipe's name, or that for which the run was made; None if none."""
     if row.tags["recipe"] in claim_catalog.names():
         return row.tags["recipe"]
     above: history.Row | None = row
@@ -254,14 +242,14 @@ def claim_of(row: history.Row) -> str | None:
 
 
 def _verdict(name: str | None) -> str | None:
-    """The claim's verdict on the scoreboard; None without a claim."""
+    """Return the claim's verdict on the scoreboard; None without a claim."""
     if name is None:
         return None
-    return next((entry.verdict for entry in scoreboard.entries() if entry.name == name), NOT_RUN)
+    return next((entry.verdict for entry in scoreboard.entries() if entry.name == name), "not run")
 
 
 def serve(name: str) -> str:
-    """The command that serves the champion, in the project's environment, from any folder."""
+    """Return the command that serves the champion from any folder, in this environment."""
     settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
     if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
         path = store.uri().removeprefix(store.SQLITE)
@@ -274,7 +262,7 @@ def serve(name: str) -> str:
 
 
 def ask(recipe: Recipe) -> str:
-    """The command that asks the served model about two examples of zeros."""
+    """Return the command that asks the served model about two examples of zeros."""
     row = datasets.DATASETS[recipe.data]
     shape = row.shape if isinstance(row, Dataset) else (recipe.data_args["dimension"],)
     zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"

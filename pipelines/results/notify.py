@@ -1,4 +1,4 @@
-"""Someone is told of what did not go well: a webhook, or a command of the lab's own."""
+"""Notifications of failures and regressions: to a webhook, or to a command."""
 
 import contextlib
 import json
@@ -18,52 +18,47 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def check(target: str) -> None:
-    """UserError for what can be told nothing: no URL of http or https, and no command there is."""
+    """Raise UserError for what is neither a URL of http or https nor an existing command."""
     why = _reason_invalid(target)
     if why:
         raise UserError(
-            "What is told must be a URL, http://... or https://..., or a command that is there. "
-            f"Received: {hide_secrets(target)!r}: {why}. Set --notify so."
+            "The target of a notification must be a URL, http://... or https://..., or an existing "
+            f"command. Received: {hide_secrets(target)!r}: {why}. Set --notify so."
         )
 
 
 def _reason_invalid(target: str) -> str:
-    """Why a target cannot be told anything; empty for a good one."""
-    if "://" in target:
-        try:
-            parts = urlsplit(target)
-            there = parts.hostname and (parts.port is None or parts.port > 0)
-        except ValueError as error:
-            return str(error).partition(":")[0]
+    """Return why nothing can be sent to a target; empty for a valid one."""
+    try:
+        if "://" not in target:
+            words = shlex.split(target)
+            known = words and shutil.which(words[0])
+            return "" if known else "no such command" if words else "no command"
+        parts = urlsplit(target)
         if parts.scheme not in ("http", "https"):
             return "another kind of URL"
-        return "" if there else "no host"
-    try:
-        words = shlex.split(target)
+        return "" if parts.hostname and parts.port != 0 else "no host"
     except ValueError as error:
-        return str(error)
-    if not words:
-        return "no command"
-    return "" if shutil.which(words[0]) else "no such command"
+        return str(error).partition(":")[0]
 
 
 def send(target: str, document: Mapping[str, Any]) -> str:
     """POST a document as JSON to a URL, or give it to a command on its standard input.
 
-    Never raises: what fails is said on standard error, without what may be secret, and returned.
+    Never raise: why it failed is printed, without what may be secret, and returned.
     """
     text = json.dumps(document, default=str)
     why = _reason_invalid(target) or (_post if "://" in target else _run)(target, text)
     if not why:
         return ""
-    message = f"{hide_secrets(target)} was not told: {why.replace(target, hide_secrets(target))}"
+    message = f"{hide_secrets(target)} got nothing: {why.replace(target, hide_secrets(target))}"
     with contextlib.suppress(OSError, ValueError):
         print(message, file=sys.stderr)
     return message
 
 
 def _post(target: str, text: str) -> str:
-    """Post a text; why that failed. A redirect is not followed: it may lead to another host."""
+    """Post a text and return why that failed. No redirect is followed: it may name another host."""
     import requests
 
     headers = {"Content-Type": "application/json"}
@@ -81,7 +76,7 @@ def _post(target: str, text: str) -> str:
 
 
 def _run(target: str, text: str) -> str:
-    """Run the command; why that failed."""
+    """Run the command with the text as its input and return why that failed."""
     words = shlex.split(target)
     try:
         done = subprocess.run(
@@ -96,7 +91,7 @@ def _run(target: str, text: str) -> str:
 
 
 def hide_secrets(target: str) -> str:
-    """A target as people may read it: of a URL the host, of a command its name.
+    """Return a target as people may read it: of a URL the host, of a command its name.
 
     The rest may be a password, or the key by which a webhook knows its users.
     """

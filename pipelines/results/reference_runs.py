@@ -12,7 +12,6 @@ from typing import Any
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
-from pipelines.recipes.recipe import Recipe
 from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import locks
@@ -41,22 +40,26 @@ class Reference:
 
 
 def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
-    """Make the reference runs of the store those of the table; the document of `reference`.
+    """Make the reference runs of the store those of the table; return the document of `reference`.
 
-    A run that is there is left; one that the table no longer holds, or holds with other numbers,
-    is deleted.
+    An existing run is left; one that the table no longer holds, or holds with other numbers, is
+    deleted.
     """
     with locks.lock(store.home() / "live", KIND):
         wanted = {each.fingerprint: each for each in map(build_reference, table)}
-        there = _delete_outdated(wanted)
-        missing = [each for each in wanted.values() if each.fingerprint not in there]
-        ids = there | _record(missing)
-    runs = [_describe_run(ids[each.fingerprint], each) for each in wanted.values()]
+        present = _delete_outdated(wanted)
+        missing = [each for each in wanted.values() if each.fingerprint not in present]
+        ids = present | _record(missing)
+    runs = [
+        {"run_id": ids[fingerprint], "name": each.name, "metrics": dict(each.metrics)}
+        | {key: each.tags[key] for key in ("claim", "where")}
+        for fingerprint, each in wanted.items()
+    ]
     return {"runs": runs, "written": len(missing)}
 
 
 def build_reference(row: Reported) -> Reference:
-    """The run of a row of the table."""
+    """Return the run of a row of the table."""
     metrics = {**row.numbers, **stated_numbers(row.name)}
     recipe = {"recipe": row.name} if row.name in catalog.RECIPES else {}
     tags = {
@@ -74,27 +77,24 @@ def build_reference(row: Reported) -> Reference:
 
 
 def stated_numbers(name: str) -> Mapping[str, float]:
-    """The numbers that the claim or the recipe of that name says are reported of it."""
+    """Return the numbers that the claim or the recipe of that name states as reported."""
     if name in claim_catalog.names():
         return claim_catalog.load(name).reported
-    return _recipe(name).reported if name in catalog.RECIPES else {}
-
-
-def _recipe(name: str) -> Recipe:
-    return catalog.get_recipe(name, SCALE)
+    return catalog.get_recipe(name, SCALE).reported if name in catalog.RECIPES else {}
 
 
 def _experiment(row: Reported) -> str:
-    """That of the claim's own runs; of a recipe that is no claim, that of trainings."""
+    """Return the experiment of the claim's own runs; for a recipe alone, that of trainings."""
     if row.name in claim_catalog.names():
         return claim_catalog.load(row.name).family
     return EXPERIMENT
 
 
 def _params(row: Reported) -> dict[str, str]:
-    """The settings at paper scale, as our own runs record them; no seed, which papers omit."""
+    """Return the settings at paper scale, as our runs record them; no seed, which papers omit."""
     if row.name in catalog.RECIPES:
-        return {key: value for key, value in _recipe(row.name).flat().items() if key != "seed"}
+        settings = catalog.get_recipe(row.name, SCALE).flat()
+        return {key: value for key, value in settings.items() if key != "seed"}
     if row.name in claim_catalog.names() and SCALE in claim_catalog.load(row.name).scales:
         settings = claim_catalog.get_settings(claim_catalog.load(row.name), row.name, SCALE)
         params = MeasurementPlan(name=row.name, scale=SCALE, settings=settings, seeds=1).params
@@ -103,74 +103,53 @@ def _params(row: Reported) -> dict[str, str]:
 
 
 def note(row: Reported, metrics: Mapping[str, float]) -> str:
-    """Markdown for the top of the run's page: claim, numbers, where they are printed, of what."""
-    found = claim_catalog.load(row.claim)
-    at = (
-        ""
-        if row.name in claim_catalog.names() and SCALE not in found.scales
-        else f" --scale {SCALE}"
-    )
+    """Return Markdown for the run's page: claim, numbers, where they are printed, of what."""
+    claim = claim_catalog.load(row.claim)
+    has_scale = row.name not in claim_catalog.names() or SCALE in claim.scales
+    scale = f" --scale {SCALE}" if has_scale else ""
     first, *others = (f"{where}: {citation}" for citation, where in row.places)
     return "\n\n".join(
         [
-            f"**{found.says}** (`{row.claim}`)",
+            f"**{claim.says}** (`{row.claim}`)",
             f"Reported in {first}.",
             *(f"From {other}." for other in others),
             f"Setting: {row.setting}. Runs behind each number: {row.n or NOT_STATED}.",
             "\n".join(f"- `{key}` {value:.10g}" for key, value in metrics.items()),
-            f"Measured by `python -m pipelines run {row.name}{at}`.",
+            f"Measured by `python -m pipelines run {row.name}{scale}`.",
         ]
     )
 
 
 def _delete_outdated(wanted: Mapping[str, Reference]) -> dict[str, str]:
-    """Ids of the runs that are there, by fingerprint; all other reference runs are deleted."""
-    kept: dict[str, str] = {}
+    """Delete the runs that are not wanted; return the ids of the others by fingerprint."""
+    ids: dict[str, str] = {}
     for row in history.rows(None, kind=KIND):
         fingerprint = row.tags.get("fingerprint", "")
-        if row.status == "FINISHED" and fingerprint in wanted and fingerprint not in kept:
-            kept[fingerprint] = row.id
+        if row.status == "FINISHED" and fingerprint in wanted and fingerprint not in ids:
+            ids[fingerprint] = row.id
         else:
             store.client().delete_run(row.id)
-    return kept
+    return ids
 
 
 def _record(missing: Sequence[Reference]) -> dict[str, str]:
-    """Write the runs, one transaction an experiment; their ids by fingerprint."""
+    """Write the runs, one transaction an experiment; return their ids by fingerprint."""
     now = int(time.time() * 1000)
+    runs: dict[str, dict[str, bulk.FinishedRun]] = {}  # by experiment and fingerprint
+    for each in missing:
+        tags = {**each.tags, "fingerprint": each.fingerprint}
+        curves = {key: [value] for key, value in each.metrics.items()}
+        run = bulk.FinishedRun(each.name, each.params, tags, [0], curves, now, now)
+        runs.setdefault(each.experiment, {})[each.fingerprint] = run
     ids: dict[str, str] = {}
-    for experiment in sorted({each.experiment for each in missing}):
-        here = [each for each in missing if each.experiment == experiment]
-        runs = [
-            bulk.FinishedRun(
-                each.name,
-                each.params,
-                {**each.tags, "fingerprint": each.fingerprint},
-                [0],
-                {key: [value] for key, value in each.metrics.items()},
-                now,
-                now,
-            )
-            for each in here
-        ]
-        written = bulk.write(experiment, runs, None)
-        ids |= {each.fingerprint: run_id for each, run_id in zip(here, written, strict=True)}
+    for experiment, group in sorted(runs.items()):
+        run_ids = bulk.write(experiment, list(group.values()), None)
+        ids |= dict(zip(group, run_ids, strict=True))
     return ids
 
 
 def print_references(document: Mapping[str, Any]) -> None:
-    """The reference runs in the terminal, and how many are new."""
+    """Print the reference runs, and how many are new."""
     for row in document["runs"]:
         print(f"{row['run_id']}  {row['name']:<40} {row['where']}")
     print(f"{document['written']} written, {len(document['runs'])} in all: python -m pipelines ui")
-
-
-def _describe_run(run_id: str, each: Reference) -> dict[str, Any]:
-    """A run as the document of `reference` lists it."""
-    return {
-        "run_id": run_id,
-        "name": each.name,
-        "claim": each.tags["claim"],
-        "where": each.tags["where"],
-        "metrics": dict(each.metrics),
-    }

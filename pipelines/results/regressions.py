@@ -1,8 +1,8 @@
-"""The regression watch: verdicts and headline numbers, compared with those of the run before.
+"""Regressions: verdicts and headline numbers, compared with those of the run before.
 
 Two runs are compared that measured the same settings; the code and the packages may differ, and are
-named where a result did. A verdict that is another one counts, and a mean over seeds whose
-difference has a 95 % Welch confidence interval without zero in it.
+named where a result did. Another verdict counts, and a mean over seeds whose difference has a 95 %
+Welch confidence interval without zero in it.
 """
 
 import math
@@ -15,7 +15,7 @@ from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
 REGRESSION = 3  # the exit code
-RELATIVE_TOLERANCE = 1e-6  # relative change of a number that is none
+RELATIVE_TOLERANCE = 1e-6  # of a number that counts as unchanged
 KINDS = {"claim": "claim", "seeds": "recipe"}  # of results: the tag that names each
 ERRORS = ("val_", "test_")  # begin the numbers of seeds that are watched
 PACKAGES = "provenance/packages.txt"
@@ -38,51 +38,51 @@ class Pair:
 def compare_newest(
     names: Sequence[str] | None = None, below: str | None = None, runs: Iterable[Row] = ()
 ) -> dict[str, Any]:
-    """The newest result of all settings beside the previous one, as a document.
+    """Return the document of the newest results of all settings beside the previous ones.
 
-    Of the claims and recipes in `names` alone, or of children of `below`, and of `runs` themselves.
+    Of the claims and recipes in `names`, or of children of `below`, and of `runs`, if given.
     What was measured once is not compared; results of which one seed is compared are in `one_seed`.
     """
-    pairs = list(_pairs([*_newest(names, below), *runs]))
+    pairs = list(_find_pairs([*_newest(names, below), *runs]))
     changes = {pair.new.id: _find_changes(pair) for pair in pairs}
-    about = [pair for pair in pairs if changes[pair.new.id]] or pairs
+    changed = [pair for pair in pairs if changes[pair.new.id]]
     return {
         "compared": len(pairs),
         "changes": [change for pair in pairs for change in changes[pair.new.id]],
-        "one_seed": sorted({pair.name for pair in pairs if _one_seed(pair)}),
-        **(_code_changes(about) if about else {"versions": {}, "commits": []}),
+        "one_seed": sorted({pair.name for pair in pairs if _has_one_seed(pair)}),
+        **_code_changes(changed or pairs),
     }
 
 
 def _newest(names: Sequence[str] | None, below: str | None) -> Iterable[Row]:
-    """The newest results that are asked for, one of all settings."""
+    """Return the newest results that are asked for, one of all settings."""
     newest: dict[tuple[str, ...], Row] = {}
-    for kind, name in KINDS.items():
-        tags = [{name: each} for each in names or ()] if names is not None else [{}]
-        for own in [{store.PARENT: below}] if below else tags:
-            for row in history.rows(kind=kind, **own):
+    for kind, name_tag in KINDS.items():
+        tags = [{}] if names is None else [{name_tag: name} for name in names]
+        for each in [{store.PARENT: below}] if below else tags:
+            for row in history.rows(kind=kind, **each):
                 newest.setdefault(_settings(row), row)
     return newest.values()
 
 
-def _pairs(results: Iterable[Row]) -> Iterator[Pair]:
-    """These results with those before them, by name."""
+def _find_pairs(results: Iterable[Row]) -> Iterator[Pair]:
+    """Yield these results with those before them, by name."""
     for new in sorted({row.id: row for row in results}.values(), key=_settings):
-        same_tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
+        tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
         rows = history.rows_with_evidence if new.is_project else history.rows  # one that was shown
-        same = [row for row in rows(**same_tags) if _settings(row) == _settings(new)]
-        ids = [row.id for row in same]  # newest first
-        yield from (Pair(new, old) for old in same[ids.index(new.id) + 1 :][:1])
+        equal_rows = [row for row in rows(**tags) if _settings(row) == _settings(new)]
+        ids = [row.id for row in equal_rows]  # newest first
+        yield from (Pair(new, old) for old in equal_rows[ids.index(new.id) + 1 :][:1])
 
 
 def _settings(row: Row) -> tuple[str, ...]:
-    """What two runs share that are compared."""
+    """Return what two runs share that are compared."""
     kind = row.tags["kind"]
     return (kind, *(row.tags.get(key, "") for key in (KINDS[kind], "scale", "fingerprint")))
 
 
 def _headline(row: Row) -> list[str]:
-    """The numbers of a result that are watched: those that decide a claim, the errors of seeds."""
+    """Return the metrics that are compared: those that decide a claim, the errors of seeds."""
     if row.tags["kind"] == "seeds":
         return sorted(key for key in row.metrics if key.startswith(ERRORS))
     name = row.tags["claim"]
@@ -98,29 +98,29 @@ def _seeds(row: Row, metric: str) -> float:
     return row.metrics.get(f"n/{metric}", 1)
 
 
-def _one_seed(pair: Pair) -> bool:
+def _has_one_seed(pair: Pair) -> bool:
     return any(min(_seeds(pair.new, m), _seeds(pair.old, m)) < 2 for m in _common_metrics(pair))
 
 
 def _find_changes(pair: Pair) -> list[dict[str, Any]]:
-    """What is another verdict, or a number that is another beyond its spread."""
-    own: dict[str, Any] = {"name": pair.name, "scale": pair.new.tags.get("scale", "")}
-    own |= {"run_id": pair.new.id, "previous": pair.old.id}
+    """Return another verdict, and the numbers that differ beyond their spread."""
+    runs: dict[str, Any] = {"name": pair.name, "scale": pair.new.tags.get("scale", "")}
+    runs |= {"run_id": pair.new.id, "previous": pair.old.id}
     before, after = (row.tags.get("verdict", "") for row in (pair.old, pair.new))
-    found = [own | {"what": "verdict", "before": before, "after": after}] * (before != after)
+    changes = [runs | {"what": "verdict", "before": before, "after": after}] * (before != after)
     for metric in _common_metrics(pair):
         low_high = _changed_interval(pair, metric)
         if low_high is not None:
             old, new = (_to_json(row.metrics[metric]) for row in (pair.old, pair.new))
             interval: dict[str, Any] = {"interval": list(low_high)} if low_high else {}
-            found.append(own | {"what": metric, "before": old, "after": new} | interval)
-    return found
+            changes.append(runs | {"what": metric, "before": old, "after": new} | interval)
+    return changes
 
 
 def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
-    """The interval of the difference, where it leaves out zero; None for a number that stays.
+    """Return the interval of a difference, if it leaves out zero; None for an unchanged number.
 
-    Empty where a number without spread, or without an end, is another one.
+    It is empty where a number without spread, or one that is not finite, is another one.
     """
     old, new = pair.old.metrics[metric], pair.new.metrics[metric]
     if not (math.isfinite(old) and math.isfinite(new)):
@@ -142,52 +142,48 @@ def _sample(row: Row, metric: str) -> verdict.Sample:
 
 
 def _to_json(value: float) -> float | str:
-    """A number as JSON has it: what is not finite by its name."""
+    """Return a number for JSON: the name of one that is not finite."""
     return value if math.isfinite(value) else str(value)
 
 
 def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:
-    """Packages and commits that are others, from the oldest of the earlier runs to the newest."""
+    """Return the packages and commits that differ between the oldest and the newest of the runs."""
+    if not pairs:
+        return {"versions": {}, "commits": []}
     old = min((pair.old for pair in pairs), key=lambda row: row.start_ms)
     new = max((pair.new for pair in pairs), key=lambda row: row.start_ms)
     before, after = _packages(old, new)
-    changed = {
+    versions = {
         name: [before.get(name), after.get(name)]
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     }
-    return {
-        "versions": changed,
-        "commits": [row.tags.get("commit", "unknown") for row in (old, new)],
-    }
+    commits = [row.tags.get("commit", "unknown") for row in (old, new)]
+    return {"versions": versions, "commits": commits}
 
 
 def _packages(*rows: Row) -> list[dict[str, str]]:
-    """The packages of runs with their versions: all, or those in their tags where a list lacks."""
+    """Return the packages of runs by name: all of them, or those in tags if a list is missing."""
     lists = [store.artifact(row.id, PACKAGES) for row in rows]
     if None in lists:
         return [
             {k.removeprefix(VERSION): v for k, v in row.tags.items() if k.startswith(VERSION)}
             for row in rows
         ]
-    lines = [(found or b"").decode().split() for found in lists]
-    return [{line.partition("==")[0]: line.partition("==")[2] for line in some} for some in lines]
+    lines = [(text or b"").decode().split() for text in lists]
+    return [dict(line.partition("==")[::2] for line in each) for each in lines]
 
 
 def agreement(project: Row, yours: Row) -> str:
     """Return whether your run of a claim agrees with the project's, or in what it differs."""
     if _settings(project) != _settings(yours):
         return "not compared: other settings or seeds"
-    changes = _find_changes(Pair(new=yours, old=project))
-    return (
-        "; ".join(["differs", *map(_describe_change, changes)])
-        if changes
-        else "agrees with the project"
-    )
+    changes = [_describe_change(each) for each in _find_changes(Pair(new=yours, old=project))]
+    return "; ".join(["differs", *changes]) if changes else "agrees with the project"
 
 
 def change_summary(document: Mapping[str, Any]) -> str:
-    """The difference in one line, with the packages and commits that may have made it."""
+    """Return the difference in one line, with the packages and commits that may have caused it."""
     changes, versions = document["changes"], document["versions"]
     if not changes:
         return f"{document['compared']} results compared, none changed"
@@ -211,12 +207,12 @@ def _describe_change(change: Mapping[str, Any]) -> str:
 
 
 def _arrow(before: float | str | None, after: float | str | None) -> str:
-    shown = [f"{each:.6g}" if isinstance(each, float) else each for each in (before, after)]
-    return " -> ".join(each or "none" for each in shown)
+    values = [f"{each:.6g}" if isinstance(each, float) else each for each in (before, after)]
+    return " -> ".join(each or "none" for each in values)
 
 
 def print_regressions(document: Mapping[str, Any]) -> None:
-    """What was compared and what changed, in the terminal."""
+    """Print what was compared and what has changed."""
     for change in document["changes"]:
         print(_describe_change(change))
     for name, pair in document["versions"].items():

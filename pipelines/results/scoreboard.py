@@ -1,8 +1,8 @@
 """The scoreboard: what MLflow holds, as RESULTS.md and one page of HTML, a figure a claim.
 
-Reads the database, writes files, measures nothing; the same database gives the same files. What the
-project recorded stands beside what was measured here. Verdicts are given anew, by the rules of
-today, from the numbers of every seed.
+It reads the database and writes files; the same database gives the same files. What the project
+recorded stands beside what was measured here. Verdicts are given anew, by the rules of today, from
+the numbers of every seed.
 """
 
 import re
@@ -19,6 +19,7 @@ from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _scoreboard_html, evidence
+from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store
 
 STATED = ("says", "source", "reported", "decided by")
@@ -58,23 +59,22 @@ class Result:
 
     @property
     def judged_row(self) -> history.Row:
-        """The run with what the rules of today say of it, not those of its day."""
+        """Return the run with its judgement by the rules of today, not those of its day."""
         return replace(self.run, tags={**self.run.tags, **self.judgement})
 
     @property
     def link(self) -> str:
-        """The run's page in the UI."""
+        """Return the address of the run's page in the UI."""
         return mlflow_ui.run_page(self.run.id)
 
     def document(self) -> dict[str, Any]:
-        """The claim as `run --json` prints it."""
+        """Return the claim as `run --json` prints it."""
         return documents.claim_document(self.run) | self.judgement
 
     def metrics(self) -> str:
         """Return the metrics that decide, then those that are reported or shown: mean ± sd (n)."""
-        return describe_metrics(
-            claim_catalog.load(self.run.tags["claim"]), self.document()["metrics"]
-        )
+        claim = claim_catalog.load(self.run.tags["claim"])
+        return describe_metrics(claim, self.document()["metrics"])
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
@@ -101,7 +101,7 @@ class Entry:
 
     @property
     def document_of(self) -> str:
-        """The letters of the document whose claim it is: the first that its source names; ours."""
+        """Return the letters of the first document that its source names; `ours` without one."""
         words = [LETTERS.get(word, word) for word in re.findall(r"[\w']+", self.source)]
         return next((word for word in words if word in DOCUMENTS), "ours")
 
@@ -110,7 +110,7 @@ class Entry:
         return self.shown.verdict if self.shown else "not run"
 
     def document(self) -> dict[str, Any]:
-        """The claim as `run --json` prints it, yours before the project's, which is beside it.
+        """Return the claim as `run --json` prints it, yours if there is one, and the project's.
 
         Its verdict is "not run" where there is neither.
         """
@@ -123,26 +123,33 @@ class Entry:
     def cells(self) -> dict[str, str]:
         """Return the row of the scoreboard by column, of the run its first letters.
 
-        Without a run, what one would cost by scale.
+        Without a run, its cost is what one would cost by scale.
         """
-        stated, shown = claim_catalog.load(self.name), self.shown
-        reported = "; ".join(f"{key} {value:g}" for key, value in stated.reported.items())
-        cells = dict.fromkeys((*PUBLISHED, *LOCAL), "")
-        cells |= {"claim": self.name, "verdict": self.verdict, "says": stated.says}
-        cells |= {"source": self.source, "reported": reported}
-        cells["decided by"] = "; ".join(map(str, stated.decided_by))
-        cells |= {
+        claim, shown = claim_catalog.load(self.name), self.shown
+        costs = "; ".join(f"{scale} {cost}" for scale, cost in claim.costs.items())
+        cells = dict.fromkeys((*PUBLISHED, *LOCAL), "") | {
+            "claim": self.name,
+            "verdict": self.verdict,
+            "says": claim.says,
+            "source": self.source,
+            "reported": "; ".join(f"{key} {value:g}" for key, value in claim.reported.items()),
+            "decided by": "; ".join(map(str, claim.decided_by)),
             "recorded by the project": describe_result(self.project),
             "yours": describe_result(self.yours),
+            "cost": costs,
         }
         if shown is None:
-            costs = "; ".join(f"{scale} {cost}" for scale, cost in stated.costs.items())
-            return cells | {"cost": costs}
+            return cells
         document = shown.document()
-        cells |= {"as printed": document["as_printed"], "scale": shown.scale}
-        cells |= {"floor reached": document["floor"], "measured": shown.metrics()}
-        cells |= {"cost": f"{document['wall_s']:.0f} s", "commit": shown.commit()}
-        return cells | {"run": shown.run.origin[:8]}
+        return cells | {
+            "as printed": document["as_printed"],
+            "scale": shown.scale,
+            "floor reached": document["floor"],
+            "measured": shown.metrics(),
+            "cost": f"{document['wall_s']:.0f} s",
+            "commit": shown.commit(),
+            "run": shown.run.origin[:8],
+        }
 
 
 def describe_result(result: Result | None) -> str:
@@ -159,12 +166,12 @@ def describe_metrics(stated: claim.Claim, metrics: Mapping[str, Mapping[str, Any
     return "; ".join(f"{key} {format_spread(metrics[key])}" for key in keys if key in metrics)
 
 
-def group_by_document(found: list[Entry]) -> list[tuple[str, list[Entry]]]:
+def group_by_document(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
     """Return the entries by the title of their document, ours last; those not run at the end."""
-    titles = {letters: f"{letters}: {title}" for letters, title in DOCUMENTS.items()}
-    ordered = sorted(found, key=lambda entry: entry.shown is None)
-    groups = {t: [e for e in ordered if e.document_of == letters] for letters, t in titles.items()}
-    return [(title, some) for title, some in groups.items() if some]
+    groups: dict[str, list[Entry]] = {letters: [] for letters in DOCUMENTS}
+    for entry in sorted(entries, key=lambda entry: entry.shown is None):
+        groups[entry.document_of].append(entry)
+    return [(f"{key}: {DOCUMENTS[key]}", group) for key, group in groups.items() if group]
 
 
 def entries() -> list[Entry]:
@@ -178,9 +185,7 @@ def entries() -> list[Entry]:
         {name: Result(row, judged[row.id]) for name, row in chosen.items()}
         for chosen in (project, yours)
     ]
-    return [
-        Entry(name, *(chosen.get(name) for chosen in results)) for name in claim_catalog.names()
-    ]
+    return [Entry(name, *(each.get(name) for each in results)) for name in claim_catalog.names()]
 
 
 def entry_of_run(document: Mapping[str, Any]) -> Entry:
@@ -196,21 +201,23 @@ def entry_of_run(document: Mapping[str, Any]) -> Entry:
 
 
 def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
-    """Return by claim the run that stands for the project: of those its evidence holds today."""
+    """Return by claim the run that stands for the project, of those in its evidence today."""
     origins = evidence.origins()
-    held = [row for row in rows if row.is_project and row.origin in origins]
-    return largest_results(held, seeds_count=True)
+    shipped = [row for row in rows if row.is_project and row.origin in origins]
+    return largest_results(shipped, seeds_count=True)
 
 
 def largest_results(
     rows: Iterable[history.Row], seeds_count: bool = False
 ) -> dict[str, history.Row]:
     """Return by claim the first run of those with the largest scale and then, maybe, most seeds."""
+
+    def preference(row: history.Row) -> tuple[int, int]:
+        return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
+
     chosen: dict[str, history.Row] = {}
-    for row in rows:
-        before = chosen.setdefault(row.tags["claim"], row)
-        if preference(row, seeds_count) > preference(before, seeds_count):
-            chosen[row.tags["claim"]] = row
+    for row in sorted(rows, key=preference, reverse=True):
+        chosen.setdefault(row.tags["claim"], row)
     return chosen
 
 
@@ -220,66 +227,57 @@ def is_stated(row: history.Row) -> bool:
     if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
         return False
     setting, seeds = claim_catalog.load(name).scales[scale], int(row.tags["seeds"])
-    order = MeasurementPlan(name=name, scale=scale, settings=setting, seeds=seeds)
-    return order.is_as_stated and order.fingerprint == row.tags["fingerprint"]
-
-
-def preference(row: history.Row, seeds_count: bool) -> tuple[int, int]:
-    """Return by what a run is preferred to others of its claim: its scale, maybe its seeds."""
-    return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
+    plan = MeasurementPlan(name=name, scale=scale, settings=setting, seeds=seeds)
+    return plan.is_as_stated and plan.fingerprint == row.tags["fingerprint"]
 
 
 def latest_studies() -> list[history.Row]:
-    """The newest run of every tuning study, by name."""
+    """Return the newest run of every tuning study, sorted by name."""
     newest = {row.tags["study"]: row for row in reversed(history.rows(kind="study"))}
     return [newest[name] for name in sorted(newest)]
 
 
-def default_folder() -> Path:
-    """Return where the report goes by itself: beside the database."""
-    return store.home() / "report"
+def write(folder: Path | None = None) -> dict[str, Any]:
+    """Write RESULTS.md, figures/ and results.html into a folder and return the JSON document.
 
-
-def write(folder: Path) -> dict[str, Any]:
-    """Write RESULTS.md, figures/ and results.html into `folder`; the report as a JSON document."""
-    found, tuned = entries(), latest_studies()
+    By default the folder is report/ beside the database.
+    """
+    folder, board, studies = folder or store.home() / "report", entries(), latest_studies()
     with _open_folder(folder):
-        drawn = _copy_figures(found, folder / "figures")
-        (folder / "RESULTS.md").write_text(markdown(found, tuned, drawn, LOCAL))
-        html = _scoreboard_html.render(
-            group_by_document(found), LOCAL, _study_table(tuned) if tuned else [], drawn
-        )
+        figures = _copy_figures(board, folder / "figures")
+        (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
+        table = _study_table(studies) if studies else []
+        html = _scoreboard_html.render(group_by_document(board), LOCAL, table, figures)
         (folder / "results.html").write_text(html)
     return {
-        "claims": [entry.document() for entry in found],
-        "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in tuned],
+        "claims": [entry.document() for entry in board],
+        "studies": [{"study": s.name, "run_id": s.id, "metrics": s.metrics} for s in studies],
         "results": str(folder / "RESULTS.md"),
         "page": str(folder / "results.html"),
     }
 
 
-def publish(folder: Path) -> dict[str, Any]:
-    """Write RESULTS.md and figures/ of the project's evidence alone; the JSON document of it.
+def publish(folder: Path | None = None) -> dict[str, Any]:
+    """Write RESULTS.md and figures/ of the project's evidence alone and return the JSON document.
 
-    UserError where this store holds none of it, before anything is written.
+    By default the folder is the project's own. Raise UserError, before anything is written, if
+    this store holds no evidence.
     """
-    found = [Entry(entry.name, entry.project) for entry in entries()]
-    if not any(entry.project for entry in found):
+    folder, board = folder or ROOT, [Entry(entry.name, entry.project) for entry in entries()]
+    if not any(entry.project for entry in board):
         raise UserError(
             "RESULTS.md is published from the project's evidence. Received: a store that holds "
             "none. Use the project's own home, or import the bundles in mlruns/evidence/."
         )
     with _open_folder(folder):
-        drawn = _copy_figures(found, folder / "figures")
-        (folder / "RESULTS.md").write_text(markdown(found, [], drawn, PUBLISHED))
-    return {
-        "claims": [entry.document() for entry in found],
-        "results": str(folder / "RESULTS.md"),
-    }
+        figures = _copy_figures(board, folder / "figures")
+        (folder / "RESULTS.md").write_text(markdown(board, [], figures, PUBLISHED))
+    return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
 
 
 @contextmanager
 def _open_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of a report; UserError or Unavailable if it cannot be written."""
     try:
         (folder / "figures").mkdir(parents=True, exist_ok=True)
         yield
@@ -290,21 +288,24 @@ def _open_folder(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _copy_figures(found: list[Entry], figures: Path) -> dict[str, Path]:
-    """The figures of the claims, copied out of their runs; by claim."""
-    drawn = {}
-    for entry in found:
+def _copy_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
+    """Copy the figures of the claims out of their runs; return their files by claim."""
+    files = {}
+    for entry in entries:
         figure = store.artifact(entry.shown.run.id, "figure.png") if entry.shown else None
         if figure is not None:
-            drawn[entry.name] = figures / f"{entry.name}.png"
-            drawn[entry.name].write_bytes(figure)
-    return drawn
+            files[entry.name] = folder / f"{entry.name}.png"
+            files[entry.name].write_bytes(figure)
+    return files
 
 
 def markdown(
-    found: list[Entry], tuned: list[history.Row], drawn: Collection[str], columns: Sequence[str]
+    entries: list[Entry],
+    studies: list[history.Row],
+    figures: Collection[str],
+    columns: Sequence[str],
 ) -> str:
-    """RESULTS.md: the scoreboard, the studies, and the card of every claim with its figure."""
+    """Return RESULTS.md: the scoreboard, the studies, and the claims' cards with their figures."""
     lines = [
         "# Results",
         "",
@@ -312,50 +313,37 @@ def markdown(
         "sd: standard deviation over n seeds. Links of runs open where `python -m pipelines ui` "
         "runs.",
     ]
-    for title, some in group_by_document(found):
-        lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |"]
-        lines += [f"|{'---|' * len(columns)}"]
-        lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in some]
-    if tuned:
-        lines += ["", "## Learning-rate studies", "", *_study_table(tuned)]
-    for entry in found:
+    for title, group in group_by_document(entries):
+        lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
+        lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in group]
+    if studies:
+        lines += ["", "## Learning-rate studies", "", *_study_table(studies)]
+    for entry in entries:
         if entry.shown:
             lines += ["", f"## {entry.name}", ""]
-            if entry.name in drawn:
+            if entry.name in figures:
                 lines += [f"![{entry.name}](figures/{entry.name}.png)", ""]
-            lines += [claim_catalog.card(entry.name), "", *_metric_list(entry.shown)]
+            metrics = entry.shown.document()["metrics"]
+            lines += [claim_catalog.card(entry.name), "", "Measured:", ""]
+            lines += [f"- `{key}` {format_spread(value)}" for key, value in metrics.items()]
     return "\n".join(lines) + "\n"
 
 
 def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
-    """The cells in Markdown: the claim's name leads to its card, the run's to its page."""
-    cells = {column: _escape(cell) for column, cell in entry.cells().items()}
+    """Return the cells in Markdown: the claim's name leads to its card, the run's to its page."""
+    cells = {column: cell.replace("|", "\\|") for column, cell in entry.cells().items()}
     if entry.shown:
         cells["claim"] = f"[{entry.name}](#{entry.name})"
         cells["run"] = f"[{cells['run']}]({entry.shown.link})"
     return [cells[column] for column in columns]
 
 
-def _metric_list(result: Result) -> list[str]:
-    """Everything the claim measured, one bullet a metric."""
-    metrics = result.document()["metrics"]
-    return [
-        "Measured:",
-        "",
-        *(f"- `{key}` {format_spread(value)}" for key, value in metrics.items()),
-    ]
-
-
-def _study_table(tuned: list[history.Row]) -> list[str]:
+def _study_table(studies: list[history.Row]) -> list[str]:
     head = "| study | recipe | trials | at the start: validation error | best | setting |"
     rows = [
         f"| {s.name} | {s.tags['recipe']} | {s.metrics['trials']:.0f} "
         f"| {s.metrics['baseline_val_error_pct']:.2f} % | {s.metrics['best_val_error_pct']:.2f} % "
         f"| `{s.tags['best']}` |"
-        for s in tuned
+        for s in studies
     ]
     return [head, "|---|---|---|---|---|---|", *rows]
-
-
-def _escape(cell: str) -> str:
-    return cell.replace("|", "\\|")

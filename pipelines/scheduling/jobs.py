@@ -161,6 +161,6 @@ def default_jobs(tz: str) -> dict[str, Job]:
         job("nightly-claims", "pipelines pipeline verify --force", "0 3 * * *", 6, retries=1),
         job("weekly-study", study, "0 4 * * SUN", 12, retries=2),
         job("data-check", "pipelines data check", "30 2 * * *", 1),
-        job("reap", "pipelines reap", "15 * * * *", 1, missed="skip"),
+        job("reap", "pipelines recover", "15 * * * *", 1, missed="skip"),
     )
     return {job.name: job for job in shipped}

@@ -78,10 +78,7 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
 
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
-    with (
-        recovery.one_at_a_time(key, waiting),
-        engine.serve_workflows(APPLICATION),
-    ):
+    with recovery.one_at_a_time(key, waiting), engine.serve_workflows(APPLICATION):
         done = {} if anew and attempt.TICK not in os.environ else _finished_outputs(key)
         with (
             tracked_run.tracked(

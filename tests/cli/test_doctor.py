@@ -150,8 +150,8 @@ Broken = tuple[Callable[[Path, Patch], None], str, str, str]  # check, its state
 BROKEN: list[Broken] = [
     (corrupt_studies, "studies", "problem", "python -m tuning show"),
     (file_for_artifacts, "artifacts", "problem", "MLFLOW_TRACKING_URI"),
-    (waiting_journal, "running runs", "note", "python -m pipelines reap"),
-    (run_of_a_dead_process, "running runs", "note", "python -m pipelines reap"),
+    (waiting_journal, "running runs", "note", "python -m pipelines recover"),
+    (run_of_a_dead_process, "running runs", "note", "python -m pipelines recover"),
     (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
     (damaged_journal, "running runs", "note", "*.orphan, then delete"),
     (unknown_tables, "tracking store", "note", "make setup"),
@@ -183,7 +183,7 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
     assert left_out == ({"running runs", "artifacts", "studies"} if away else set())
 
 
-def test_dead_is_what_reap_would_settle_and_nothing_else(home: Path) -> None:
+def test_dead_is_what_recover_would_close_and_nothing_else(home: Path) -> None:
     says_running()  # of this process
     says_running(heartbeat.MACHINE, "elsewhere 8c2f pid:[1]")
     store.client().create_run(store.experiment(store.uri(), "test"))  # of nobody

@@ -66,7 +66,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     measured = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])["run_id"]
     settings = {row.id for row in history.rows(kind="setting")}
     training = recorded("training", {"recipe": "of no claim"})
-    assert model_registry.claim_of(history.row(training)) is None
+    assert model_registry.find_claim(history.row(training)) is None
     (entry,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert (entry.verdict, entry.yours and entry.yours.run.id) == ("reproduced", measured)
     exported = exporting.export_runs(tmp_path / "runs.zip", [measured], None)
@@ -80,7 +80,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     (there,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert there.verdict == "reproduced"
     assert importing.import_runs(tmp_path / "training.zip")["imported"] == [training]
-    assert model_registry.claim_of(history.row(training)) is None  # its parent is not here
+    assert model_registry.find_claim(history.row(training)) is None  # its parent is not here
 
 
 def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(
