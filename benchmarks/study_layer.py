@@ -60,7 +60,7 @@ def train_bare(plan: Plan, trials: list[Any]) -> float:
     start = time.perf_counter()
     for trial in trial_results.finished_trials(trials):
         with contextlib.suppress(Diverged):
-            job = side_by_side.build_job(plan.tried(trial), splits)
+            job = side_by_side.build_job(plan.recipe_of(trial), splits)
             train(job, lambda metrics, step: None, test=False)
     return time.perf_counter() - start
 

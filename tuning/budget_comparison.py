@@ -20,7 +20,7 @@ from tuning import catalog
 from tuning.analysis import trial_results
 from tuning.analysis.tunability import BAND
 from tuning.execution.trial import UNWATCHED
-from tuning.plan import OBJECTIVE, PLAN, Plan, shorten
+from tuning.plan import OBJECTIVE, Plan, shorten
 from tuning.storage import storage
 
 Array = NDArray[np.float64]
@@ -31,7 +31,7 @@ TOP_SHARE = 0.2  # share of the settings that a user would train in full
 
 
 def spearman(short: Array, long: Array) -> float:
-    """Rank correlation, ties at their mean rank; NaN where all errors of a budget are equal."""
+    """Return the rank correlation, ties at their mean rank; NaN where all errors are equal."""
     from scipy.stats import spearmanr
 
     varying = np.ptp(short) > 0 and np.ptp(long) > 0
@@ -39,23 +39,26 @@ def spearman(short: Array, long: Array) -> float:
 
 
 def top_overlap(short: Array, long: Array) -> float:
-    """Share of the best fifth in full that is in the best fifth in short; means over broken ties.
+    """Return the share of the best fifth in full that is in the best fifth in short.
 
-    The best fifth of n settings are max(1, round(n / 5)).
+    The best fifth of n settings are max(1, round(n / 5)); the mean over broken ties.
     """
     top = max(1, round(TOP_SHARE * short.size))
     return float(_chance_of_top(short, top) @ _chance_of_top(long, top) / top)
 
 
 def _chance_of_top(errors: Array, top: int) -> Array:
-    """Of each setting, the probability to be among the `top` best, ties broken at random; [n]."""
+    """Return the probability of each setting to be among the `top` best, ties at random; [n]."""
     limit = np.sort(errors)[top - 1]
     inside, tied = errors < limit, errors == limit
     return np.asarray(np.where(tied, (top - inside.sum()) / tied.sum(), inside), dtype=np.float64)
 
 
 def regret(short: Array, long: Array) -> float:
-    """Points of full error that are lost by training only the best in short; mean over its ties."""
+    """Return the points of full error that are lost by training only the best in short.
+
+    Of several that are best in short the mean.
+    """
     return float((long[short == short.min()] - long.min()).mean())
 
 
@@ -67,21 +70,21 @@ MEASURES: dict[str, Callable[[Array, Array], float]] = {
 
 
 def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
-    """MEASURES of two budgets' errors, [n] each, bands of 5-95 % over resamples of the settings.
+    """Return MEASURES of two budgets' errors, [n] each, with bands over resamples of the settings.
 
-    {"n", "spearman", "ci_low/spearman", ...}; a correlation that does not exist is left out.
-    UserError for unequal shapes or under LEAST settings. Errors that are not finite are 100.
+    {"n", "spearman", "ci_low/spearman", ...}; a correlation that does not exist is left out. Raise
+    UserError for unequal shapes or under MIN_SETTINGS settings. Errors that are not finite are 100.
     """
     x, y = _check_errors(short, long)
     draws = np.random.default_rng(seed).integers(x.size, size=(RESAMPLES, x.size))
-    found: Numbers = {"n": float(x.size)}
+    numbers: Numbers = {"n": float(x.size)}
     for name, measure in MEASURES.items():
         value = measure(x, y)
         if math.isfinite(value):
             resampled = np.array([measure(x[draw], y[draw]) for draw in draws])
             low, high = np.nanquantile(resampled, BAND)
-            found |= {name: value, f"ci_low/{name}": float(low), f"ci_high/{name}": float(high)}
-    return found
+            numbers |= {name: value, f"ci_low/{name}": float(low), f"ci_high/{name}": float(high)}
+    return numbers
 
 
 def _check_errors(short: ArrayLike, long: ArrayLike) -> tuple[Array, Array]:
@@ -113,19 +116,13 @@ def markdown(by_share: Mapping[float, Numbers]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(share: float, found: Numbers) -> str:
-    cells = [f"{share:.2g}", f"{found['n']:.0f}", *(_cell(found, name) for name in MEASURES)]
+def _row(share: float, numbers: Numbers) -> str:
+    cells = [f"{share:.2g}", f"{numbers['n']:.0f}"]
+    for name in MEASURES:
+        low, high = numbers.get(f"ci_low/{name}"), numbers.get(f"ci_high/{name}")
+        band = f"{numbers[name]:.2f} ({low:.2f} to {high:.2f})" if name in numbers else ""
+        cells.append(band)
     return f"| {' | '.join(cells)} |"
-
-
-def _cell(found: Numbers, name: str) -> str:
-    if name not in found:
-        return ""
-    low, high = found[f"ci_low/{name}"], found[f"ci_high/{name}"]
-    return f"{found[name]:.2f} ({low:.2f} to {high:.2f})"
-
-
-ShortRecipes = dict[tuple[float, int], list[Recipe]]  # by share and trial, one a seed
 
 
 def compare_budgets(
@@ -142,26 +139,24 @@ def compare_budgets(
             "A short run takes a share of the study's budget, between 0 and 1. Received: "
             f"{list(shares)}. Set --shares accordingly."
         )
-    study = catalog.load(name, storage.resolve_url(where))
-    plan, trials = Plan.going_on(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
-    chosen = _select_by_rank(name, trials, count)
-    each = _short_recipes(plan, chosen, list(dict.fromkeys(shares)))
-    return _train_and_rank(name, chosen, each)
-
-
-def _train_and_rank(name: str, chosen: Sequence[Any], each: ShortRecipes) -> dict[str, Any]:
-    """Train them in a run of its own, with its report; return the answer as one document."""
-    shares = list(dict.fromkeys(share for share, _ in each))
-    full = [trial_results.error_pct(trial) for trial in chosen]
+    study, shares = catalog.load(name, storage.resolve_url(where)), list(dict.fromkeys(shares))
+    plan = Plan.to_continue(study)
+    trials = _select_by_rank(name, study.get_trials(deepcopy=False), count)
+    recipes = {  # UserError before a run is opened
+        (share, trial.number): shorten(plan.recipe_of(trial), share)
+        for share in shares
+        for trial in trials
+    }
+    full = [trial_results.error_pct(trial) for trial in trials]
     with tracked_run.tracked(
         f"{name} budgets",
         experiment=catalog.EXPERIMENT,
         kind="budgets",
-        params={"shares": shares, "trials": len(chosen)},
+        params={"shares": shares, "trials": len(trials)},
         tags={"study": name},
     ) as tracked:
-        by_trial = _train_all(each, tracked)
-        errors = {share: [by_trial[share, trial.number] for trial in chosen] for share in shares}
+        by_trial = _train_all(recipes, plan.seeds, tracked)
+        errors = {share: [by_trial[share, trial.number] for trial in trials] for share in shares}
         ranked = {share: correlation(errors[share], full) for share in shares}
         text = markdown(ranked)
         tracked.text(text, "budgets.md")
@@ -170,7 +165,7 @@ def _train_and_rank(name: str, chosen: Sequence[Any], each: ShortRecipes) -> dic
     return {
         "study": name,
         "run_id": tracked.id,
-        "trials": [trial.number for trial in chosen],
+        "trials": [trial.number for trial in trials],
         "full": full,
         "short": {str(share): {"errors": errors[share], **ranked[share]} for share in shares},
         "text": text,
@@ -178,7 +173,7 @@ def _train_and_rank(name: str, chosen: Sequence[Any], each: ShortRecipes) -> dic
 
 
 def _select_by_rank(name: str, trials: Sequence[Any], count: int) -> list[Any]:
-    """So many complete trials, evenly by rank, the best and the worst among them."""
+    """Return so many complete trials, evenly by rank, the best and the worst among them."""
     complete = [t for t in trial_results.finished_trials(trials) if t.state.name == "COMPLETE"]
     ranked = sorted(complete, key=trial_results.error_pct)
     count = min(count, len(ranked))
@@ -190,29 +185,16 @@ def _select_by_rank(name: str, trials: Sequence[Any], count: int) -> list[Any]:
     return [ranked[round(i * (len(ranked) - 1) / (count - 1))] for i in range(count)]
 
 
-def _short_recipes(plan: Plan, chosen: Sequence[Any], shares: Sequence[float]) -> ShortRecipes:
-    """What these trials trained, with all its seeds, at each share of its length."""
-    found: ShortRecipes = {}
-    for share in shares:
-        for trial in chosen:
-            whole = plan.tried(trial)
-            short = shorten(whole, share)
-            seeds = range(short.seed, short.seed + plan.seeds)
-            found[share, trial.number] = [short.override(seed=seed) for seed in seeds]
-    return found
-
-
-def _train_all(each: ShortRecipes, tracked: tracked_run.Run) -> dict[tuple[float, int], float]:
-    """Validation error by share and trial, the mean over its seeds."""
-    found: dict[tuple[float, int], float] = {}
-    with progress_bar("short runs", len(each), "runs") as advance:
-        for (share, number), recipes in each.items():
-            title = f"trial {number} at {share:g}"
-            found[share, number] = mean(_train(recipe, tracked, title) for recipe in recipes)
-            advance(1, len(found))
-    return found
-
-
-def _train(recipe: Recipe, tracked: tracked_run.Run, title: str) -> float:
-    result = run(recipe, parent=tracked, kind="short", watch=UNWATCHED, title=title)
-    return result.metrics[OBJECTIVE]
+def _train_all(
+    recipes: Mapping[tuple[float, int], Recipe], seeds: int, tracked: tracked_run.Run
+) -> dict[tuple[float, int], float]:
+    """Return the validation error by share and trial, the mean over its seeds."""
+    errors: dict[tuple[float, int], float] = {}
+    with progress_bar("short runs", len(recipes), "runs") as advance:
+        for (share, number), recipe in recipes.items():
+            options: dict[str, Any] = {"title": f"trial {number} at {share:g}", "watch": UNWATCHED}
+            each = [recipe.override(seed=recipe.seed + i) for i in range(seeds)]
+            results = [run(one, parent=tracked, kind="short", **options) for one in each]
+            errors[share, number] = mean(result.metrics[OBJECTIVE] for result in results)
+            advance(1, len(errors))
+    return errors

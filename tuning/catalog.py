@@ -81,7 +81,7 @@ def describe(name: str, where: str | None = None) -> dict[str, Any]:
         with lock_study(name):
             copies.restore(name, where)
     study = load(name, where)
-    return summary.document(study, Plan.of(study.user_attrs[PLAN]), wait_for_run(study))
+    return summary.document(study, Plan.from_study(study), wait_for_run(study))
 
 
 def wait_for_run(study: Any) -> history.Row:

@@ -20,13 +20,7 @@ PROG = "python -m tuning"
 class Length:
     """How long, where, by how many."""
 
-    trials: int | None = None
-    """Finished trials to reach, pruned ones among them (None: of a new study 20, unless --hours is
-    given; of one that is there as many as before)."""
-    hours: float | None = None
-    """Wall hours after which no trial begins, over all the times that the study is run."""
-    patience: int | None = None
-    """End after so many finished trials in a row that lower no error."""
+    goal: tyro.conf.OmitArgPrefixes[Goal] = dataclasses.field(default_factory=Goal)
     workers: int = 1
     """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""
     storage: str | None = None
@@ -40,11 +34,6 @@ class Length:
 
     def __post_init__(self) -> None:
         check_counts(WORKERS, workers=self.workers)
-        _ = self.goal  # refuses what it must
-
-    @property
-    def goal(self) -> Goal:
-        return Goal(self.trials, self.hours, self.patience)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,24 +86,7 @@ class ResumeArguments:
 
 
 def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
-    """`run STUDY`: its document, and whether it is to be printed as JSON."""
-    from tuning.study import search
-
-    parsed, plan = _parse_run(study, arguments)
-    length = parsed.length
-    use_data_dir(length.data_dir)
-    found = search(
-        parsed.study,
-        plan,
-        length.goal,
-        where=length.storage,
-        crew=length.workers,
-        force=parsed.search.force,
-    )
-    return found, length.json
-
-
-def _parse_run(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
+    """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
     with parse_errors_as_user_errors():
         search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
     published = get_recipe(search.proxy or search.recipe, search.scale)
@@ -128,14 +100,13 @@ def _parse_run(study: str, arguments: list[str]) -> tuple[RunArguments, Plan]:
         )
     recipe = apply_overrides(default, parsed.override)
     fields = dataclasses.asdict(parsed.search)
-    seeds, _ = fields.pop("seeds_per_trial"), fields.pop("force")
-    return parsed, Plan(**fields, seeds=seeds, changes=changed_fields(recipe, published))
+    seeds, force = fields.pop("seeds_per_trial"), fields.pop("force")
+    plan = Plan(**fields, seeds=seeds, changes=changed_fields(recipe, published))
+    return _search(parsed.study, plan, parsed.length, force)
 
 
 def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
-    """`resume STUDY`: its document, and whether it is to be printed as JSON."""
-    from tuning.study import search
-
+    """Return the document of `resume STUDY`, and whether it is to be printed as JSON."""
     with parse_errors_as_user_errors():
         parsed = tyro.cli(
             ResumeArguments,
@@ -143,7 +114,15 @@ def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], boo
             default=ResumeArguments(study, Length()),
             prog=f"{PROG} resume",
         )
-    length = parsed.length
+    return _search(parsed.study, None, parsed.length)
+
+
+def _search(
+    name: str, plan: Plan | None, length: Length, force: bool = False
+) -> tuple[dict[str, Any], bool]:
+    from tuning.study import search
+
     use_data_dir(length.data_dir)
-    found = search(parsed.study, None, length.goal, where=length.storage, crew=length.workers)
-    return found, length.json
+    where, count = length.storage, length.workers
+    document = search(name, plan, length.goal, where=where, worker_count=count, force=force)
+    return document, length.json

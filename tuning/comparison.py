@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.errors import UserError
 from tuning import catalog
 from tuning.analysis import figures, tunability, tunability_report
-from tuning.plan import PLAN, Plan
+from tuning.plan import Plan
 from tuning.storage import storage
 
 COLUMNS = {  # of the table: metric, and its title
@@ -37,38 +37,30 @@ def compare(
             f"Studies are compared two or more at a time. Received: {list(names)}. Name another; "
             "python -m tuning list names them."
         )
-    there = storage.resolve_url(where)
-    documents = [catalog.describe(name, there) for name in names]
-    measured = {name: _tunability_of(name, there, good_pct) for name in names}
+    url = storage.resolve_url(where)
+    documents = [catalog.describe(name, url) for name in names]
+    measured = {name: _measure(name, url, good_pct) for name in names}
+    curves = {name: each.curve for name, each in measured.items()}
     if out:
-        _draw({name: found.curve for name, found in measured.items()}, out)
+        _draw(curves, out)
+    if good_pct is not None:  # the numbers under a limit that is not the study's own
+        for document in documents:
+            document["metrics"] |= tunability_report.metrics(measured[document["study"]])
+    keys = ("study", "recipe", "scale", "space", "sampler", "metrics")
     return {
-        "studies": [
-            {key: document[key] for key in ("study", "recipe", "scale", "space", "sampler")}
-            | {"metrics": document["metrics"] | _metrics_at(measured[document["study"]], good_pct)}
-            for document in documents
-        ],
+        "studies": [{key: document[key] for key in keys} for document in documents],
         "best_of_k": {
-            name: {
-                "expected": found.curve.expected.tolist(),
-                "low": found.curve.low.tolist(),
-                "high": found.curve.high.tolist(),
-            }
-            for name, found in measured.items()
+            name: {key: array.tolist() for key, array in vars(curve).items()}
+            for name, curve in curves.items()
         },
         "figure": str(out) if out else None,
     }
 
 
-def _tunability_of(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
+def _measure(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
     study = catalog.load(name, where)
-    plan, trials = Plan.of(study.user_attrs[PLAN]), study.get_trials(deepcopy=False)
-    return tunability.measure(trials, chance_pct=plan.chance_pct, good_pct=good_pct)
-
-
-def _metrics_at(found: tunability.Tunability, good_pct: float | None) -> dict[str, float]:
-    """Return the numbers under a limit that is not the study's own."""
-    return {} if good_pct is None else tunability_report.metrics(found)
+    chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
+    return tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
 
 
 def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:
@@ -95,7 +87,7 @@ def print_comparison(document: dict[str, Any]) -> None:
 
 
 def _cell(metrics: dict[str, float], metric: str) -> str:
-    """A number with its band, where it has one."""
+    """Return a number with its band, where it has one."""
     if metric not in metrics:
         return ""
     low, high = metrics.get(f"ci_low/{metric}"), metrics.get(f"ci_high/{metric}")

@@ -15,24 +15,16 @@ from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
-OBJECTIVE_NAMES = [
-    "validation error (%)",
-    "images trained on",
-]  # names of the objectives for readers
+OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
-SCHEDULE_FIELDS = (
-    "schedule",
-    "schedule_args",
-    "learning_rate",
-    "warmup",
-    "momentum",
-    "weight_decay",
-)
-PROXIES = {  # what may stand for a recipe that is dear to train, and be said to
-    "allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10"),
+SCHEDULE_FIELDS = {
+    *("schedule", "schedule_args", "learning_rate"),
+    *("warmup", "momentum", "weight_decay"),
 }
+# What may stand for a recipe that is dear to train, and is then named.
+PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +65,7 @@ class Plan:
             declared = PROXIES.get(self.recipe, ("none",))
             raise unknown(f"A proxy of {self.recipe}", self.proxy, declared)
         self.base.check()
-        _ = self.chance_pct  # refuses what it must
+        self.check_classifier()
 
     @property
     def objectives(self) -> int:
@@ -81,82 +73,81 @@ class Plan:
 
     @property
     def start(self) -> str:
-        """What its own schedule is to a reader: published, or given where that was overridden."""
-        return "given" if set(self.changes) & set(SCHEDULE_FIELDS) else "published"
+        """Return what a reader calls its own schedule: published, or given where overridden."""
+        return "given" if SCHEDULE_FIELDS & set(self.changes) else "published"
 
     @property
-    def trained(self) -> str:
-        """The name of the recipe that is trained: the proxy, where there is one."""
+    def trained_name(self) -> str:
+        """Return the name of the recipe that is trained: the proxy, where there is one."""
         return self.proxy or self.recipe
 
     @cached_property
     def full(self) -> Recipe:
-        """The recipe that is trained, at its whole length."""
-        return dataclasses.replace(get_recipe(self.trained, self.scale), **self.changes)
+        """Return the recipe that is trained, at its whole length."""
+        return dataclasses.replace(get_recipe(self.trained_name, self.scale), **self.changes)
 
     @cached_property
     def base(self) -> Recipe:
-        """The same at the study's budget: where every study starts."""
+        """Return the same at the study's budget: where every study starts."""
         return shorten(self.full, self.budget)
 
-    @property
-    def chance_pct(self) -> float:
-        """The error of guessing. UserError where the recipe is no classifier."""
+    def check_classifier(self) -> prepared.Dataset:
+        """Return the recipe's data set. Raise UserError where the recipe is no classifier."""
         row = datasets.DATASETS.get(self.base.data)
         if not isinstance(row, prepared.Dataset):
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "
-                f"{self.trained}, a regression on {self.base.data}. Choose another --recipe."
+                f"{self.trained_name}, a regression on {self.base.data}. Choose another --recipe."
             )
-        return 100 * (1 - 1 / row.classes)
+        return row
 
-    @cached_property
-    def steps(self) -> int:
-        """Optimizer steps of a trial that is as long as the base."""
-        return count_steps(self.base)
+    @property
+    def chance_pct(self) -> float:
+        """Return the error of guessing."""
+        return 100 * (1 - 1 / self.check_classifier().classes)
 
-    def tried(self, trial: Any, base: Recipe | None = None) -> Recipe:
-        """What a trial trains; `base`: at another length than the study's."""
+    def recipe_of(self, trial: Any, base: Recipe | None = None) -> Recipe:
+        """Return what a trial trains; `base`: at another length than the study's."""
         return spaces.recipe(self.space, base or self.base, trial, lengths=self.minimize_cost)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All of it as JSON has it, with what would change the meaning of its trials."""
-        found = dataclasses.asdict(self)
+        """Return all of it as JSON has it, with what would change the meaning of its trials."""
         ranges = spaces.signature(self.space, self.base, lengths=self.minimize_cost)
-        found |= {"fingerprint": self.base.fingerprint, "ranges": ranges}
-        return dict(json.loads(json.dumps(found)))
+        digests = {"fingerprint": self.base.fingerprint, "ranges": ranges}
+        return dict(json.loads(json.dumps(dataclasses.asdict(self) | digests)))
 
     @classmethod
-    def of(cls, identity: Mapping[str, Any]) -> "Plan":
-        """The plan of that identity, to read what its trials came to."""
+    def from_study(cls, study: Any) -> "Plan":
+        """Return the plan of a study, to read what its trials came to."""
         names = {each.name for each in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in identity.items() if key in names})
+        return cls(**{key: value for key, value in study.user_attrs[PLAN].items() if key in names})
 
     @classmethod
-    def going_on(cls, identity: Mapping[str, Any]) -> "Plan":
-        """The same, to train more.
+    def to_continue(cls, study: Any) -> "Plan":
+        """Return the plan of a study, to train more.
 
-        UserError where its recipe or its ranges have changed since, or its sampler cannot be had.
+        Raise UserError where its recipe or its ranges have changed since, or its sampler cannot be
+        had.
         """
-        plan = cls.of(identity)
+        plan = cls.from_study(study)
         samplers.check_installed(plan.sampler)
-        if plan.identity != identity:
+        if plan.identity != study.user_attrs[PLAN]:
             raise UserError(
                 "A study goes on with the recipe and the ranges it began with. Received: one of "
-                f"{plan.trained}, {plan.space}, which has changed since. Take another study name, "
-                "or --force to start it over."
+                f"{plan.trained_name}, {plan.space}, which has changed since. Take another study "
+                "name, or --force to start it over."
             )
         return plan
 
 
 def count_steps(recipe: Recipe) -> int:
-    """Optimizer steps of a recipe. UserError where they depend on data that are not there."""
+    """Return a recipe's optimizer steps. Raise UserError where they need data that are missing."""
     return recipe.steps or recipe.steps_over(recipe.examples())
 
 
 def shorten(recipe: Recipe, share: float) -> Recipe:
-    """The recipe at a share of its length, its schedule in proportion."""
+    """Return the recipe at a share of its length, its schedule in proportion."""
     if share == 1:
         return recipe
     if recipe.steps:
@@ -165,11 +156,9 @@ def shorten(recipe: Recipe, share: float) -> Recipe:
 
 
 def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
-    """The fields in which a recipe differs from another, with their values."""
-    pairs = {
-        f.name: (getattr(recipe, f.name), getattr(base, f.name)) for f in dataclasses.fields(Recipe)
-    }
-    return {name: new for name, (new, old) in pairs.items() if new != old}
+    """Return the fields in which a recipe differs from another, with their values."""
+    values = {each.name: getattr(recipe, each.name) for each in dataclasses.fields(Recipe)}
+    return {name: value for name, value in values.items() if value != getattr(base, name)}
 
 
 @dataclass(frozen=True)
@@ -177,11 +166,12 @@ class Goal:
     """When a study is over; what is None does not end it."""
 
     trials: int | None = None
-    """Finished trials, pruned ones among them."""
+    """Finished trials to reach, pruned ones among them (None: of a new study 20, unless --hours is
+    given; of one that is there as many as before)."""
     hours: float | None = None
-    """Wall hours after which no trial begins, over all the times that the study was run."""
+    """Wall hours after which no trial begins, over all the times that the study is run."""
     patience: int | None = None
-    """Finished trials in a row that lower no error."""
+    """End after so many finished trials in a row that lower no error."""
 
     def __post_init__(self) -> None:
         given = {"trials": self.trials, "patience": self.patience}
@@ -193,7 +183,7 @@ class Goal:
             )
 
     def reached(self, errors: list[float], spent_s: float) -> bool:
-        """Whether no trial is to begin, after finished trials with these errors, oldest first."""
+        """Return whether the study is over, after trials with these errors, oldest first."""
         if self.trials is not None and len(errors) >= self.trials:
             return True
         if self.hours is not None and spent_s >= 3600 * self.hours:

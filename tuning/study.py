@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.errors import Unavailable
+from pipelines.errors import Unavailable, without_password
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import recovery, tracked_run
 from tuning import catalog
 from tuning.analysis import summary, trial_results
 from tuning.catalog import EXPERIMENT, describe
 from tuning.execution import open_study, trial_queue, workers
-from tuning.plan import OBJECTIVE, PLAN, Goal, Plan
+from tuning.plan import OBJECTIVE, Goal, Plan
 from tuning.storage import copies, leader, storage
 
 SAVE_S = 10.0  # between two times that a study's hours are counted
@@ -31,10 +31,10 @@ def search(
     goal: Goal,
     *,
     where: str | None = None,
-    crew: int = 1,
+    worker_count: int = 1,
     force: bool = False,
 ) -> dict[str, Any]:
-    """Bring the study to its goal with `crew` workers, and return its document.
+    """Bring the study to its goal with so many workers, and return its document.
 
     Without a plan it must be there. A study that was interrupted goes on, in the same MLflow run,
     and tries the trials that were cut short again as they were. `force` starts over. A study that
@@ -48,75 +48,79 @@ def search(
                 leads = leader.take_lead(study, several=not where.startswith(storage.JOURNAL))
             if leads:
                 with leader.lead(study):
-                    reused = _lead(study, goal, where, crew)
+                    reused = _lead(study, goal, where, worker_count)
                 return describe(name, where) | {"reused": reused and not helped}
             print(f"Another process leads study {name}; helping it.", file=sys.stderr)
-            _bring_to_goal(study, where, crew)
+            _bring_to_goal(study, where, worker_count)
             while leader.living_leader(study):
                 time.sleep(workers.POLL_S)
             helped = True
 
 
-def _lead(study: Any, goal: Goal, where: str, crew: int) -> bool:
-    """Bring the study to its goal and sum it up; True where it is there already."""
-    plan = Plan.going_on(study.user_attrs[PLAN])
+def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
+    """Bring the study to its goal and sum it up; return True where it is there already.
+
+    Raise Unavailable where another process has taken the lead: that one sums the study up.
+    """
+    plan, name = Plan.to_continue(study), study.study_name
     row = catalog.find_run(study)
-    left = open_study.set_goal(study, goal)
-    if row and row.status == "FINISHED" and not left:
+    has_work = open_study.set_goal(study, goal)
+    if row and row.status == "FINISHED" and not has_work:
         return True
     plan.base.check_here()
     if row and row.status == "RUNNING":
         recovery.mark_killed(row.id, "its process has ended")  # the lead is ours
     trial_queue.requeue_lost(study)
-    trial_queue.fill(study, plan, workers.load_goal(study))
+    goal = workers.load_goal(study)
+    trial_queue.fill(study, plan, goal)
     if catalog.STUDY_KEY not in study.user_attrs:
         study.set_user_attr(catalog.STUDY_KEY, secrets.token_hex(8))
-    key = {catalog.STUDY_KEY: study.user_attrs[catalog.STUDY_KEY]}
+    hidden = ("changes", "fingerprint")  # they are among the recipe's own
     with tracked_run.tracked(
-        study.study_name,
+        name,
         experiment=EXPERIMENT,
         kind="study",
-        params=_params(plan),
-        tags=_tags(study.study_name, plan, where) | key,
+        params=plan.base.flat() | {k: v for k, v in plan.identity.items() if k not in hidden},
+        tags=_tags(study, plan, where),
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr(copies.RUN, tracked.id)
-        with progress_bar(
-            study.study_name, workers.load_goal(study).trials or 0, "trials/s"
-        ) as advance:
+        with progress_bar(name, goal.trials or 0, "trials/s") as advance:
             record = _make_recorder(study, plan, tracked, advance)
-            _bring_to_goal(study, where, crew, record)
-            while trial_queue.trials_in(study, "RUNNING"):  # at work elsewhere
+            _bring_to_goal(study, where, worker_count, record)
+            while trial_queue.running_trials(study):  # at work elsewhere
                 record()
                 time.sleep(workers.POLL_S)
             record()
-        _check_lead(study)
+        if not leader.is_leader(study):
+            raise Unavailable(
+                f"One process leads a study. Received: {name}, whose lead another one took while "
+                "this one gave no sign of life. See what has become of it: python -m tuning show "
+                f"{name}"
+            )
         summary.write(study, plan, tracked)
     return False
 
 
-def _check_lead(study: Any) -> None:
-    """Unavailable where another process has taken the lead: that one sums the study up."""
-    if not leader.is_leader(study):
-        raise Unavailable(
-            f"One process leads a study. Received: {study.study_name}, whose lead another one took "
-            "while this one gave no sign of life. See what has become of it: python -m tuning show "
-            f"{study.study_name}"
-        )
+def _tags(study: Any, plan: Plan, where: str) -> dict[str, str]:
+    tags = {"study": study.study_name, "recipe": plan.recipe, "scale": plan.scale}
+    tags |= {"space": plan.space, "storage": without_password(where)}
+    tags |= {catalog.STUDY_KEY: study.user_attrs[catalog.STUDY_KEY]}
+    return tags | ({"proxy": plan.proxy} if plan.proxy else {})
 
 
 def _bring_to_goal(
-    study: Any, where: str, crew: int, after: Callable[[], None] = lambda: None
+    study: Any, where: str, worker_count: int, after: Callable[[], None] = lambda: None
 ) -> None:
     """Have workers bring the study to its goal; `after` is called now and then."""
-    if crew == 1:
+    if worker_count == 1:
         join(study.study_name, where, after)
     else:
-        workers.run_workers(study, where, crew, after)
+        workers.run_workers(study, where, worker_count, after)
 
 
 def help_leader(name: str, where: str) -> None:
-    """Be one more worker of a study that another process leads. Unavailable where none does."""
+    """Be one more worker of a study that a process leads; raise Unavailable where none does."""
     with storage.translate_errors(where):
         if not leader.living_leader(catalog.load(name, where)):
             raise Unavailable(
@@ -131,7 +135,7 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     with storage.translate_errors(where):
         study = catalog.load(name, where)
         parent = tracked_run.Parent(catalog.wait_for_run(study).id, EXPERIMENT)
-        workers.work(study, Plan.going_on(study.user_attrs[PLAN]), parent, after)
+        workers.work(study, Plan.to_continue(study), parent, after)
 
 
 def _make_recorder(
@@ -161,14 +165,3 @@ def _make_recorder(
             advance(1, len(known) / (time.time() - began))
 
     return record
-
-
-def _params(plan: Plan) -> dict[str, Any]:
-    searched = {k: v for k, v in plan.identity.items() if k not in ("changes", "fingerprint")}
-    return plan.base.flat() | searched
-
-
-def _tags(name: str, plan: Plan, where: str) -> dict[str, str]:
-    found = {"study": name, "recipe": plan.recipe, "scale": plan.scale, "space": plan.space}
-    found["storage"] = storage.shown(where)
-    return found | ({"proxy": plan.proxy} if plan.proxy else {})

@@ -478,7 +478,7 @@ def test_a_trial_that_was_taken_for_dead_counts_once(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def taken_for_dead() -> None:
-        (running,) = trial_queue.trials_in(held(), "RUNNING")
+        (running,) = trial_queue.running_trials(held())
         trial_queue.requeue(held(), running, "no sign of life for 700 s")
 
     after_the_first(monkeypatch, taken_for_dead)

@@ -48,6 +48,11 @@ def asked(rate: float = 0.1, **more: float) -> Any:
     return study, study.ask()
 
 
+def planned(plan: Plan) -> Any:
+    """What is read of a study that was begun with a plan."""
+    return SimpleNamespace(user_attrs={PLAN: plan.identity})
+
+
 def below(study: str = "s") -> Any:
     """A study's run, which ends with the block."""
     return tracked_run.tracked(study, experiment="tuning", kind="study", tags={"study": study})
@@ -117,26 +122,26 @@ def test_a_new_schedule_is_another_space_of_schedules_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     families = Plan(recipe="mlp-digits", scale="smoke")
-    before = {plan.space: plan.identity for plan in (LR_ONLY, families)}
+    before = {plan.space: planned(plan) for plan in (LR_ONLY, families)}
     monkeypatch.setitem(lr.SCHEDULES, "half", lambda t: 0.5)
-    assert Plan.going_on(before["lr-only"]) == LR_ONLY
+    assert Plan.to_continue(before["lr-only"]) == LR_ONLY
     with pytest.raises(UserError, match="lr-schedule, which has changed since"):
-        Plan.going_on(before["lr-schedule"])
-    assert Plan.of(before["lr-schedule"]) == families
+        Plan.to_continue(before["lr-schedule"])
+    assert Plan.from_study(before["lr-schedule"]) == families
 
 
 def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     costly = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
-    before = [LR_ONLY.identity, costly.identity]
+    before = [planned(LR_ONLY), planned(costly)]
     monkeypatch.setattr(spaces, "LENGTH", _ranges.Range(0.1, 1))
-    assert Plan.going_on(before[0]) == LR_ONLY
+    assert Plan.to_continue(before[0]) == LR_ONLY
     with pytest.raises(UserError, match="the ranges it began with"):
-        Plan.going_on(before[1])
+        Plan.to_continue(before[1])
     monkeypatch.setattr(_ranges, "RATE", (1 / 16, 8))
     with pytest.raises(UserError, match="the ranges it began with"):
-        Plan.going_on(before[0])
+        Plan.to_continue(before[0])
 
 
 def test_a_pruned_trial_of_several_seeds_says_so_itself(
@@ -279,7 +284,7 @@ def began(plan: Plan) -> Any:
     study.set_user_attr(PLAN, plan.identity)
     own.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
     for one, error in ((own, 30.0), (study.ask(), 20.0)):
-        plan.tried(one)
+        plan.recipe_of(one)
         study.tell(one, error)
     return study
 
@@ -361,7 +366,7 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     assert [each["study"] for each in catalog.list_studies()] == ["s"]
     assert len(catalog.describe("s")["trials"]) == 5
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
-        Plan.going_on(study.user_attrs[PLAN])
+        Plan.to_continue(study)
 
 
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -371,7 +376,7 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
     study.tell(one, 20.0)
     monkeypatch.setattr(_ranges, "RATE", (1 / 2, 1))
     row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
-    found = summary.document(study, Plan.of(study.user_attrs[PLAN]), row)
+    found = summary.document(study, Plan.from_study(study), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
 
 

@@ -12,21 +12,17 @@ MIN_TRIALS = 10  # complete trials; a forest grown on fewer says nothing
 
 
 def build_study(trials: Sequence[Any], objectives: int = 1) -> Any:
-    """A study in memory of these trials, numbered as they are, the first `objectives` values each.
+    """Return a study in memory of these trials, with the first `objectives` values of each.
 
-    Errors that are not finite are `outcomes.LOST`; what has not finished takes part as failed.
+    Errors that are not finite are DIVERGED_PCT; what has not finished takes part as failed.
     """
     import optuna
 
     with silence():
         study = optuna.create_study(study_name="trials", directions=["minimize"] * objectives)
         study.set_metric_names(OBJECTIVE_NAMES[:objectives])
-        study.add_trials(
-            [
-                _copy_trial(trial, objectives)
-                for trial in sorted(trials, key=lambda each: each.number)
-            ]
-        )
+        ordered = sorted(trials, key=lambda each: each.number)  # they are numbered as they were
+        study.add_trials([_copy_trial(trial, objectives) for trial in ordered])
     return study
 
 
@@ -46,7 +42,7 @@ def _copy_trial(trial: Any, objectives: int) -> Any:
 
 
 def reason_none(trials: Sequence[Any]) -> str:
-    """Why fANOVA cannot be computed, as a clause; empty where it can."""
+    """Return why fANOVA cannot be computed, as a clause; empty where it can."""
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     if len(complete) < MIN_TRIALS:
         return f"fANOVA needs {MIN_TRIALS} complete trials, there are {len(complete)}"
@@ -58,7 +54,7 @@ def reason_none(trials: Sequence[Any]) -> str:
 
 
 def shared_parameters(complete: Sequence[Any]) -> list[str]:
-    """Parameters that vary and that all these trials have, each of one range, by name."""
+    """Return the parameters that vary and that all these trials have, each of one range."""
     first = complete[0].distributions
     return sorted(
         name
@@ -69,10 +65,10 @@ def shared_parameters(complete: Sequence[Any]) -> list[str]:
 
 
 def fanova(trials: Sequence[Any], seed: int = 0) -> dict[str, float]:
-    """Share of the error's variance that each parameter explains alone, greatest first; sum 1.
+    """Return the share of the error's variance that each parameter explains alone; sum 1.
 
-    Hutter, Hoos & Leyton-Brown 2014, over the complete trials and the parameters that all of them
-    have; {} where `obstacle` says why.
+    Greatest first; Hutter, Hoos & Leyton-Brown 2014, over the complete trials and the parameters
+    that all of them have; {} where `reason_none` says why.
     """
     from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 

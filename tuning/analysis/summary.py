@@ -32,7 +32,7 @@ def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
         tracked.tag("best", override_flags(plan, best))
     tracked.log(numbers, int(numbers["trials"]))
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
-    report = tunability_report.markdown(found, plan.trained, plan.start)
+    report = tunability_report.markdown(found, plan.trained_name, plan.start)
     tracked.text(report, "tunability.md")
     tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
     tracked.text(copies.to_journal(study), copies.FILE)
@@ -63,7 +63,7 @@ def _test_errors(
     so too low. Nothing else of a study reads the test set; one that is resumed reads it again when
     it has come to its new end.
     """
-    found = {TEST: _test_error(plan, "best", plan.tried(best), tracked)}
+    found = {TEST: _test_error(plan, "best", plan.recipe_of(best), tracked)}
     if trial_results.paper_trial(trials) is not None:
         found[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
     return found
@@ -89,7 +89,7 @@ def override_flags(plan: Plan, trial: Any) -> str:
 
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
     """
-    found = plan.tried(trial, plan.full)
+    found = plan.recipe_of(trial, plan.full)
     published = get_recipe(plan.recipe, plan.scale)
     if plan.proxy is None:
         return found.flags(published)
@@ -148,7 +148,7 @@ def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
     """The rates of every finished trial, over its steps."""
     found = []
     for trial in trial_results.finished_trials(trials):
-        recipe = plan.tried(trial)
+        recipe = plan.recipe_of(trial)
         rates = lr.table(
             recipe.schedule,
             recipe.learning_rate,
@@ -200,7 +200,7 @@ def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, An
     best = trial_results.best_trial(trials)
     if best is None or study.user_attrs[PLAN] != plan.identity:
         return None
-    found = plan.tried(best)
+    found = plan.recipe_of(best)
     return changed_fields(found, plan.base)
 
 

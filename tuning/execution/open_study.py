@@ -1,7 +1,6 @@
 """Open a study to work on it: make it, find it or start it over, and set its goal."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.errors import Unavailable, UserError
@@ -23,27 +22,20 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
     Call it under the study's lock. Raise UserError where an old one has another plan, and before
     there is a new one for what no trial of it could be trained with.
     """
-    import optuna
-
     catalog.check_name(name)
     store.client()  # makes the folder
     if not force:
         copies.restore(name, where)
     if plan is None:
         return catalog.load(name, where)
-    if force or name not in optuna.get_all_study_names(storage.connect(where)):
-        _check_trainable(plan, _with_default(asked))
+    if force or copies.load_if_there(name, storage.connect(where)) is None:
+        plan.base.check_here()
+        trial_queue.initial_trials(plan, _with_default(asked))  # a grid that does not fit
+        samplers.check_installed(plan.sampler)
         _delete_idle(name, where)
     study = _create(name, plan, where)
     _check_same_plan(name, study.user_attrs[PLAN], plan.identity)
     return study
-
-
-def _check_trainable(plan: Plan, goal: Goal) -> None:
-    """Raise UserError where data or sampler cannot be had, or a batch or a grid does not fit."""
-    plan.base.check_here()
-    trial_queue.initial_trials(plan, goal)
-    samplers.check_installed(plan.sampler)
 
 
 def _create(name: str, plan: Plan, where: str) -> Any:
@@ -65,40 +57,31 @@ def _create(name: str, plan: Plan, where: str) -> Any:
 
 def _delete_idle(name: str, where: str) -> None:
     """Delete the study, if it is there. Raise Unavailable while a process is at work on it."""
-    import optuna
-
-    connected = storage.connect(where)
-    if name not in optuna.get_all_study_names(connected):
+    study = copies.load_if_there(name, storage.connect(where))
+    if study is None:
         return
-    held = next(_live_processes(optuna.load_study(study_name=name, storage=connected)), None)
-    if held:
-        pid, host = (held[key].split()[0] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
-        raise Unavailable(
-            f"A study that is at work cannot be started over. Received: {name}, on which process "
-            f"{pid} on {host} is at work. End that first, or take another study name."
-        )
-    optuna.delete_study(study_name=name, storage=connected)
+    workers_tags = (t.user_attrs.get(trial_queue.WORKER) for t in trial_queue.running_trials(study))
+    for process in filter(None, (leader.living_leader(study), *workers_tags)):
+        if heartbeat.reason_dead(process, leader.DEAD_AFTER_S) is None:
+            pid, host = (process[key].split()[0] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
+            raise Unavailable(
+                f"A study that is at work cannot be started over. Received: {name}, on which "
+                f"process {pid} on {host} is at work. End that first, or take another study name."
+            )
+    copies.delete_if_there(name, storage.connect(where))
 
 
-def _live_processes(study: Any) -> Iterator[Mapping[str, str]]:
-    """Yield the living processes that lead the study or train a trial of it, as alive.py does."""
-    running = trial_queue.trials_in(study, "RUNNING")
-    for tags in (
-        leader.living_leader(study),
-        *(t.user_attrs.get(trial_queue.WORKER) for t in running),
-    ):
-        if tags and heartbeat.reason_dead(tags, leader.DEAD_AFTER_S) is None:
-            yield tags
-
-
-def _check_same_plan(name: str, held: dict[str, Any], asked: dict[str, Any]) -> None:
-    keys = {key for key in held.keys() | asked.keys() if held.get(key) != asked.get(key)}
-    named = sorted(keys - set(DIGESTS) or keys)
-    differing = [f"{key}: {held.get(key)} there, {asked.get(key)} here" for key in named]
-    if differing:
+def _check_same_plan(name: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Raise UserError where a study has another plan than the one asked for."""
+    keys = {key for key in stored.keys() | asked.keys() if stored.get(key) != asked.get(key)}
+    differences = [
+        f"{key}: {stored.get(key)} there, {asked.get(key)} here"
+        for key in sorted(keys - set(DIGESTS) or keys)
+    ]
+    if differences:
         raise UserError(
             f"A study searches one space around one recipe. Received: study {name} has "
-            f"{'; '.join(differing)}. Take another study name, or --force to start it over."
+            f"{'; '.join(differences)}. Take another study name, or --force to start it over."
         )
 
 
@@ -108,13 +91,13 @@ def set_goal(study: Any, asked: Goal) -> bool:
     What is not asked for stays as it was. Raise UserError for fewer trials than the study is on its
     way to, and where a grid would change.
     """
-    held = Goal(**study.user_attrs.get(GOAL, {}))
-    if asked.trials and held.trials and asked.trials != held.trials:
-        if asked.trials < held.trials and workers.goal_is_reached(study):
+    before = Goal(**study.user_attrs.get(GOAL, {}))
+    if asked.trials and before.trials and asked.trials != before.trials:
+        if asked.trials < before.trials and workers.goal_is_reached(study):
             return False
-        _check_trials(study, held.trials, asked.trials)
+        _check_trials(study, before.trials, asked.trials)
     given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
-    goal = _with_default(dataclasses.replace(held, **given))
+    goal = _with_default(dataclasses.replace(before, **given))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
     return not workers.goal_is_reached(study)
 
@@ -125,16 +108,16 @@ def _with_default(asked: Goal) -> Goal:
     return dataclasses.replace(asked, trials=DEFAULT_TRIALS) if endless else asked
 
 
-def _check_trials(study: Any, held: int, asked: int) -> None:
+def _check_trials(study: Any, before: int, asked: int) -> None:
     """Raise UserError where a study cannot have another number of trials."""
     name = study.study_name
     if study.user_attrs[PLAN]["sampler"] == "grid":
         raise UserError(
             f"The points of a grid are fixed as its study begins. Received: {asked} trials for "
-            f"study {name}, a grid for {held} trials. Take another study name."
+            f"study {name}, a grid for {before} trials. Take another study name."
         )
-    if asked < held:
+    if asked < before:
         raise UserError(
             f"A study's goal is raised, not lowered. Received: {asked} trials for study {name}, "
-            f"which is on its way to {held}. Leave --trials out, or raise it."
+            f"which is on its way to {before}. Leave --trials out, or raise it."
         )

@@ -14,7 +14,6 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, recovery, store
-from tuning.analysis import trial_results
 from tuning.execution.trial import NUMBER, REASON
 from tuning.plan import Goal, Plan
 from tuning.search import samplers, spaces
@@ -26,14 +25,9 @@ UNSIGNED_S = 60.0  # a trial that no worker has signed for so long lost its work
 QueuedTrial = tuple[dict[str, Any], dict[str, Any]]  # fixed parameters, attributes
 
 
-def trials_in(study: Any, name: str) -> list[Any]:
-    """Return the study's trials in that state."""
-    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == name]
-
-
-def count_finished(study: Any) -> int:
-    """Return how many of the study's trials count."""
-    return len(trial_results.finished_trials(study.get_trials(deepcopy=False)))
+def running_trials(study: Any) -> list[Any]:
+    """Return the trials that a worker has begun and not ended."""
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "RUNNING"]
 
 
 def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
@@ -42,7 +36,7 @@ def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
     Raise UserError where the goal has no room for a grid, or does not say how many trials it has.
     """
     known = spaces.published_schedules(plan.space, plan.base, lengths=plan.minimize_cost)
-    waiting: list[QueuedTrial] = [
+    trials: list[QueuedTrial] = [
         (each.params, {spaces.PUBLISHED: label}) for label, each in known.items()
     ]
     if plan.sampler == "grid":
@@ -51,9 +45,9 @@ def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
                 "A grid has as many points as its study has trials. Received: no number of trials. "
                 "Set --trials, or choose another --sampler."
             )
-        most = goal.trials - len(waiting)
-        waiting += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
-    return waiting
+        most = goal.trials - len(trials)
+        trials += [(params, {}) for params in spaces.grid(plan.space, plan.base, most)]
+    return trials
 
 
 def fill(study: Any, plan: Plan, goal: Goal) -> None:
@@ -77,9 +71,9 @@ def fill(study: Any, plan: Plan, goal: Goal) -> None:
         study.enqueue_trial({})
 
 
-def _matches(trial: Any, waiting: QueuedTrial) -> bool:
+def _matches(trial: Any, queued: QueuedTrial) -> bool:
     """Return whether a trial is of that published schedule, or of that point of a grid."""
-    params, attributes = waiting
+    params, attributes = queued
     if attributes:
         return bool(trial.user_attrs.get(spaces.PUBLISHED) == attributes[spaces.PUBLISHED])
     return bool(trial.system_attrs.get("fixed_params") == params)
@@ -94,14 +88,13 @@ def start_next(study: Any, plan: Plan) -> Any:
     import optuna
 
     storage = study._storage
-    for trial in trials_in(study, "WAITING"):
+    state = optuna.trial.TrialState
+    for trial in study.get_trials(deepcopy=False, states=[state.WAITING]):
         try:
-            ours = storage.set_trial_state_values(
-                trial._trial_id, state=optuna.trial.TrialState.RUNNING
-            )
+            is_ours = storage.set_trial_state_values(trial._trial_id, state=state.RUNNING)
         except optuna.exceptions.UpdateFinishedTrialError:
             continue
-        if ours:
+        if is_ours:
             storage.set_trial_user_attr(trial._trial_id, WORKER, heartbeat.tags())
             seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
             study.sampler = samplers.make_sampler(
@@ -134,11 +127,13 @@ def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int
     Where there are `suspects`, only those: return the numbers of all that seem lost, which the
     next look confirms, for a worker may be about to sign a trial or to put it back itself.
     """
-    running = trials_in(study, "RUNNING")
-    lost = [(trial, reason) for trial in running if (reason := _reason_dead(trial))]
+    lost = [(trial, why) for trial in running_trials(study) if (why := _reason_dead(trial))]
     for trial, reason in lost:
         if suspects is None or trial.number in suspects:
-            _close_runs(study, trial, reason)
+            recovery.deliver_journals()
+            tags = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
+            for row in history.rows("RUNNING", **tags):  # the trial's next try goes on with it
+                recovery.mark_killed(row.id, reason)
             requeue(study, trial, reason)
     return {trial.number for trial, _ in lost}
 
@@ -150,11 +145,3 @@ def _reason_dead(trial: Any) -> str | None:
         return heartbeat.reason_dead(worker, DEAD_AFTER_S)
     unsigned_s = time.time() - trial.datetime_start.timestamp()
     return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
-
-
-def _close_runs(study: Any, trial: Any, reason: str) -> None:
-    """Close the runs of a dead worker's trial, with which its next try goes on."""
-    recovery.deliver_journals()
-    own = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
-    for row in history.rows("RUNNING", **own):
-        recovery.mark_killed(row.id, reason)

@@ -15,7 +15,7 @@ from pipelines.tracking import tracked_run
 from tuning.analysis import trial_results
 from tuning.execution import trial_queue
 from tuning.execution.trial import train_trial
-from tuning.plan import GOAL, REPORTS, Goal, Plan
+from tuning.plan import GOAL, REPORTS, Goal, Plan, count_steps
 from tuning.search import samplers
 from tuning.storage import leader
 
@@ -28,7 +28,7 @@ def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[],
 
     Raise UserError at once, for it would come again, and what failed three trials in a row.
     """
-    study.pruner = samplers.make_pruner(plan.pruner, steps=plan.steps, reports=REPORTS)
+    study.pruner = samplers.make_pruner(plan.pruner, steps=count_steps(plan.base), reports=REPORTS)
     failures = 0
     while True:
         after()
@@ -44,14 +44,18 @@ def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[],
 
 
 def load_goal(study: Any) -> Goal:
+    """Return when the study is over."""
     return Goal(**study.user_attrs[GOAL])
 
 
 def goal_is_reached(study: Any) -> bool:
     """Return whether no trial of the study is to begin any more."""
-    ended = trial_results.finished_trials(study.get_trials(deepcopy=False))
-    errors = [trial_results.error_pct(trial) for trial in ended]
+    errors = [trial_results.error_pct(trial) for trial in _finished_trials(study)]
     return load_goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
+
+
+def _finished_trials(study: Any) -> list[Any]:
+    return trial_results.finished_trials(study.get_trials(deepcopy=False))
 
 
 def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failures: int) -> bool:
@@ -107,7 +111,7 @@ def run_workers(study: Any, where: str, size: int, after: Callable[[], None]) ->
     listener = threading.Thread(target=_relay_output, args=(lines, latest), daemon=True)
     listener.start()
     members = {number: _start(study, where, number, size, pipe) for number in range(size)}
-    deaths = done = gave_up = 0
+    deaths = finished = gave_up = 0
     try:
         while members and not gave_up:
             after()
@@ -117,9 +121,14 @@ def run_workers(study: Any, where: str, size: int, after: Callable[[], None]) ->
                 if code in (1, 2):
                     gave_up = code
                 elif code:
-                    now = trial_queue.count_finished(study)
-                    deaths, done = 1 if now > done else deaths + 1, now
-                    _check_deaths(study, deaths, size)
+                    now = len(_finished_trials(study))
+                    deaths, finished = 1 if now > finished else deaths + 1, now
+                    if deaths > MAX_IN_A_ROW * size:
+                        raise Unavailable(
+                            "Workers must live to the end. Received: they were killed again and "
+                            "again, often for want of memory. Lower --workers; python -m tuning "
+                            f"resume {study.study_name} then goes on."
+                        )
                     print(
                         f"A worker was killed ({code}); another takes its place.", file=sys.stderr
                     )
@@ -150,13 +159,14 @@ def _start(study: Any, where: str, number: int, size: int, pipe: int) -> subproc
 def _environment(where: str, number: int, size: int) -> dict[str, str]:
     """Return a worker's storage, and its share of the cores and of the GPUs that were named."""
     cores = str(max(1, len(os.sched_getaffinity(0)) // size))
-    own = {"OMP_NUM_THREADS": cores, "TF_NUM_INTRAOP_THREADS": cores}
-    own["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # workers may share a GPU
-    own = {key: os.environ.get(key, value) for key, value in own.items()}
+    variables = {"OMP_NUM_THREADS": cores, "TF_NUM_INTRAOP_THREADS": cores}
+    variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # workers may share a GPU
+    variables = {key: os.environ.get(key, value) for key, value in variables.items()}
     gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if gpus:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[number::size] or [gpus[number % len(gpus)]])
-    return own | {"OPTUNA_STORAGE": where}
+        share = gpus[number::size] or [gpus[number % len(gpus)]]
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(share)
+    return variables | {"OPTUNA_STORAGE": where}
 
 
 def _relay_output(lines: int, latest: deque[str]) -> None:
@@ -166,12 +176,3 @@ def _relay_output(lines: int, latest: deque[str]) -> None:
             latest.append(line.rstrip())
             if not line.startswith("error: "):
                 print(line.rstrip(), file=sys.stderr)
-
-
-def _check_deaths(study: Any, deaths: int, size: int) -> None:
-    if deaths > MAX_IN_A_ROW * size:
-        raise Unavailable(
-            "Workers must live to the end. Received: they were killed again and again, often for "
-            "want of memory. Lower --workers; python -m tuning resume "
-            f"{study.study_name} then goes on."
-        )

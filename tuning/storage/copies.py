@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import UserError, unknown, without_password
 from pipelines.tracking import history, store
 from tuning import optuna_log
 from tuning.plan import PLAN
@@ -19,6 +19,22 @@ from tuning.storage.leader import LEADER
 
 FILE = "study.journal"
 RUN = "run_id"  # attribute of a study; of one that is being copied from its run: None
+
+
+def load_if_there(name: str, connected: Any) -> Any:
+    """Return the study of that name in a storage; None where there is none."""
+    import optuna
+
+    exists = name in optuna.get_all_study_names(connected)
+    return optuna.load_study(study_name=name, storage=connected) if exists else None
+
+
+def delete_if_there(name: str, connected: Any) -> None:
+    """Delete the study of that name in a storage, if it is there."""
+    import optuna
+
+    if name in optuna.get_all_study_names(connected):
+        optuna.delete_study(study_name=name, storage=connected)
 
 
 def copy(source: str, names: Sequence[str], where: str) -> list[str]:
@@ -36,7 +52,7 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     known = optuna.get_all_study_names(origin)
     for name in names:
         if name not in known:
-            raise unknown(f"A study of {storage.shown(source)}", name, known)
+            raise unknown(f"A study of {without_password(source)}", name, known)
     copied = [name for name in names or known if _copy(name, origin, target)]
     if source.startswith(store.SQLITE) and not names and old.parent == store.home():
         origin.remove_session()
@@ -50,8 +66,8 @@ def _copy(name: str, origin: Any, target: Any) -> bool:
     """Copy a study unless the target has as much of it; raise UserError for another of its name."""
     import optuna
 
-    if name in optuna.get_all_study_names(target):
-        old, new = (optuna.load_study(study_name=name, storage=each) for each in (origin, target))
+    if new := load_if_there(name, target):
+        old = optuna.load_study(study_name=name, storage=origin)
         if old.user_attrs.get(RUN) != new.user_attrs.get(RUN):
             raise UserError(
                 f"A storage has one study of a name. Received: {name}, which is another study "
@@ -82,13 +98,9 @@ def to_journal(study: Any) -> str:
 
 def find_finished_run(name: str, where: str) -> history.Row | None:
     """Return the newest finished run of a study that the storage lacks; None if it is there."""
-    import optuna
-
-    target = storage.connect(where)
-    if name in optuna.get_all_study_names(target):
-        held = optuna.load_study(study_name=name, storage=target).user_attrs
-        if PLAN in held and held.get(RUN, "") is not None:
-            return None
+    study = load_if_there(name, storage.connect(where))
+    if study and PLAN in study.user_attrs and study.user_attrs.get(RUN, "") is not None:
+        return None
     row = next(iter(history.rows_with_evidence(kind="study", study=name)), None)
     _check_not_elsewhere(name, row, where)
     return row
@@ -99,11 +111,11 @@ def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None
     kept = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
     files = (storage.JOURNAL, store.SQLITE)
     lost = any(kept.startswith(f) and not Path(kept.removeprefix(f)).exists() for f in files)
-    if kept and kept != storage.shown(where) and not lost:
+    if kept and kept != without_password(where) and not lost:
         raise UserError(
-            f"A study is kept in one storage. Received: {storage.shown(where)} for study {name}, "
-            f"which is in {kept}. Name that with --storage or OPTUNA_STORAGE, or take the study "
-            f"over: python -m tuning copy {kept} {name}"
+            f"A study is kept in one storage. Received: {without_password(where)} for study "
+            f"{name}, which is in {kept}. Name that with --storage or OPTUNA_STORAGE, or take the "
+            f"study over: python -m tuning copy {kept} {name}"
         )
 
 
@@ -122,24 +134,17 @@ def restore(name: str, where: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         path.write_bytes(carried)
-        _delete(name, target)  # what a kill has left of an earlier copy
+        delete_if_there(name, target)  # what a kill has left of an earlier copy
         try:
             with optuna_log.silence():
                 origin = storage.open_journal(path)
             dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
             optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-            _delete(name, target)
+            delete_if_there(name, target)
             raise UserError(
                 f"The {FILE} of a study's run must be as it was written. Received: that of study "
                 f"{name}, run {row.id}: {error!r}. Start the study over: python -m tuning run "
                 f"{name} --force"
             ) from error
     optuna.load_study(study_name=name, storage=target).set_user_attr(RUN, row.id)
-
-
-def _delete(name: str, target: Any) -> None:
-    import optuna
-
-    if name in optuna.get_all_study_names(target):
-        optuna.delete_study(study_name=name, storage=target)

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, without_password
 from tuning.optuna_log import silence
-from tuning.storage.storage import connect, shown
+from tuning.storage.storage import connect
 
 ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -24,12 +24,15 @@ def serve_proxy(url: str, host: str, port: int) -> None:
 
     if url.startswith("grpc:"):
         raise UserError(
-            f"A proxy stands before a storage. Received: {shown(url)}, a proxy itself. Name the "
-            "storage with --storage."
+            f"A proxy stands before a storage. Received: {without_password(url)}, a proxy itself. "
+            "Name the storage with --storage."
         )
     storage = get_storage(connect(url))
     _bind(host, port, lambda: socket.create_server((host, port)).close())  # gRPC would share it
-    print(f"Workers of {shown(url)} take: --storage grpc://{_public_name(host)}:{port}", flush=True)
+    print(
+        f"Workers of {without_password(url)} take: --storage grpc://{_public_name(host)}:{port}",
+        flush=True,
+    )
     print("It asks for no password: let only machines you trust reach it.", file=sys.stderr)
     with _until_stopped("The proxy"), silence():
         run_grpc_proxy_server(storage, host=host, port=port)
@@ -46,7 +49,7 @@ def serve_dashboard(url: str, host: str, port: int) -> None:
         ) as server,
         _until_stopped("The dashboard"),
     ):
-        print(f"Studies of {shown(url)}: http://{_public_name(host)}:{port}", flush=True)
+        print(f"Studies of {without_password(url)}: http://{_public_name(host)}:{port}", flush=True)
         print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
         server.serve_forever()
 

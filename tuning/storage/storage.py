@@ -26,7 +26,6 @@ JOURNAL = "journal:///"
 SCHEMES = ("journal", "postgresql", "mysql", "grpc")
 CONNECT_S = 5  # for a server to answer
 PROXY_PORT = 13_000
-shown = without_password  # of a storage's URL
 
 
 def resolve_url(url: str | None = None) -> str:
@@ -35,8 +34,10 @@ def resolve_url(url: str | None = None) -> str:
     Say so where studies of earlier versions are in a database beside that journal.
     """
     asked = url or os.environ.get("OPTUNA_STORAGE")
-    if not asked:
-        journal = _default_journal()
+    if not asked:  # one for every tracking server
+        is_ours = store.uri().startswith(store.SQLITE)
+        suffix = "" if is_ours else f"-{digest(store.uri())}"
+        journal = store.home() / f"optuna{suffix}.journal"
         old = journal.with_suffix(".db")
         if old.exists():
             print(
@@ -51,15 +52,9 @@ def resolve_url(url: str | None = None) -> str:
     return asked.rstrip("/")
 
 
-def _default_journal() -> Path:
-    """Return the journal in the tracking home: one for every tracking server."""
-    own = store.uri().startswith(store.SQLITE)
-    return store.home() / ("optuna.journal" if own else f"optuna-{digest(store.uri())}.journal")
-
-
 @functools.cache
 def connect(url: str) -> Any:
-    """Return the Optuna storage at a URL of `place`; it is made where it is new.
+    """Return the Optuna storage at a URL of `resolve_url`; it is made where it is new.
 
     Raise UserError or Unavailable, within seconds, where none can be had there.
     """
@@ -84,7 +79,7 @@ def open_storage(url: str) -> Any:
         raise
     except (OptunaError, SQLAlchemyError, OSError, RuntimeError, ValueError) as error:
         raise Unavailable(
-            f"The storage of studies must be reachable. Received: {shown(url)}: "
+            f"The storage of studies must be reachable. Received: {without_password(url)}: "
             f"{_reason(error)}. Check --storage or OPTUNA_STORAGE."
         ) from error
 
@@ -106,22 +101,21 @@ def _scheme(url: str) -> str:
 
 def _check(url: str) -> None:
     """Raise UserError for a URL that names no storage."""
+    parts, scheme = urlsplit(url), _scheme(url)
     try:
-        fits = urlsplit(url).port != 0 and urlsplit(url).netloc.count("@") < 2
+        is_valid = scheme in SCHEMES and parts.port != 0 and parts.netloc.count("@") < 2
     except ValueError:  # a port that is no number
-        fits = False
-    if _scheme(url) == "journal":
-        fits = url.startswith(JOURNAL)
-    elif _scheme(url) == "grpc":
-        fits = fits and bool(urlsplit(url).hostname)
-    if not fits or _scheme(url) not in SCHEMES:
+        is_valid = False
+    if scheme == "journal":
+        is_valid = url.startswith(JOURNAL)
+    if not is_valid or (scheme == "grpc" and not parts.hostname):
         old = url.startswith(store.SQLITE)
         take_over = f"take its studies over with python -m tuning copy {url}, or " if old else ""
         raise UserError(
             "A storage must be journal:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, "
             "mysql+pymysql://USER:PASSWORD@HOST/DATABASE (an @ of the password is %40) or "
-            f"grpc://HOST:PORT. Received: {shown(url)}. Please {take_over}set --storage or "
-            "OPTUNA_STORAGE."
+            f"grpc://HOST:PORT. Received: {without_password(url)}. Please {take_over}set --storage "
+            "or OPTUNA_STORAGE."
         )
 
 
@@ -188,8 +182,9 @@ def _refuse_others(url: str, options: dict[str, Any]) -> None:
         engine.dispose()
     if "alembic_version" in tables and "version_info" not in tables:
         raise UserError(
-            f"A storage must be a database of its own. Received: {shown(url)}, in which another "
-            f"program has tables ({', '.join(sorted(tables)[:3])}). Name another with --storage."
+            f"A storage must be a database of its own. Received: {without_password(url)}, in which "
+            f"another program has tables ({', '.join(sorted(tables)[:3])}). Name another with "
+            "--storage."
         )
 
 
@@ -219,6 +214,6 @@ def translate_errors(url: str) -> Iterator[None]:
         yield
     except (optuna.exceptions.StorageInternalError, SQLAlchemyError, grpc.RpcError) as error:
         raise Unavailable(
-            f"The study's storage must answer. Received: {shown(url)}: {_reason(error)}. What has "
-            "been tried is kept: repeat the command when it is back."
+            f"The study's storage must answer. Received: {without_password(url)}: "
+            f"{_reason(error)}. What has been tried is kept: repeat the command when it is back."
         ) from error
