@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from pipelines.errors import UserError, unknown
-from pipelines.runtime import locks
+from pipelines.runtime import files
 from pipelines.tracking import history, store
 from tuning.analysis import summary, trial_results
 from tuning.plan import PLAN, Plan
@@ -35,7 +35,7 @@ def check_name(name: str) -> None:
 
 def lock_study(name: str) -> AbstractContextManager[None]:
     """One process of this machine at a time opens the study."""
-    return locks.lock(store.home() / "live", f"study-{name}")
+    return files.lock(store.home() / "live", f"study-{name}")
 
 
 def load(name: str, where: str) -> Any:

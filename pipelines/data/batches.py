@@ -8,13 +8,10 @@ import dataclasses
 import functools
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    pass
 
 Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
 WHOLE: Part = (0, 1)

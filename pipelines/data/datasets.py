@@ -21,7 +21,7 @@ from pipelines.data.prepared import Dataset, Prepared, check_fits
 from pipelines.data.splits import Splits, no_points
 from pipelines.data.streamed import Photographs
 from pipelines.errors import Unavailable, UserError, unknown
-from pipelines.runtime import backend, locks
+from pipelines.runtime import backend, files
 
 DATASETS: dict[str, Dataset | Samples] = {
     "digits": Dataset("digits", 10, (8, 8, 1), 20, generate=_builtin.digits),
@@ -248,7 +248,7 @@ def prepare(name: str) -> Path:
             "Use it as it is."
         )
     if row.generate:
-        with locks.lock(home, f".{name}"):  # two first runs at once prepare it once
+        with files.lock(home, f".{name}"):  # two first runs at once prepare it once
             if _find(row) is None:
                 _store(row, home)
         return home / row.builder

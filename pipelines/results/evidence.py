@@ -13,7 +13,7 @@ from typing import Any
 from pipelines.errors import UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.runtime import locks
+from pipelines.runtime.files import lock
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, mlflow_ui, store
 from pipelines.tracking.bundles import exporting, file_format, importing
@@ -85,7 +85,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
     runs = list(history.search("attributes.status = 'FINISHED'"))
-    with locks.lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+    with lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
         added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 

@@ -19,7 +19,7 @@ from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
 from pipelines.resume import RUN_AS, TRAINING
-from pipelines.runtime import backend, locks
+from pipelines.runtime import backend, files
 from pipelines.tracking import history, store, stored_models
 from pipelines.tracking.store import PARENT
 
@@ -37,7 +37,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     such recipe, no finished run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
-    with locks.lock(store.home() / "live", f"register-{name}"):
+    with files.lock(store.home() / "live", f"register-{name}"):
         version = _find_champion(name)
         row, chosen_scale = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served

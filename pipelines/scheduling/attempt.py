@@ -151,7 +151,7 @@ def _read_outcome(folder: Path) -> Outcome:
 def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command within a tracked run, in the process of this attempt."""
     from pipelines.errors import Ended, Unavailable
-    from pipelines.tracking import parent_run, tracked_run
+    from pipelines.tracking import tracked_run
 
     outcome = Outcome(KILLED, "it was told to end")
     try:
@@ -163,7 +163,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
                 params={"command": spec.command},
                 tags=spec.tags | {"command": spec.command, "mlflow.source.name": spec.command},
             ) as attempt_run,
-            parent_run.write(attempt_run.id, attempt_run.experiment),
+            tracked_run.parent_of_commands(attempt_run),
         ):
             outcome = _record_outcome(attempt_run, spec, folder, _run_command(spec, folder))
             if outcome.state == FAILED:

@@ -18,7 +18,7 @@ import sqlalchemy as sql
 from dbos import DBOS, DBOSClient, Serializer
 
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
-from pipelines.runtime import heartbeat, locks
+from pipelines.runtime import files, heartbeat
 from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
 
@@ -158,7 +158,7 @@ def _prepare_database(storage: str | None) -> str:
     """Return the address of the database; a new one gets the tables and the default jobs."""
     url = database_url(storage)
     try:
-        with locks.lock(store.home() / "live", "schedule"):  # two would create them
+        with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):
                 DBOS.migrate(url)
                 with _open_client(url) as client:

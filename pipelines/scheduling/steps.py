@@ -20,7 +20,7 @@ from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
 from pipelines.runtime.provenance import digest
 from pipelines.scheduling import attempt
-from pipelines.tracking import parent_run, recovery, store, tracked_run
+from pipelines.tracking import recovery, store, tracked_run
 
 Say = Callable[[str], None]
 KIND = "pipeline"  # of its run
@@ -90,8 +90,8 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
             ) as run,
             # the steps' runs are children of this one, unless a scheduled attempt is their parent
             contextlib.nullcontext()
-            if parent_run.read()
-            else parent_run.write(run.id, run.experiment),
+            if tracked_run.inherited_parent()
+            else tracked_run.parent_of_commands(run),
         ):
             execution = _Execution(pipeline, run, say, done)
             try:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipelines.errors import Unavailable, UserError, short
-from pipelines.runtime import heartbeat, locks
+from pipelines.runtime import files, heartbeat
 from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import (
     MAX_METRICS,
@@ -28,7 +28,7 @@ def deliver_journals() -> list[str]:
     if not journals.find_stale(folder, uri):
         return []
     settled: list[str] = []
-    with locks.lock(folder, "settle"):
+    with files.lock(folder, "settle"):
         waiting = journals.find_stale(folder, uri)
         for path in waiting:
             with journals.claim_stale(path, uri) as left:
@@ -59,7 +59,7 @@ def recover() -> dict[str, str]:
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     settled = dict.fromkeys(deliver_journals(), "delivered from its journal")
-    with locks.lock(store.home() / "live", "settle"):
+    with files.lock(store.home() / "live", "settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)
             settled[run_id] = why
@@ -79,7 +79,7 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 
     What a process that was killed has left is settled then, so that its run can go on.
     """
-    with locks.lock(store.home() / "live", name, waiting):
+    with files.lock(store.home() / "live", name, waiting):
         recover()
         yield
 

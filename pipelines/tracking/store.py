@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from pipelines.errors import Unavailable, UserError, missing_driver, without_password
-from pipelines.runtime import locks, provenance
+from pipelines.runtime import files, provenance
 from pipelines.runtime.files import replace_whole
 
 SQLITE = "sqlite:///"
@@ -83,7 +83,7 @@ def _client(where: str) -> Any:
     retries = os.environ.get(RETRIES_VARIABLE)
     os.environ[RETRIES_VARIABLE] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    with locks.lock(home() / "live", "database"):
+    with files.lock(home() / "live", "database"):
         import mlflow
 
         _silence_loggers()

@@ -1,10 +1,18 @@
-"""Tracked runs: `tracked` makes a run in MLflow, writes to it and settles it.
+"""Tracked runs: `tracked` makes a run in MLflow, writes to it and closes it.
 
 What is written goes to a journal first and to MLflow within seconds (outbox.py): a process that is
-killed loses nothing, and the next command delivers what is missing and settles the run (settle.py).
+killed loses nothing; the next command delivers what is missing and closes the run (recovery.py).
+
+An attempt at a scheduled job, or a pipeline, names its run in the environment of its commands.
+Every run of such a command that has no parent in it becomes a child of that run. It stays in its
+own experiment, and MLflow's UI nests runs within one experiment only: the page of the parent links
+its children.
 """
 
+import hashlib
 import itertools
+import json
+import os
 import threading
 import time
 import traceback
@@ -18,11 +26,12 @@ import numpy as np
 
 from pipelines.errors import Ended, Paused, Pruned
 from pipelines.runtime import backend, heartbeat, provenance
-from pipelines.tracking import history, journals, parent_run, store
+from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
+PARENT_VARIABLE = "PARENT_RUN"  # environment variable: the run that the runs of commands are below
 
 
 @dataclass(frozen=True)
@@ -122,11 +131,11 @@ def tracked(
     parent: Run | Parent | None = None,
     resume: str | None = None,
 ) -> Iterator[Run]:
-    """A run in MLflow for as long as the block lasts, with provenance, and settled at its end.
+    """Open a run in MLflow for as long as the block lasts, with provenance; close it at its end.
 
     `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
     by its id. Without a parent, it is below the run of the process that started this one, if there
-    is one (linked.py). Ends FINISHED; KILLED after Ctrl-C, a termination signal, Paused or Pruned;
+    is one. Ends FINISHED; KILLED after Ctrl-C, a termination signal, Paused or Pruned;
     FAILED, with the traceback as an artifact, after any other exception, which goes on to the
     caller; of a command of ours that has failed, what it said.
     """
@@ -158,10 +167,36 @@ def tracked(
 
 
 def _parent_tag(parent: Run | Parent | None) -> dict[str, str]:
-    """The tag that names the run above: the parent, else that which our starter has named."""
-    if parent is None and (found := parent_run.read()):
-        parent = Parent(*found)
+    """Return the tag that names the run above: the parent, else the inherited one."""
+    parent = parent or inherited_parent()
     return {store.PARENT: parent.id} if parent else {}
+
+
+def inherited_parent() -> Parent | None:
+    """Return the run that the starter of this process named; None if none, or in another store."""
+    document = json.loads(os.environ.get(PARENT_VARIABLE, "{}"))
+    if document.get("store") != _store_digest():
+        return None
+    return Parent(document["id"], document["experiment"])
+
+
+@contextmanager
+def parent_of_commands(run: Run | Parent) -> Iterator[None]:
+    """Make the runs of the commands that are started in the block children of a run."""
+    before = os.environ.get(PARENT_VARIABLE)
+    document = {"id": run.id, "experiment": run.experiment, "store": _store_digest()}
+    os.environ[PARENT_VARIABLE] = json.dumps(document)
+    try:
+        yield
+    finally:
+        os.environ.pop(PARENT_VARIABLE, None)
+        if before is not None:
+            os.environ[PARENT_VARIABLE] = before
+
+
+def _store_digest() -> str:
+    """Return which store this is, without its password: a command may write into another one."""
+    return hashlib.sha256(store.uri().encode()).hexdigest()[:16]
 
 
 def _create(where: str, name: str, experiment: str, tags: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
 from pipelines.scheduling import attempt, steps
 from pipelines.scheduling.steps import Pipeline, Step, run_pipeline
-from pipelines.tracking import history, parent_run, store, tracked_run
+from pipelines.tracking import history, store, tracked_run
 from pipelines.tracking.store import NOTE, PARENT
 from tests.conftest import ROOT
 
@@ -109,7 +109,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
         tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
-        parent_run.write(run.id, run.experiment),
+        tracked_run.parent_of_commands(run),
     ):
         assert states(failed(THREE, True).document)["drawn"] == "done"
         mend(empty)

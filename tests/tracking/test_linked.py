@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.results import model_registry, scoreboard
-from pipelines.tracking import history, parent_run, store, tracked_run
+from pipelines.tracking import history, store, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
 
@@ -21,7 +21,7 @@ def starter(home: Path) -> Iterator[tracked_run.Run]:
     """A run whose process has started this one, and says so."""
     with tracked_run.tracked("attempt", experiment="scheduled runs", kind="scheduled") as run:
         pass
-    with parent_run.write(run.id, run.experiment):
+    with tracked_run.parent_of_commands(run):
         yield run
 
 
@@ -53,7 +53,7 @@ def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(starter: track
     ):
         raise SystemExit(143)
     with (
-        parent_run.write("0" * 32, "scheduled runs"),
+        tracked_run.parent_of_commands(tracked_run.Parent("0" * 32, "scheduled runs")),
         tracked_run.tracked("c", experiment="test", kind="claim", resume=run.id),
     ):
         pass
@@ -74,7 +74,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     exporting.export_runs(tmp_path / "training.zip", [training], None)
     both = exporting.export_runs(tmp_path / "all.zip", [starter.id], None)
     assert {run["run_id"] for run in both["runs"]} == {starter.id, measured, training, *settings}
-    monkeypatch.delenv(parent_run.VARIABLE)
+    monkeypatch.delenv(tracked_run.PARENT_VARIABLE)
     go("elsewhere")
     assert set(importing.import_runs(tmp_path / "runs.zip")["imported"]) == {measured, *settings}
     (there,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
@@ -86,12 +86,12 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
 def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(
     starter: tracked_run.Run, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert parent_run.read() == (starter.id, "scheduled runs")
-    with parent_run.write("other", "e"):
-        assert parent_run.read() == ("other", "e")
-    assert parent_run.read() == (starter.id, "scheduled runs")
+    assert tracked_run.inherited_parent() == tracked_run.Parent(starter.id, "scheduled runs")
+    with tracked_run.parent_of_commands(tracked_run.Parent("other", "e")):
+        assert tracked_run.inherited_parent() == tracked_run.Parent("other", "e")
+    assert tracked_run.inherited_parent() == tracked_run.Parent(starter.id, "scheduled runs")
     go("b")
-    assert parent_run.read() is None
+    assert tracked_run.inherited_parent() is None
     assert store.PARENT not in history.row(recorded()).tags
-    monkeypatch.delenv(parent_run.VARIABLE)
-    assert parent_run.read() is None
+    monkeypatch.delenv(tracked_run.PARENT_VARIABLE)
+    assert tracked_run.inherited_parent() is None

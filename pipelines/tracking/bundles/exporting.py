@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError, unknown
-from pipelines.runtime import heartbeat, locks, provenance
+from pipelines.runtime import heartbeat, provenance
+from pipelines.runtime.files import lock
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format
@@ -140,7 +141,7 @@ def write(
     """
     waiting = "Another export is going on; waiting for it."
     with (
-        locks.lock(store.home() / "live", "export", waiting),
+        lock(store.home() / "live", "export", waiting),
         file_format.written(file) as archive,
     ):
         return _write(archive, run_ids, files=files, models=models, change=change)

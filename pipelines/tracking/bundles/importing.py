@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.runtime import heartbeat, locks
+from pipelines.runtime import files, heartbeat
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, store
 from pipelines.tracking.bundles import exporting, file_format
@@ -154,7 +154,7 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
-    with locks.lock(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
+    with files.lock(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
         _end(document, run_id)
 
 
@@ -265,7 +265,7 @@ def import_runs(file: Path) -> dict[str, Any]:
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         file_format.open_archive(file, store.home(), check) as archive,
-        locks.lock(store.home() / "live", "import", "Another import is going on; waiting for it."),
+        files.lock(store.home() / "live", "import", "Another import is going on; waiting for it."),
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
