@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -73,19 +74,27 @@ class Running:
 Start = Callable[..., Running]
 
 
+def a_spec(script: str, job: str = "job-0", **fields: Any) -> AttemptSpec:
+    common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
+    return AttemptSpec(**{**common, "attempt": 1, "workflow": "w", **fields})
+
+
 @pytest.fixture
-def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """`start("measures", timeout_s=3)`: an attempt at a job that runs one of SCRIPTS."""
+def scripts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `python -m NAME` run one of SCRIPTS."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     for name, text in SCRIPTS.items():
         (tmp_path / f"{name}.py").write_text(textwrap.dedent(text))
+
+
+@pytest.fixture
+def start(home: Path, scripts: None) -> Iterator[Start]:
+    """`start("measures", timeout_s=3)`: an attempt at a job that runs one of SCRIPTS."""
     started = list[Running]()
 
-    def begin(script: str, number: int = 1, **fields: object) -> Running:
+    def begin(script: str, **fields: Any) -> Running:
         job = f"job-{len(started)}"
-        common = {"job": job, "words": (script,), "tick": "2027-01-15T08:00:00+00:00"}
-        spec = AttemptSpec(**{**common, "attempt": number, "workflow": "w", **fields})  # type: ignore[arg-type]
-        started.append(Running(spec, home / "scheduled" / job))
+        started.append(Running(a_spec(script, job, **fields), home / "scheduled" / job))
         return started[-1]
 
     yield begin
@@ -95,8 +104,10 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         attempt.end_processes(str(each.folder))
 
 
-def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(start: Start) -> None:
-    outcome = start("measures", number=2).end()
+def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(
+    scripts: None, tmp_path: Path
+) -> None:
+    outcome = attempt.run_tracked(a_spec("measures", attempt=2), tmp_path)
     assert (outcome.state, outcome.code) == ("ran", 0)
     (run,) = history.rows(kind="scheduled")
     assert run.id == outcome.run_id

@@ -21,6 +21,7 @@ from pipelines.runtime import heartbeat
 from pipelines.scheduling import attempt, engine, schedule, schedule_report, server
 from pipelines.scheduling.attempt import Outcome
 from pipelines.scheduling.jobs import Job
+from pipelines.tracking import history
 from tests.scheduling.test_jobs import a_job
 
 
@@ -139,14 +140,27 @@ def test_a_failed_attempt_is_made_again_but_not_after_a_mistake_or_a_regression(
     assert expected.items() <= result.items()
 
 
-def test_how_a_command_ends_is_in_the_row_of_its_tick(
-    workflows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+@pytest.mark.parametrize("codes", [(2,), (3,), (1, 0)])
+def test_a_real_command_is_repeated_after_code_1_and_neither_after_2_nor_after_3(
+    workflows: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codes: tuple[int, ...]
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "job.py").write_text("print('error: no'); raise SystemExit(2)")
-    result = start(a_job(words=("job",), cron="* * * * *", retries=2), last_minute()).get_result()
-    expected = {"state": "failed", "why": "no", "code": 2, "attempt": 1}
+    calls = tmp_path / "calls"
+    calls.touch()
+    (tmp_path / "job.py").write_text(
+        f"file = open({str(calls)!r}, 'r+'); number = len(file.read()); file.write('x')\n"
+        f"print('error: no', flush=True); raise SystemExit({codes}[number])"
+    )
+    job = a_job(words=("job",), cron="* * * * *", retries=2, backoff_s=0.01)
+    result = start(job, last_minute()).get_result()
+    state, why = ("ran", "") if codes[-1] == 0 else ("failed", "no")
+    expected = {"state": state, "why": why, "code": codes[-1], "attempt": len(codes)}
     assert expected.items() <= result.items()
+    assert len(calls.read_text()) == len(codes)
+    runs = [row.tags for row in reversed(history.rows(None, kind="scheduled"))]
+    recorded = [(tags["attempt"], tags["exit_code"]) for tags in runs]
+    assert recorded == [(str(n), str(code)) for n, code in enumerate(codes, 1)]
 
 
 def test_the_pause_before_an_attempt_doubles_up_to_a_day() -> None:

@@ -1,6 +1,8 @@
 """Pipelines: what is done is not done again, what failed is; the runs of steps are below it."""
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import signal
@@ -19,6 +21,7 @@ from pipelines.cli.shell import run_command_safely
 from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
+from pipelines.runtime import subcommands
 from pipelines.scheduling import attempt, steps
 from pipelines.scheduling.steps import Pipeline, Step, run_pipeline
 from pipelines.tracking import history, store, tracked_run
@@ -46,6 +49,21 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "data"
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the commands of steps run in this process."""
+
+    def run_json(*words: str) -> Any:
+        printed, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors):
+            code = run_command_safely(dispatch, [*words[1:], "--json"])
+        if code:
+            raise Ended(errors.getvalue(), code)
+        return json.loads(printed.getvalue())
+
+    monkeypatch.setattr(subcommands, "run_json", run_json)
+
+
 def mend(folder: Path) -> None:
     """Put a small data set there that can be read."""
     images, labels = np.zeros((200, 28, 28, 1), np.uint8), np.arange(200) % 10
@@ -64,7 +82,7 @@ def failed(pipeline: Pipeline, *given: Any) -> Ended:
 
 
 def test_only_the_step_that_failed_is_done_again(
-    home: Path, empty: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, empty: Path, in_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (empty / "mnist.npz").write_text("no data")
     error = failed(THREE)
@@ -91,7 +109,7 @@ def test_only_the_step_that_failed_is_done_again(
 
 
 def test_a_step_of_other_code_or_options_is_not_taken_for_done(
-    home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(THREE)
     other = dataclasses.replace(THREE, options={"scale": "cpu"})
@@ -103,7 +121,7 @@ def test_a_step_of_other_code_or_options_is_not_taken_for_done(
 
 
 def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
-    home: Path, empty: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed(THREE)  # typed by a person
     monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
