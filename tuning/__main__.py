@@ -15,6 +15,7 @@ import tyro
 from pipelines.cli.overrides import parse_errors_as_user_errors
 from pipelines.cli.shell import print_json, run_command_safely, use_data_dir
 from pipelines.errors import UserError
+from tuning import cli
 from tuning.cli import PROG
 
 app = tyro.extras.SubcommandApp()
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 def defer(command: Callable[P, T]) -> Callable[P, Callable[[], T]]:
-    """For tyro: what the words ask for, to be called once they are known to be right."""
+    """Return for tyro what the words ask for, to be called once they are known to be right."""
 
     @functools.wraps(command)
     def ready(*args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
@@ -60,10 +61,7 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
 
-    rows = catalog.list_studies(storage)
-    _print_answer(
-        rows, json, lambda rows: print("\n".join(map(_describe_row, rows)) or "No study yet.")
-    )
+    _print_answer(catalog.list_studies(storage), json, _print_studies)
 
 
 @app.command
@@ -82,14 +80,14 @@ def best(study: Study, storage: str | None = None) -> None:
     from tuning import catalog
     from tuning.analysis import summary
 
-    found = catalog.describe(study, storage)
-    if found["best"] is None:
-        state = "has no complete trial" if found["status"] == "FINISHED" else "is not finished"
+    document = catalog.describe(study, storage)
+    if document["best"] is None:
+        state = "has no complete trial" if document["status"] == "FINISHED" else "is not finished"
         raise UserError(
             "A study's best is known once it is finished, with a complete trial. Received: "
             f"{study}, which {state}. Go on with more: {PROG} resume {study} --trials N"
         )
-    print(summary.run_arguments(found["scale"], found["best"]))
+    print(summary.run_arguments(document["scale"], document["best"]))
 
 
 @app.command
@@ -105,8 +103,8 @@ def compare(
     --good-pct a trial of any of them is good up to that validation error."""
     from tuning import comparison
 
-    found = comparison.compare(studies, storage, out, good_pct)
-    _print_answer(found, json, comparison.print_comparison)
+    document = comparison.compare(studies, storage, out, good_pct)
+    _print_answer(document, json, comparison.print_comparison)
 
 
 @app.command
@@ -133,11 +131,8 @@ def budgets(
     from tuning import budget_comparison
 
     use_data_dir(data_dir)
-    _print_answer(
-        budget_comparison.compare_budgets(study, shares, trials, storage),
-        json,
-        lambda found: print(found["text"]),
-    )
+    document = budget_comparison.compare_budgets(study, shares, trials, storage)
+    _print_answer(document, json, lambda document: print(document["text"]))
 
 
 @app.command
@@ -177,15 +172,18 @@ def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8
 
 
 def _print_answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
-    """The answer of a command: its JSON document, or what `show` makes of it."""
+    """Print the answer of a command: its JSON document, or what `show` makes of it."""
     if json:
         print_json(document)
     else:
         show(document)
 
 
-def _describe_row(row: dict[str, Any]) -> str:
-    return f"{row['study']:<28} {row['trials']:>5} trials  {row['status']:<9} {row['about']}"
+def _print_studies(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        print(f"{row['study']:<28} {row['trials']:>5} trials  {row['status']:<9} {row['about']}")
+    if not rows:
+        print("No study yet.")
 
 
 def _print_study(document: dict[str, Any]) -> None:
@@ -204,31 +202,30 @@ def _print_study(document: dict[str, Any]) -> None:
         print("No trial is complete.")
         return
     metrics = document["metrics"]
-    for title, name in (("validation", "val_error_pct"), ("test, new seeds", "test_error_pct")):
-        of_best = metrics.get("test_error_pct" if "test" in title else f"best_{name}")
-        of_start = metrics.get(f"baseline_{name}")
-        as_start = "" if of_start is None else f", as {document['start']} {of_start:.2f} %"
-        print(f"{title} error: {of_best:.2f} % at best{as_start}")
+    for title, best, start in (
+        ("validation", "best_val_error_pct", "baseline_val_error_pct"),
+        ("test, new seeds", "test_error_pct", "baseline_test_error_pct"),
+    ):
+        of_start = f", as {document['start']} {metrics[start]:.2f} %" if start in metrics else ""
+        print(f"{title} error: {metrics[best]:.2f} % at best{of_start}")
     print(document["repeat"])
 
 
 def dispatch(arguments: list[str]) -> None:
-    """`run STUDY` and `resume STUDY` read their own options; tyro knows all other commands."""
+    """Run a command: `run` and `resume` read their own options, tyro knows the others."""
     command, *rest = arguments or [""]
-    if command in ("run", "resume") and rest and not rest[0].startswith("-"):
-        from tuning import cli
-
-        named = cli.run_search if command == "run" else cli.resume_search
-        _print_answer(*named(rest[0], rest[1:]), _print_study)
+    searches = {"run": cli.run_search, "resume": cli.resume_search}
+    if command in searches and rest and not rest[0].startswith("-"):
+        _print_answer(*searches[command](rest[0], rest[1:]), _print_study)
         return
-    if command in ("run", "resume") and not {"-h", "--help"} & set(rest):
+    if command in searches and not {"-h", "--help"} & set(rest):
         raise UserError(
             f"The study's name stands first. Received: {shlex.join(arguments)}. Write: {PROG} "
             f"{command} STUDY, and then the options."
         )
     with parse_errors_as_user_errors():
-        asked = app.cli(args=arguments, prog=PROG, description=__doc__)
-    asked()
+        run_parsed = app.cli(args=arguments, prog=PROG, description=__doc__)
+    run_parsed()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The studies there are: found, opened, shown.
+"""The studies there are: their names, their runs, what they have come to.
 
 Each is in Optuna's storage, its run in MLflow. A study that the storage lacks is copied from its
 finished run.
@@ -25,7 +25,7 @@ WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
 
 def check_name(name: str) -> None:
-    """UserError for a name that no study can have."""
+    """Raise UserError for a name that no study can have."""
     if not NAME.fullmatch(name):
         raise UserError(
             f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
@@ -34,19 +34,19 @@ def check_name(name: str) -> None:
 
 
 def lock_study(name: str) -> AbstractContextManager[None]:
-    """One process of this machine at a time opens the study."""
+    """Let one process of this machine at a time open the study."""
     return files.lock(store.home() / "live", f"study-{name}")
 
 
 def load(name: str, where: str) -> Any:
-    """The study of that name, whole; UserError lists those there are."""
+    """Return the study of that name, whole; raise UserError, which lists them, without one."""
     import optuna
 
-    there = storage.connect(where)
-    names = optuna.get_all_study_names(there)
+    connected = storage.connect(where)
+    names = optuna.get_all_study_names(connected)
     if name not in names:
         raise unknown("A study", name, names)
-    study = optuna.load_study(study_name=name, storage=there)
+    study = optuna.load_study(study_name=name, storage=connected)
     if PLAN not in study.user_attrs:
         raise UserError(
             f"A study must be whole. Received: {name}, whose beginning was cut short. Start it "
@@ -56,7 +56,7 @@ def load(name: str, where: str) -> Any:
 
 
 def find_run(study: Any) -> history.Row | None:
-    """The study's run in MLflow; None for a new study, UserError where this store lacks it."""
+    """Return the study's run in MLflow, None for a new one; raise UserError if it is not here."""
     run_id = study.user_attrs.get(copies.RUN)
     if run_id is None:  # a kill may have come before the study knew it
         rows = history.rows(
@@ -74,7 +74,7 @@ def find_run(study: Any) -> history.Row | None:
 
 
 def describe(name: str, where: str | None = None) -> dict[str, Any]:
-    """The study as one JSON document; UserError when there is none of that name."""
+    """Return the study as one JSON document; raise UserError if none has that name."""
     where = storage.resolve_url(where)
     store.client()
     if NAME.fullmatch(name) and copies.find_finished_run(name, where):
@@ -100,25 +100,25 @@ def wait_for_run(study: Any) -> history.Row:
 
 
 def list_studies(where: str | None = None) -> list[dict[str, Any]]:
-    """Every study of a storage: its name, finished trials, its run's status, what it searches."""
+    """Return of every study its name, finished trials, its run's status, what it searches."""
     import optuna
 
     store.client()
-    there = storage.connect(storage.resolve_url(where))
+    connected = storage.connect(storage.resolve_url(where))
     studies = [
-        optuna.load_study(study_name=name, storage=there)
-        for name in sorted(optuna.get_all_study_names(there))
+        optuna.load_study(study_name=name, storage=connected)
+        for name in sorted(optuna.get_all_study_names(connected))
     ]
     return [_describe_line(study) for study in studies if PLAN in study.user_attrs]
 
 
 def _describe_line(study: Any) -> dict[str, Any]:
-    held, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
+    plan, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
     row = history.find(run_id) if run_id else None
     return {
         "study": study.study_name,
         "trials": len(trial_results.finished_trials(study.get_trials(deepcopy=False))),
         "status": row.status if row else "in another tracking store" if run_id else "not begun",
-        "about": f"{held['recipe']} {held['scale']}, {held['space']}",
+        "about": f"{plan['recipe']} {plan['scale']}, {plan['space']}",
         "run_id": run_id,
     }

@@ -17,10 +17,9 @@ PROG = "python -m tuning"
 
 
 @dataclasses.dataclass(frozen=True)
-class Length:
+class Length(Goal):
     """How long, where, by how many."""
 
-    goal: tyro.conf.OmitArgPrefixes[Goal] = dataclasses.field(default_factory=Goal)
     workers: int = 1
     """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""
     storage: str | None = None
@@ -33,35 +32,8 @@ class Length:
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_counts(WORKERS, workers=self.workers)
-
-
-@dataclasses.dataclass(frozen=True)
-class Search:
-    """What is searched, and how."""
-
-    recipe: str = "allconv-imagenet"
-    """Recipe to improve; `python -m pipelines list` names them."""
-    scale: str = "cpu"
-    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
-    space: str = "lr-schedule"
-    """lr-schedule (family, shape, peak rate, warm-up, momentum, decay), lr-only (peak rate) or
-    paper-neighbourhood (near the published values)."""
-    sampler: str = "tpe"
-    """tpe, cmaes, gp, random, grid or nsga2."""
-    pruner: str = "none"
-    """hyperband, median or none: ends trials early that do badly on validation pictures."""
-    seeds_per_trial: int = 1
-    """Trainings a trial, whose mean error counts."""
-    budget: float = 1.0
-    """Share of the recipe's length that a trial is trained for, its schedule in proportion."""
-    minimize_cost: bool = False
-    """Two objectives, error and pictures seen in training; trials then choose their length."""
-    proxy: str | None = None
-    """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-imagenet32 or
-    allconv-cifar10."""
-    force: bool = False
-    """Start the study over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +45,10 @@ class RunArguments:
 
     study: tyro.conf.Positional[str]
     length: tyro.conf.OmitArgPrefixes[Length]
-    search: tyro.conf.OmitArgPrefixes[Search]
+    search: tyro.conf.OmitArgPrefixes[Plan]
     override: tyro.conf.OmitArgPrefixes[Recipe]
+    force: bool = False
+    """Start the study over."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,21 +62,19 @@ class ResumeArguments:
 def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
     with parse_errors_as_user_errors():
-        search, _ = tyro.cli(Search, args=arguments, return_unknown_args=True, add_help=False)
-    published = get_recipe(search.proxy or search.recipe, search.scale)
+        search, _ = tyro.cli(Plan, args=arguments, return_unknown_args=True, add_help=False)
+    published = get_recipe(search.trained_name, search.scale)
     with parse_errors_as_user_errors():
         default = with_schedule(published, arguments)
         parsed = tyro.cli(
             RunArguments,
             args=[study, *arguments],
-            default=RunArguments(study, Length(), Search(), default),
+            default=RunArguments(study, Length(), Plan(), default),
             prog=f"{PROG} run",
         )
     recipe = apply_overrides(default, parsed.override)
-    fields = dataclasses.asdict(parsed.search)
-    seeds, force = fields.pop("seeds_per_trial"), fields.pop("force")
-    plan = Plan(**fields, seeds=seeds, changes=changed_fields(recipe, published))
-    return _search(parsed.study, plan, parsed.length, force)
+    plan = dataclasses.replace(parsed.search, changes=changed_fields(recipe, published))
+    return _search(parsed.study, plan, parsed.length, parsed.force)
 
 
 def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
@@ -123,6 +95,7 @@ def _search(
     from tuning.study import search
 
     use_data_dir(length.data_dir)
+    goal = Goal(length.trials, length.hours, length.patience)
     where, count = length.storage, length.workers
-    document = search(name, plan, length.goal, where=where, worker_count=count, force=force)
+    document = search(name, plan, goal, where=where, worker_count=count, force=force)
     return document, length.json

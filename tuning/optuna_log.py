@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Optuna without its log, and within the block without its word on what is experimental."""
+    """Silence Optuna's log, and within the block its warnings of what is experimental."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from pipelines.data import datasets, prepared
 from pipelines.errors import MOST, UserError, check_counts, unknown
@@ -31,20 +33,27 @@ PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 class Plan:
     """What a study searches; a study of that name with another plan is refused."""
 
-    recipe: str
+    recipe: str = "allconv-imagenet"
+    """Recipe to improve; `python -m pipelines list` names them."""
     scale: str = "cpu"
+    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
     space: str = "lr-schedule"
+    """lr-schedule (family, shape, peak rate, warm-up, momentum, decay), lr-only (peak rate) or
+    paper-neighbourhood (near the published values)."""
     sampler: str = "tpe"
+    """tpe, cmaes, gp, random, grid or nsga2."""
     pruner: str = "none"
-    seeds: int = 1
+    """hyperband, median or none: ends trials early that do badly on validation pictures."""
+    seeds: Annotated[int, tyro.conf.arg(name="seeds-per-trial")] = 1
     """Trainings a trial, whose mean error counts."""
     budget: float = 1.0
     """Share of the recipe's length that a trial is trained for, its schedule in proportion."""
     minimize_cost: bool = False
-    """Two objectives: error, and pictures seen in training; trials then choose their length."""
+    """Two objectives, error and pictures seen in training; trials then choose their length."""
     proxy: str | None = None
-    """The recipe that is trained instead, as declared in PROXIES."""
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Train a declared, cheaper stand-in of the recipe: of allconv-imagenet, allconv-imagenet32 or
+    allconv-cifar10."""
+    changes: tyro.conf.Suppress[Mapping[str, Any]] = field(default_factory=dict)
     """Fields of the recipe that differ from those published."""
 
     def __post_init__(self) -> None:

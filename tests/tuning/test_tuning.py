@@ -18,7 +18,7 @@ from pipelines.tracking import history, store, tracked_run
 from tuning import catalog, study
 from tuning.analysis import figures, summary, trial_results
 from tuning.catalog import describe
-from tuning.execution import trial, trial_queue
+from tuning.execution import open_study, trial, trial_queue
 from tuning.plan import PLAN as PLAN_OF
 from tuning.plan import Goal, Plan, changed_fields
 from tuning.search import spaces
@@ -40,6 +40,11 @@ def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def search(trials: int, plan: Plan | None = PLAN, name: str = "s", **how: Any) -> dict[str, Any]:
     return study.search(name, plan, Goal(trials), **how)
+
+
+def opened(plan: Plan, goal: Goal, name: str = "s") -> Any:
+    """A study of which no trial has begun."""
+    return open_study.open_study(name, plan, goal, storage.resolve_url(), force=False)
 
 
 def runs(parent: str, **tags: str) -> list[history.Row]:
@@ -68,10 +73,14 @@ def points(name: str = "s") -> list[tuple[Any, ...]]:
 def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
     home: Path, digits: Path
 ) -> None:
-    document = search(6)
-    assert trials_of(document["run_id"]) == ["FINISHED"] * 6
-    labels = [each["published"] for each in document["trials"]]
-    assert labels == [*spaces.published_schedules("lr-schedule", PLAN.base), None]
+    published = spaces.published_schedules("lr-schedule", PLAN.base)
+    waiting = opened(PLAN, Goal(6), "waiting")
+    trial_queue.fill(waiting, PLAN, Goal(6))
+    labels = [each.user_attrs.get(spaces.PUBLISHED) for each in waiting.trials]
+    assert labels == [*published, None]
+    document = search(3)
+    assert trials_of(document["run_id"]) == ["FINISHED"] * 3
+    assert [each["published"] for each in document["trials"]] == labels[:3]
     first = history.row(document["trials"][0]["run_id"])
     assert first.params == PLAN.base.flat()
     metrics = document["metrics"]
@@ -610,7 +619,7 @@ def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: P
 
 
 def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
-    search(1)
+    opened(PLAN, Goal(1))
     with pytest.raises(UserError, match="space: lr-schedule there, lr-only here") as caught:
         search(1, RATES)
     assert "recipe" not in str(caught.value).partition("Received")[2].partition("Take")[0]

@@ -85,23 +85,23 @@ def optuna_charts(
             drawn["intermediate"] = optunas.plot_intermediate_values(study)
             drawn["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*values)))
         if front := trial_results.pareto_front(trials):
-            kept = importances.build_study(converged, objectives=len(front[0].values))
-            drawn["pareto"] = optunas.plot_pareto_front(kept)
+            offers = importances.build_study(converged, objectives=len(front[0].values))
+            drawn["pareto"] = optunas.plot_pareto_front(offers)
     titles = dict(TITLES)
-    if complete and (own := measured.paper):
-        drawn["ranks"].add_vline(own.error_pct, line_dash="dash")
-        titles["ranks"] += f"; dashed: {start}, rank {own.rank} of {measured.finished}"
+    if complete and (paper := measured.paper):
+        drawn["ranks"].add_vline(paper.error_pct, line_dash="dash")
+        titles["ranks"] += f"; dashed: {start}, rank {paper.rank} of {measured.finished}"
     return {name: each.update_layout(title=titles[name]) for name, each in drawn.items()}
 
 
 def frequent_parameters(complete: Sequence[Any]) -> list[str]:
-    """Return at most `MOST` parameters, those that most trials have first; none of under half.
+    """Return the parameters that most trials have, at most MAX_PARAMETERS; none of under half.
 
     Parameters of one schedule family would be lines to nowhere for all the others.
     """
-    held = [name for trial in complete for name in trial.params]
-    often = [name for name in dict.fromkeys(held) if 2 * held.count(name) >= len(complete)]
-    return sorted(often, key=lambda name: -held.count(name))[:MAX_PARAMETERS]
+    names = [name for trial in complete for name in trial.params]
+    often = [name for name in dict.fromkeys(names) if 2 * names.count(name) >= len(complete)]
+    return sorted(often, key=lambda name: -names.count(name))[:MAX_PARAMETERS]
 
 
 def axis_scale(values: Iterable[float]) -> str:
@@ -130,8 +130,10 @@ def study_figures(
     """Return {file name: matplotlib figure}; `start` is what the study's own schedule is called."""
     figures = {}
     if measured.drawn:
-        own = None if measured.paper is None else measured.paper.error_pct
-        figures["best_of_k.png"] = draw_best_of_k({"drawn trials": measured.curve}, own, start)
+        paper_pct = None if measured.paper is None else measured.paper.error_pct
+        figures["best_of_k.png"] = draw_best_of_k(
+            {"drawn trials": measured.curve}, paper_pct, start
+        )
     if scheduled:
         figures["schedules.png"] = draw_schedules(scheduled)
     return figures

@@ -20,56 +20,49 @@ ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # s
 
 
 def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
-    """Everything about a study that has reached its goal, on its run."""
+    """Write all about a study that has reached its goal into its run."""
     trials = study.get_trials(deepcopy=False)
-    best = trial_results.best_trial(trials)
-    found = tunability.measure(trials, chance_pct=plan.chance_pct)
-    numbers = tunability_report.metrics(found) | {
-        "trials": float(len(trial_results.finished_trials(trials)))
-    }
+    finished, best = trial_results.finished_trials(trials), trial_results.best_trial(trials)
+    measured = tunability.measure(trials, chance_pct=plan.chance_pct)
+    numbers = tunability_report.metrics(measured) | {"trials": float(len(finished))}
     if best is not None:
-        numbers |= _gain(best, trials) | _test_errors(plan, best, trials, tracked)
+        numbers |= _compare_with_start(plan, best, trials, tracked)
         tracked.tag("best", override_flags(plan, best))
-    tracked.log(numbers, int(numbers["trials"]))
+    tracked.log(numbers, len(finished))
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
-    report = tunability_report.markdown(found, plan.trained_name, plan.start)
+    report = tunability_report.markdown(measured, plan.trained_name, plan.start)
     tracked.text(report, "tunability.md")
     tracked.text(study.trials_dataframe(multi_index=False).to_csv(index=False), "trials.csv")
     tracked.text(copies.to_journal(study), copies.FILE)
-    charts = figures.optuna_charts(trials, found, plan.start)
-    if charts:
+    if charts := figures.optuna_charts(trials, measured, plan.start):
         tracked.text(figures.html_page(study.study_name, charts), "figures.html")
-    own = figures.study_figures(found, _schedules(plan, trials), start=plan.start)
-    for name, figure in own.items():
+    pictures = figures.study_figures(measured, _schedules(plan, finished), start=plan.start)
+    for name, figure in pictures.items():
         tracked.figure(figure, name)
 
 
-def _gain(best: Any, trials: Sequence[Any]) -> dict[str, float]:
-    """Best error, that of the study's own schedule, and their difference."""
-    found = {f"best_{OBJECTIVE}": trial_results.error_pct(best)}
-    paper = trial_results.paper_trial(trials)
-    if paper is not None:
-        start = trial_results.error_pct(paper)
-        found |= {f"baseline_{OBJECTIVE}": start, "gain_pct": start - trial_results.error_pct(best)}
-    return found
-
-
-def _test_errors(
+def _compare_with_start(
     plan: Plan, best: Any, trials: Sequence[Any], tracked: tracked_run.Run
 ) -> dict[str, float]:
-    """Test errors of the best schedule and of the study's own, trained anew.
+    """Return validation and test errors of the best schedule and of the study's own, and the gain.
 
-    With seeds that the search has not used: the validation error of the best is the least of many,
-    so too low. Nothing else of a study reads the test set; one that is resumed reads it again when
-    it has come to its new end.
+    For the test errors both are trained anew, with seeds that the search has not used: the
+    validation error of the best is the least of many, so too low. Nothing else of a study reads the
+    test set; one that is resumed reads it again when it has come to its new end.
     """
-    found = {TEST: _test_error(plan, "best", plan.recipe_of(best), tracked)}
-    if trial_results.paper_trial(trials) is not None:
-        found[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
-    return found
+    best_pct = trial_results.error_pct(best)
+    test_pct = _test_error(plan, "best", plan.recipe_of(best), tracked)
+    numbers = {f"best_{OBJECTIVE}": best_pct, TEST: test_pct}
+    paper = trial_results.paper_trial(trials)
+    if paper is not None:
+        start_pct = trial_results.error_pct(paper)
+        numbers |= {f"baseline_{OBJECTIVE}": start_pct, "gain_pct": start_pct - best_pct}
+        numbers[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
+    return numbers
 
 
 def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:
+    """Return the mean error over seeds that the search has not used; 100 % where it diverges."""
     errors = []
     for i in range(plan.seeds):
         anew = recipe.override(seed=recipe.seed + plan.seeds + i)
@@ -85,43 +78,44 @@ def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run
 
 
 def override_flags(plan: Plan, trial: Any) -> str:
-    """The flags that make `python -m pipelines run RECIPE --scale S` train as that trial did.
+    """Return the flags that make `python -m pipelines run RECIPE --scale S` train as a trial did.
 
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
     """
-    found = plan.recipe_of(trial, plan.full)
+    tried = plan.recipe_of(trial, plan.full)
     published = get_recipe(plan.recipe, plan.scale)
     if plan.proxy is None:
-        return found.flags(published)
-    carried = _transfer(published, found, get_recipe(plan.proxy, plan.scale))
+        return tried.flags(published)
+    carried = _transfer(published, tried, get_recipe(plan.proxy, plan.scale))
     share = trial.params["length"] if plan.minimize_cost else 1
     return shorten(carried, share).flags(published)
 
 
-def _transfer(target: Recipe, found: Recipe, proxy: Recipe) -> Recipe:
-    """A recipe under what was found for its proxy, rate and decay as many times those published."""
-    decay = found.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
+def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
+    """Return a recipe under what its proxy tried; rate and decay as multiples of its own."""
+    decay = tried.weight_decay / proxy.weight_decay if proxy.weight_decay else 1
     return target.override(
-        schedule=found.schedule,
-        schedule_args=found.schedule_args,
-        warmup=found.warmup,
-        momentum=found.momentum,
+        schedule=tried.schedule,
+        schedule_args=tried.schedule_args,
+        warmup=tried.warmup,
+        momentum=tried.momentum,
         weight_decay=target.weight_decay * decay,
-        learning_rate=target.learning_rate * found.learning_rate / proxy.learning_rate,
+        learning_rate=target.learning_rate * tried.learning_rate / proxy.learning_rate,
     )
 
 
 def command(plan: Plan, flags: str) -> str:
+    """Return the command that trains the study's recipe with those flags."""
     return f"python -m pipelines run {plan.recipe} {run_arguments(plan.scale, flags)}".rstrip()
 
 
 def run_arguments(scale: str, flags: str) -> str:
-    """What follows `python -m pipelines run RECIPE`; the scale only where it must be said."""
+    """Return what follows `python -m pipelines run RECIPE`, the scale where it is no default."""
     return flags if scale == Plan.scale else f"--scale {scale} {flags}".rstrip()
 
 
 def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
-    """Markdown for the study's page: what was searched, what was found, how to repeat it."""
+    """Return Markdown for the study's page: what was searched, its results, how to repeat them."""
     source = get_recipe(plan.recipe, plan.scale).source
     lines = [
         f"**{plan.recipe}** at {plan.scale} scale ({source}), {numbers['trials']:.0f} trials of "
@@ -133,21 +127,21 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
             "peak rate and weight decay below are as many times the published ones."
         )
     if best is not None:
-        said = f"Validation error at best {numbers[f'best_{OBJECTIVE}']:.4g} %"
-        if "gain_pct" in numbers:
-            said += f", as {plan.start} {numbers[f'baseline_{OBJECTIVE}']:.4g} %"
-        tested = f"Test error with new seeds {numbers[TEST]:.4g} %"
-        if f"baseline_{TEST}" in numbers:
-            tested += f", as {plan.start} {numbers[f'baseline_{TEST}']:.4g} %"
-        lines += [said, tested, f"Repeat the best: `{command(plan, override_flags(plan, best))}`"]
+        titles = {OBJECTIVE: "Validation error at best", TEST: "Test error with new seeds"}
+        for key, title in titles.items():
+            line = f"{title} {numbers[TEST if key == TEST else f'best_{key}']:.4g} %"
+            if f"baseline_{key}" in numbers:
+                line += f", as {plan.start} {numbers[f'baseline_{key}']:.4g} %"
+            lines.append(line)
+        lines.append(f"Repeat the best: `{command(plan, override_flags(plan, best))}`")
     chart = mlflow_ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
 
 
-def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
-    """The rates of every finished trial, over its steps."""
-    found = []
-    for trial in trial_results.finished_trials(trials):
+def _schedules(plan: Plan, finished: Sequence[Any]) -> list[figures.Schedule]:
+    """Return the rates of every finished trial, over its steps."""
+    schedules = []
+    for trial in finished:
         recipe = plan.recipe_of(trial)
         rates = lr.table(
             recipe.schedule,
@@ -158,18 +152,18 @@ def _schedules(plan: Plan, trials: Sequence[Any]) -> list[figures.Schedule]:
         )
         label = _label(plan, trial) or f"trial {trial.number} {recipe.schedule}"
         error, published = trial_results.error_pct(trial), not trial_results.is_sampled(trial)
-        found.append(figures.Schedule(label, rates, error, published))
-    return found
+        schedules.append(figures.Schedule(label, rates, error, published))
+    return schedules
 
 
 def _label(plan: Plan, trial: Any) -> str:
-    """The name of a schedule that the study began with, for readers; empty of other trials."""
+    """Return the name of a schedule that the study began with; empty of other trials."""
     label = str(trial.user_attrs.get(spaces.PUBLISHED, ""))
     return plan.start if label == spaces.PAPER else label
 
 
 def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
-    """The study as one JSON document; what it found is known while it is finished."""
+    """Return the study as one JSON document; its results are known while it is finished."""
     trials = study.get_trials(deepcopy=False)
     finished = row.status == "FINISHED"
     best = row.tags.get("best") if finished else None
@@ -193,15 +187,14 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
 
 
 def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, Any] | None:
-    """What turns the study's own recipe, at its budget, into the best one.
+    """Return what turns the study's own recipe, at its budget, into the best one.
 
     None without a complete trial, and where its ranges have changed since, which say what it meant.
     """
     best = trial_results.best_trial(trials)
     if best is None or study.user_attrs[PLAN] != plan.identity:
         return None
-    found = plan.recipe_of(best)
-    return changed_fields(found, plan.base)
+    return changed_fields(plan.recipe_of(best), plan.base)
 
 
 def _describe_trial(plan: Plan, trial: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ DIVERGED_PCT = 100.0  # percent: the error of a trial whose loss diverged
 
 
 def finished_trials(trials: Sequence[Any]) -> list[Any]:
-    """Complete trials and pruned ones that reported an error, in the order they finished."""
+    """Return complete trials and pruned ones that reported an error, as they finished."""
     ended = [
         trial
         for trial in trials
@@ -25,7 +25,7 @@ def finished_trials(trials: Sequence[Any]) -> list[Any]:
 
 
 def error_pct(trial: Any) -> float:
-    """Validation error of a finished trial, percent; `LOST` where it is not finite.
+    """Return the validation error of a finished trial, percent; DIVERGED_PCT if not finite.
 
     Of a pruned trial the last that it reported: an upper estimate, for training would have gone on.
     """
@@ -35,17 +35,17 @@ def error_pct(trial: Any) -> float:
 
 
 def clip_error(error_pct: float) -> float:
-    """An error as a number of percent that can be ranked and drawn."""
+    """Return an error as a number of percent that can be ranked and drawn."""
     return min(float(error_pct), DIVERGED_PCT) if math.isfinite(error_pct) else DIVERGED_PCT
 
 
 def peak_rate(trial: Any) -> float:
-    """Peak learning rate; NaN where the space has none."""
+    """Return the peak learning rate; NaN where the space has none."""
     return float(trial.params.get("learning_rate", math.nan))
 
 
 def is_sampled(trial: Any) -> bool:
-    """Whether the sampler chose it; published schedules are enqueued."""
+    """Return whether the sampler chose it; published schedules are enqueued."""
     return spaces.PUBLISHED not in trial.user_attrs
 
 
@@ -54,25 +54,27 @@ def has_diverged(trial: Any) -> bool:
 
 
 def best_trial(trials: Sequence[Any]) -> Any:
-    """The complete trial of least error, the earliest of equals; None where none is complete."""
+    """Return the complete trial of least error, the earliest of equals; None without one."""
     complete = [trial for trial in finished_trials(trials) if trial.state.name == "COMPLETE"]
     return min(complete, key=error_pct, default=None)
 
 
 def paper_trial(trials: Sequence[Any]) -> Any:
-    """The finished trial of the recipe's own schedule; None where there is none."""
-    own = (t for t in finished_trials(trials) if t.user_attrs.get(spaces.PUBLISHED) == spaces.PAPER)
-    return next(own, None)
+    """Return the finished trial of the recipe's own schedule; None where there is none."""
+    papers = (
+        t for t in finished_trials(trials) if t.user_attrs.get(spaces.PUBLISHED) == spaces.PAPER
+    )
+    return next(papers, None)
 
 
 def total_device_s(trials: Sequence[Any]) -> float:
-    """Seconds of training times devices, of the trials that say; NaN where none does."""
+    """Return the seconds of training times devices, where known; NaN where no trial says."""
     known = [trial.user_attrs["device_s"] for trial in trials if "device_s" in trial.user_attrs]
     return float(sum(known)) if known else math.nan
 
 
 def pareto_front(trials: Sequence[Any]) -> list[Any]:
-    """Trials that no other beats in error and cost at once, least error first.
+    """Return the trials that no other beats in error and cost at once, least error first.
 
     Of studies that minimize [error, images]; a training that diverged is no offer.
     """
@@ -81,15 +83,15 @@ def pareto_front(trials: Sequence[Any]) -> list[Any]:
         for trial in finished_trials(trials)
         if trial.state.name == "COMPLETE" and len(trial.values) == 2 and not has_diverged(trial)
     ]
-    kept: list[Any] = []
+    front: list[Any] = []
     for trial in sorted(offers, key=lambda trial: (error_pct(trial), trial.values[1])):
-        if not kept or trial.values[1] < kept[-1].values[1]:
-            kept.append(trial)
-    return kept
+        if not front or trial.values[1] < front[-1].values[1]:
+            front.append(trial)
+    return front
 
 
 def describe_ranges(trials: Sequence[Any]) -> dict[str, str]:
-    """{parameter: its range}, those that every finished trial has first, as `0.01 to 1 (log)`."""
+    """Return the range of each parameter, as `0.01 to 1 (log)`, those of every trial first."""
     done = finished_trials(trials)
     ranges = {name: each for trial in done for name, each in trial.distributions.items()}
     shares = {name: sum(name in trial.params for trial in done) for name in ranges}

@@ -91,9 +91,9 @@ def measure(
     """
     done = trial_results.finished_trials(trials)
     best = trial_results.best_trial(trials)
-    found = finished_errors(trials)
-    least = trial_results.error_pct(best) if best else float(found.min(initial=math.inf))
-    curve = best_of_k(found[[trial_results.is_sampled(trial) for trial in done]], seed)
+    errors = finished_errors(trials)
+    least = trial_results.error_pct(best) if best else float(errors.min(initial=math.inf))
+    curve = best_of_k(errors[[trial_results.is_sampled(trial) for trial in done]], seed)
     states = [trial.state.name for trial in trials]
     return Tunability(
         states={state: states.count(state) for state in sorted(set(states))},
@@ -113,7 +113,7 @@ def measure(
 
 
 def finished_errors(trials: Sequence[Any]) -> Array:
-    """One error a finished trial, percent, in the order they finished; shape [n].
+    """Return one error a finished trial, percent, in the order they finished; shape [n].
 
     A pruned trial counts with the last error that it reported, an upper estimate of its own.
     """
@@ -124,7 +124,7 @@ def finished_errors(trials: Sequence[Any]) -> Array:
 
 
 def best_of_k(found: Array, seed: int = 0) -> BestOfK:
-    """Expected least error of k of n trials, k = 1..n, and its band.
+    """Return the expected least error of k of n trials, k = 1..n, and its band.
 
     Dodge et al. 2019 (Show Your Work) in the unbiased form of Tang et al. 2020, for subsets without
     repetition: sum over i of v_i C(n-i, k-1) / C(n, k), v sorted. The band is of running minima
@@ -136,8 +136,8 @@ def best_of_k(found: Array, seed: int = 0) -> BestOfK:
     if n == 0:
         return BestOfK(found, found, found)
     order, k = np.sort(found), np.arange(n)
-    left = np.maximum(n - k[1:, None] - k, 0) / (n - k)  # [n - 1, n]
-    beyond = np.cumprod(left, axis=1)  # P(the least of k + 1 is none of the i best)
+    factors = np.maximum(n - k[1:, None] - k, 0) / (n - k)  # [n - 1, n]
+    beyond = np.cumprod(factors, axis=1)  # P(the least of k + 1 is none of the i best)
     draws = np.random.default_rng(seed).integers(n, size=(RESAMPLES, n))
     runs = np.minimum.accumulate(found[draws], axis=1)
     low, high = np.quantile(runs, BAND, axis=0)
@@ -163,15 +163,15 @@ def find_good(
     if not done:
         nothing = Estimate(math.nan, math.nan, math.nan)
         return Good(math.nan, nothing, nothing, [])
-    found = np.array([trial_results.error_pct(trial) for trial in done])
+    errors = np.array([trial_results.error_pct(trial) for trial in done])
     x = np.log10([trial_results.peak_rate(trial) for trial in done])
     drawn = np.array([trial_results.is_sampled(trial) for trial in done])
-    n = found.size
+    n = errors.size
     draws = np.sort(np.random.default_rng(seed).integers(n, size=(RESAMPLES, n)), axis=1)
     rows = np.vstack([np.arange(n), draws])  # the trials themselves, then resamples
-    limits = _limit(found[rows].min(axis=1, keepdims=True), chance_pct)
+    limits = _limit(errors[rows].min(axis=1, keepdims=True), chance_pct)
     limits = limits if good_pct is None else np.full_like(limits, good_pct)
-    passed = (found[rows] <= limits) & (found[rows] < chance_pct)
+    passed = (errors[rows] <= limits) & (errors[rows] < chance_pct)
     with np.errstate(invalid="ignore"):  # 0/0: no drawn trial in a resample
         shares = (passed & drawn[rows]).sum(axis=1) / drawn[rows].sum(axis=1)
     widths = good_decades(x[rows], passed)
@@ -183,7 +183,7 @@ def _limit(best: Array, chance_pct: float) -> Array:
 
 
 def good_decades(x: Array, passed: NDArray[np.bool_]) -> Array:
-    """Decades of good rates, of rows of log10 rates in ascending order: [..., n] to [...]."""
+    """Return the decades of good rates, of rows of sorted log10 rates: [..., n] to [...]."""
     marked = np.where(passed, x, -np.inf)
     with np.errstate(invalid="ignore"):  # -inf less -inf: two bad ones
         gaps = marked[..., 1:] - np.maximum.accumulate(marked, axis=-1)[..., :-1]
@@ -192,42 +192,42 @@ def good_decades(x: Array, passed: NDArray[np.bool_]) -> Array:
 
 
 def _regions(x: Array) -> list[tuple[float, float]]:
-    """The parts of the region, from the sorted log10 of good rates."""
+    """Return the parts of the region, from the sorted log10 of good rates."""
     known = x[np.isfinite(x)]
     parts = np.split(known, np.flatnonzero(np.diff(known) > RESOLUTION) + 1)
     return [(float(10 ** part[0]), float(10 ** part[-1])) for part in parts if part.size]
 
 
 def _estimate(rows: Array) -> Estimate:
-    """The first as the value, the band of the others."""
+    """Return the first as the value, with the band of the others."""
     others = rows[1:][np.isfinite(rows[1:])]
     low, high = np.quantile(others, BAND) if others.size else (math.nan, math.nan)
     return Estimate(float(rows[0]), float(low), float(high))
 
 
 def rank_paper(trials: Sequence[Any], curve: BestOfK) -> Paper | None:
-    """The published default's place; None where its trial has not finished.
+    """Return the published default's place; None where its trial has not finished.
 
     `curve` is of the drawn trials alone: the default itself must not help to match it.
     """
     done = trial_results.finished_trials(trials)
-    own = trial_results.paper_trial(done)
-    if own is None:
+    paper = trial_results.paper_trial(done)
+    if paper is None:
         return None
-    own_pct = trial_results.error_pct(own)
-    others = np.array([trial_results.error_pct(trial) for trial in done if trial is not own])
-    beaten = np.mean((others > own_pct) + (others == own_pct) / 2) if others.size else math.nan
-    matched = np.flatnonzero(curve.expected <= own_pct + 1e-9)
+    paper_pct = trial_results.error_pct(paper)
+    others = np.array([trial_results.error_pct(trial) for trial in done if trial is not paper])
+    beaten = np.mean((others > paper_pct) + (others == paper_pct) / 2) if others.size else math.nan
+    matched = np.flatnonzero(curve.expected <= paper_pct + 1e-9)
     return Paper(
-        error_pct=own_pct,
-        rank=1 + int((others < own_pct).sum()),
+        error_pct=paper_pct,
+        rank=1 + int((others < paper_pct).sum()),
         percentile=float(100 * beaten),
         trials_to_match=int(matched[0]) + 1 if matched.size else None,
     )
 
 
 def _cost(trials: Sequence[Any], best: Any) -> dict[str, float]:
-    """Device time of the trials that ended; see Tunability."""
+    """Return the device time of the trials that ended; see Tunability."""
     ended = [trial for trial in trials if trial.datetime_complete]
     until = [t for t in ended if best and t.datetime_complete <= best.datetime_complete]
     timed = sum("device_s" in trial.user_attrs for trial in ended)

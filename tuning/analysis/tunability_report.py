@@ -8,99 +8,101 @@ from tuning.analysis.tunability import RESOLUTION, TOLERANCE, Estimate, Tunabili
 TABLE_K = (1, 2, 5, 10, 20)  # trials, and all of them
 
 
-def metrics(found: Tunability) -> dict[str, float]:
+def metrics(measured: Tunability) -> dict[str, float]:
     """Return flat numbers, bands under ci_low/ and ci_high/, without those that are not known."""
     numbers: dict[str, float] = {
-        "good_limit_pct": found.good.limit_pct,
-        "diverged_share": found.diverged / found.finished if found.finished else math.nan,
-        "device_hours": found.device_h,
-        "device_hours_to_best": found.device_h_to_best,
-        "device_s_per_trial": found.device_s_mean,
+        "good_limit_pct": measured.good.limit_pct,
+        "diverged_share": measured.diverged / measured.finished if measured.finished else math.nan,
+        "device_hours": measured.device_h,
+        "device_hours_to_best": measured.device_h_to_best,
+        "device_s_per_trial": measured.device_s_mean,
     }
-    if found.paper:
+    if measured.paper:
         numbers |= {
-            "paper_rank": found.paper.rank,
-            "paper_percentile": found.paper.percentile,
-            "trials_to_match_paper": found.paper.trials_to_match or math.nan,
+            "paper_rank": measured.paper.rank,
+            "paper_percentile": measured.paper.percentile,
+            "trials_to_match_paper": measured.paper.trials_to_match or math.nan,
         }
-    numbers |= {f"importance_{name}": share for name, share in found.importances.items()}
-    banded = {"good_share": found.good.share, "good_rate_decades": found.good.decades}
-    banded |= {f"best_of_{k}_pct": _best_of(found, k) for k in TABLE_K if k <= found.drawn}
+    numbers |= {f"importance_{name}": share for name, share in measured.importances.items()}
+    banded = {"good_share": measured.good.share, "good_rate_decades": measured.good.decades}
+    banded |= {f"best_of_{k}_pct": _best_of(measured, k) for k in TABLE_K if k <= measured.drawn}
     for name, each in banded.items():
         numbers |= {name: each.value, f"ci_low/{name}": each.low, f"ci_high/{name}": each.high}
     return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _best_of(found: Tunability, k: int) -> Estimate:
-    curve = found.curve
+def _best_of(measured: Tunability, k: int) -> Estimate:
+    curve = measured.curve
     return Estimate(*(float(each[k - 1]) for each in (curve.expected, curve.low, curve.high)))
 
 
-def markdown(found: Tunability, title: str, start: str = "published") -> str:
+def markdown(measured: Tunability, title: str, start: str = "published") -> str:
     """Return one screen: what was searched, best against paper, good rates, cost, caveats.
 
     `start`: what the study's own schedule is called, as of Plan.
     """
     blocks = [
         f"# How hard is it to tune {title}?",
-        _describe_search(found),
-        _describe_best(found, start),
-        _table(found),
-        _describe_region(found),
-        _describe_importances(found),
-        _describe_cost(found),
-        _front(found),
-        _caveats(found),
+        _describe_search(measured),
+        _describe_best(measured, start),
+        _table(measured),
+        _describe_region(measured),
+        _describe_importances(measured),
+        _describe_cost(measured),
+        _front(measured),
+        _caveats(measured),
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _describe_search(found: Tunability) -> str:
-    states = ", ".join(f"{count} {state.lower()}" for state, count in found.states.items())
+def _describe_search(measured: Tunability) -> str:
+    states = ", ".join(f"{count} {state.lower()}" for state, count in measured.states.items())
     head = (
-        f"**Searched** by {_trials(sum(found.states.values()))} ({states}; {found.diverged} "
-        f"diverged); the sampler drew {found.drawn} of the {found.finished} finished ones:\n"
+        f"**Searched** by {_trials(sum(measured.states.values()))} ({states}; {measured.diverged} "
+        f"diverged); the sampler drew {measured.drawn} of the {measured.finished} finished ones:\n"
     )
-    return "\n".join([head, *(f"- `{name}`: {limits}" for name, limits in found.searched.items())])
+    return "\n".join(
+        [head, *(f"- `{name}`: {limits}" for name, limits in measured.searched.items())]
+    )
 
 
 def _trials(count: int) -> str:
     return f"{count} trial{'' if count == 1 else 's'}"
 
 
-def _describe_best(found: Tunability, start: str) -> str:
-    if found.best is None:
+def _describe_best(measured: Tunability, start: str) -> str:
+    if measured.best is None:
         return "**No trial is complete**: there is no best one."
-    text = f"**Best**: {found.best_pct:.2f} % validation error, trial {found.best.number}."
-    if found.paper is None:
+    text = f"**Best**: {measured.best_pct:.2f} % validation error, trial {measured.best.number}."
+    if measured.paper is None:
         return f"{text} The {start} schedule has no finished trial here."
-    paper, place = found.paper, f"rank {found.paper.rank} of {found.finished}"
-    if found.finished > 1:
+    paper, place = measured.paper, f"rank {measured.paper.rank} of {measured.finished}"
+    if measured.finished > 1:
         place += f"; it beats {paper.percentile:.0f} % of the other trials"
-    gain = paper.error_pct - found.best_pct
+    gain = paper.error_pct - measured.best_pct
     text += f" **{start.capitalize()} schedule**: {paper.error_pct:.2f} %, "
     text += f"{gain:.2f} points more ({place})."
     if paper.trials_to_match:
         text += f" It is worth {_trials(paper.trials_to_match)} like those drawn, "
         text += "the expected best of which is as good."
-    elif found.drawn:
-        text += f" None of the {_trials(found.drawn)} drawn is as good."
+    elif measured.drawn:
+        text += f" None of the {_trials(measured.drawn)} drawn is as good."
     return text
 
 
-def _table(found: Tunability) -> str:
-    if not found.drawn:
+def _table(measured: Tunability) -> str:
+    if not measured.drawn:
         return ""
     lines = ["| best of k drawn trials | expected error (%) | 5-95 % of searches |"]
     lines += ["|---:|---:|---:|"]
-    for k in sorted({k for k in TABLE_K if k <= found.drawn} | {found.drawn}):
-        each = _best_of(found, k)
+    for k in sorted({k for k in TABLE_K if k <= measured.drawn} | {measured.drawn}):
+        each = _best_of(measured, k)
         lines += [f"| {k} | {each.value:.2f} | {each.low:.2f} to {each.high:.2f} |"]
     return "\n".join(lines)
 
 
-def _describe_region(found: Tunability) -> str:
-    good, share, width = found.good, found.good.share, found.good.decades
+def _describe_region(measured: Tunability) -> str:
+    good, share, width = measured.good, measured.good.share, measured.good.decades
     if math.isnan(good.limit_pct):
         return ""
     text = f"**Good** is up to {good.limit_pct:.2f} %: the best plus {100 * TOLERANCE:.0f} % of "
@@ -115,34 +117,35 @@ def _describe_region(found: Tunability) -> str:
     return text
 
 
-def _describe_importances(found: Tunability) -> str:
-    if found.no_importances:
-        return f"**Importances**: none; {found.no_importances}."
-    shares = [f"`{name}` {100 * share:.0f} %" for name, share in found.importances.items()]
+def _describe_importances(measured: Tunability) -> str:
+    if measured.no_importances:
+        return f"**Importances**: none; {measured.no_importances}."
+    shares = [f"`{name}` {100 * share:.0f} %" for name, share in measured.importances.items()]
     return f"**Importances** (fANOVA, parameters of every trial): {', '.join(shares)}."
 
 
-def _describe_cost(found: Tunability) -> str:
-    if math.isnan(found.device_h):
+def _describe_cost(measured: Tunability) -> str:
+    if math.isnan(measured.device_h):
         return ""
-    text = f"**Cost**: {found.device_h:.3g} device-hours, {found.device_s_mean:.3g} device-seconds"
-    if math.isnan(found.device_h_to_best):
-        return f"{text} a trial."
-    return f"{text} a trial; {found.device_h_to_best:.3g} device-hours until the best had ended."
+    text = f"**Cost**: {measured.device_h:.3g} device-hours, "
+    text += f"{measured.device_s_mean:.3g} device-seconds a trial"
+    if not math.isnan(measured.device_h_to_best):
+        text += f"; {measured.device_h_to_best:.3g} device-hours until the best had ended"
+    return f"{text}."
 
 
-def _front(found: Tunability) -> str:
-    if not found.front:
+def _front(measured: Tunability) -> str:
+    if not measured.front:
         return ""
     head = "| trial: none is better and cheaper | error (%) | images trained on |\n|---:|---:|---:|"
     rows = [
         f"| {trial.number} | {trial_results.error_pct(trial):.2f} | {trial.values[1]:,.0f} |"
-        for trial in found.front
+        for trial in measured.front
     ]
     return "\n".join([head, *rows])
 
 
-def _caveats(found: Tunability) -> str:
+def _caveats(measured: Tunability) -> str:
     text = (
         "**Mind**: the best of many trials is partly luck of its seed. Compare studies of one "
         "space, sampler, pruner and length only. Bands resample these trials and cannot pass the "
@@ -150,9 +153,9 @@ def _caveats(found: Tunability) -> str:
         "trials like these in any order. Few trials make the region of good rates too narrow; "
         f"rates over {RESOLUTION} decades apart are not joined."
     )
-    if found.states.get("PRUNED"):
+    if measured.states.get("PRUNED"):
         text += " A pruned trial counts with its last error, an upper estimate: fewer seem good."
-    if found.diverged and found.importances:
+    if measured.diverged and measured.importances:
         text += f" Diverged trials count as {trial_results.DIVERGED_PCT:g} %: importances tell "
         text += "first what does."
     return text

@@ -91,7 +91,7 @@ def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failu
 
 
 def _tell(study: Any, trial: Any, values: list[float] | None, state: Any) -> None:
-    """Say how a trial ended, unless another worker has it now."""
+    """Tell Optuna how a trial ended, unless another worker has it now."""
     try:
         study.tell(trial, values, state=state)
     except ValueError:

@@ -22,17 +22,17 @@ class Range:
     whole: bool = False
 
     def ask(self, trial: Any, name: str) -> Any:
-        """The trial's number under that name."""
+        """Return the trial's number under that name."""
         if self.whole:
             return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
     def including(self, value: float) -> "Range":
-        """The range, widened to hold `value`."""
+        """Return the range, widened to hold `value`."""
         return replace(self, low=min(self.low, value), high=max(self.high, value))
 
     def near(self, value: float) -> "Range":
-        """A quarter of the range, around `value`, cut at its ends."""
+        """Return a quarter of the range, around `value`, cut at its ends."""
         if self.log:
             reach = (self.high / self.low) ** (1 / 8)
             low, high = value / reach, value * reach
@@ -45,13 +45,13 @@ class Range:
 
     @property
     def most(self) -> float:
-        """How many different points it has."""
+        """Return how many different points it has."""
         if self.whole:
             return self.high - self.low + 1
         return math.inf if self.low < self.high else 1
 
     def points(self, count: int) -> list[float]:
-        """The middles of `count` equal parts: a coarse grid wastes no point on an end."""
+        """Return the middles of `count` equal parts: a coarse grid wastes no point on an end."""
         middles = (np.arange(count) + 0.5) / count
         if self.whole:
             return [round(x) for x in self.low - 0.5 + (self.high - self.low + 1) * middles]
@@ -87,63 +87,65 @@ LENGTH = Range(0.25, 1)  # of the base's steps, where the cost of a trial counts
 
 
 def ranges_of(base: Recipe, family: str) -> dict[str, Range]:
-    """Every range of that family by the parameter's name, widened to hold what the base has."""
+    """Return a family's ranges by the parameter's name, widened to hold what the base has."""
     rate, decay = base.learning_rate, base.weight_decay
-    found = {"learning_rate": Range(rate * RATE[0], rate * RATE[1], log=True)}
+    ranges = {"learning_rate": Range(rate * RATE[0], rate * RATE[1], log=True)}
     if not _rises(family):
-        found["warmup"] = WARMUP
+        ranges["warmup"] = WARMUP
     if base.momentum:
-        found["momentum"] = MOMENTUM
+        ranges["momentum"] = MOMENTUM
     if decay:
-        found["weight_decay"] = Range(decay * DECAY[0], decay * DECAY[1], log=True)
+        ranges["weight_decay"] = Range(decay * DECAY[0], decay * DECAY[1], log=True)
     for name in lr.defaults(family):
         if shape := SHAPES.get(f"{family}.{name}", SHAPES.get(name)):
-            found[f"{family}.{name}"] = shape
-    own = values_of(base)
+            ranges[f"{family}.{name}"] = shape
+    values = values_of(base)
     if "boundaries" in lr.defaults(family):
-        found[f"{family}.drops"] = drops = DROPS.including(own.get(f"{family}.drops", DROPS.low))
+        ranges[f"{family}.drops"] = drops = DROPS.including(
+            values.get(f"{family}.drops", DROPS.low)
+        )
         names = [f"{family}.drop{i}" for i in range(1, int(drops.high) + 1)]
-        found |= dict.fromkeys(names, SHAPES["drop"])
-    return {name: r.including(own[name]) if name in own else r for name, r in found.items()}
+        ranges |= dict.fromkeys(names, SHAPES["drop"])
+    return {name: r.including(values[name]) if name in values else r for name, r in ranges.items()}
 
 
 def _rises(family: str) -> bool:
-    """Whether a schedule starts below its peak: it brings its own warm-up."""
+    """Return whether a schedule starts below its peak: it brings its own warm-up."""
     return bool(lr.SCHEDULES[family](0.0) < 1)
 
 
 def values_of(recipe: Recipe) -> dict[str, Any]:
-    """The value of every parameter that describes the recipe, by name."""
-    own: dict[str, Any] = {"schedule": recipe.schedule}
-    own |= {
+    """Return the value of every parameter that describes the recipe, by name."""
+    values: dict[str, Any] = {"schedule": recipe.schedule}
+    values |= {
         name: getattr(recipe, name)
         for name in ("learning_rate", "warmup", "momentum", "weight_decay")
     }
     for name, value in recipe.schedule_args.items():
         if name == "boundaries":
             shares = shares_of(value)
-            own[f"{recipe.schedule}.drops"] = len(shares)
-            own |= {f"{recipe.schedule}.drop{i + 1}": share for i, share in enumerate(shares)}
+            values[f"{recipe.schedule}.drops"] = len(shares)
+            values |= {f"{recipe.schedule}.drop{i + 1}": share for i, share in enumerate(shares)}
         else:
-            own[f"{recipe.schedule}.{name}"] = value
-    return own
+            values[f"{recipe.schedule}.{name}"] = value
+    return values
 
 
 def boundaries_of(shares: Sequence[float]) -> tuple[float, ...]:
-    """Boundaries from the share of what is left of the run that passes before each."""
-    left = itertools.accumulate((1 - share for share in shares), lambda a, b: a * b)
-    return tuple(1 - part for part in left)
+    """Return boundaries from the share of the rest of the run that passes before each."""
+    remaining = itertools.accumulate((1 - share for share in shares), lambda a, b: a * b)
+    return tuple(1 - part for part in remaining)
 
 
 def shares_of(boundaries: Sequence[float]) -> list[float]:
-    """The inverse of `boundaries_of`."""
-    left = [1.0, *(1 - boundary for boundary in boundaries)]
-    return [1 - after / before for before, after in itertools.pairwise(left)]
+    """Return the shares that `boundaries_of` makes these boundaries of."""
+    remaining = [1.0, *(1 - boundary for boundary in boundaries)]
+    return [1 - after / before for before, after in itertools.pairwise(remaining)]
 
 
 @dataclass
 class RecordingTrial:
-    """Stands in for a trial: answers from a table, else the first choice; keeps what is asked."""
+    """A stand-in for a trial: answers from a table, else the first choice; keeps what is asked."""
 
     answers: dict[str, Any]
     asked: dict[str, Any] = field(default_factory=dict)  # tuples of choices, and ranges

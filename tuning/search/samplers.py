@@ -19,7 +19,7 @@ ONE_OBJECTIVE = ("cmaes", "grid")
 
 
 def _tpe(seed: int) -> Any:
-    """Tree-structured Parzen estimators, Bergstra et al. 2011; jointly in each family's space.
+    """Return tree-structured Parzen estimators, Bergstra et al. 2011, jointly in each family.
 
     Points near those of running trials are avoided: several workers choose at the same time.
     """
@@ -35,7 +35,7 @@ def _tpe(seed: int) -> Any:
 
 
 def _cmaes(seed: int) -> Any:
-    """CMA-ES, Hansen 2016, of the parameters that all families share; the others at random."""
+    """Return CMA-ES, Hansen 2016, of the parameters that all families share; others at random."""
     from optuna.samplers import CmaEsSampler
 
     return CmaEsSampler(
@@ -47,21 +47,21 @@ def _cmaes(seed: int) -> Any:
 
 
 def _gp(seed: int) -> Any:
-    """Expected improvement under a Gaussian process, of the parameters that all families share."""
+    """Return expected improvement under a Gaussian process, of parameters of all families."""
     from optuna.samplers import GPSampler
 
     return GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False)
 
 
 def _random(seed: int) -> Any:
-    """Every point drawn from the whole space; a grid's points are enqueued and need no other."""
+    """Draw every point from the whole space; a grid's points are enqueued and need no other."""
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)
 
 
 def _nsga2(seed: int) -> Any:
-    """NSGA-II, Deb et al. 2002; children between and beyond two parents, never one of them."""
+    """Return NSGA-II, Deb et al. 2002; children between and beyond two parents, never equal."""
     from optuna.samplers import NSGAIISampler
     from optuna.samplers.nsgaii import BLXAlphaCrossover
 
@@ -71,7 +71,7 @@ def _nsga2(seed: int) -> Any:
 
 
 def _hyperband(steps: int, reports: int) -> Any:
-    """Hyperband, Li et al. 2018, from the first report's step to the last's."""
+    """Return Hyperband, Li et al. 2018, from the first report's step to the last's."""
     from optuna.pruners import HyperbandPruner
 
     first = max(1, steps // reports)
@@ -81,7 +81,7 @@ def _hyperband(steps: int, reports: int) -> Any:
 
 
 def _median(steps: int, reports: int) -> Any:
-    """The trials that are at their best worse than the median of the others at that step."""
+    """End trials that are at their best worse than the median of the others at that step."""
     from optuna.pruners import MedianPruner
 
     return MedianPruner(n_startup_trials=MEDIAN_STARTUP_TRIALS)
@@ -109,7 +109,7 @@ PRUNERS: dict[str, Callable[[int, int], Any]] = {
 
 
 def check(sampler: str, pruner: str, objectives: int) -> None:
-    """UserError where the two cannot search so many objectives; loads no Optuna."""
+    """Raise UserError where the two cannot search so many objectives; load no Optuna."""
     for what, name, known in (("sampler", sampler, SAMPLERS), ("pruner", pruner, PRUNERS)):
         if name not in known:
             raise unknown(f"A {what}", name, known)
@@ -127,7 +127,7 @@ def check(sampler: str, pruner: str, objectives: int) -> None:
 
 
 def check_installed(sampler: str) -> None:
-    """UserError where this machine lacks what the sampler needs; to read a study it need not."""
+    """Raise UserError where this machine lacks what the sampler needs to go on with a study."""
     if sampler == "gp" and importlib.util.find_spec("torch") is None:
         raise UserError(
             "The sampler gp needs PyTorch. Received: --sampler gp, and no PyTorch is installed. "
@@ -136,14 +136,14 @@ def check_installed(sampler: str) -> None:
 
 
 def make_sampler(name: str, *, seed: int, objectives: int) -> Any:
-    """The Optuna sampler of that name; each trial takes another seed."""
+    """Return the Optuna sampler of that name; each trial takes another seed."""
     check(name, "none", objectives)
     with silence():
         return SAMPLERS[name](seed)
 
 
 def make_pruner(name: str, *, steps: int, reports: int) -> Any:
-    """The Optuna pruner of that name.
+    """Return the Optuna pruner of that name.
 
     A trial has so many optimizer steps and reports its validation error so many times, evenly,
     the last time at its end: whoever trains does not ask then, for nothing is left to save.

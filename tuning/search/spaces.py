@@ -1,7 +1,7 @@
 """Search spaces: functions from an Optuna trial and a base recipe to the recipe to try.
 
 To add a space, write the function and name it in SPACES. A schedule of pipelines/recipes/lr.py is
-in `lr-schedule` as soon as it is there; the ranges of its arguments are those of ranges.py.
+in `lr-schedule` as soon as it is there; the ranges of its arguments are those of _ranges.py.
 Parameters are named like the recipe's fields, arguments of a schedule `family.argument`.
 """
 
@@ -25,21 +25,21 @@ Params = dict[str, Any]
 
 
 def lr_schedule(trial: Any, base: Recipe) -> Recipe:
-    """Schedule family, its shape, peak rate, warm-up, momentum and weight decay."""
+    """Vary schedule family, its shape, peak rate, warm-up, momentum and weight decay."""
     family = trial.suggest_categorical("schedule", list(lr.SCHEDULES))
     return _build_recipe(trial, base, family, ranges_of(base, family))
 
 
 def lr_only(trial: Any, base: Recipe) -> Recipe:
-    """The peak rate, of the base's schedule."""
+    """Vary the peak rate, of the base's schedule."""
     rates = ranges_of(base, base.schedule)["learning_rate"]
     return base.override(learning_rate=rates.ask(trial, "learning_rate"))
 
 
 def paper_neighbourhood(trial: Any, base: Recipe) -> Recipe:
-    """All that `lr-schedule` varies within the base's family, near the base's values."""
-    ranges, own = ranges_of(base, base.schedule), values_of(base)
-    near = {name: ranges[name].near(value) for name, value in own.items() if name in ranges}
+    """Vary all that `lr-schedule` does within the base's family, near the base's values."""
+    ranges, values = ranges_of(base, base.schedule), values_of(base)
+    near = {name: ranges[name].near(value) for name, value in values.items() if name in ranges}
     return _build_recipe(trial, base, base.schedule, ranges | near)
 
 
@@ -51,7 +51,7 @@ SPACES: dict[str, Space] = {
 
 
 def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recipe:
-    """What the trial trains: a published recipe exactly where it names one, else the space's.
+    """Return what the trial trains: a published recipe where it names one, else the space's.
 
     `lengths`: the trial also chooses `length`, the share of the base's steps that it trains.
     """
@@ -81,7 +81,7 @@ class PublishedSchedule:
 def published_schedules(
     space: str, base: Recipe, lengths: bool = False
 ) -> dict[str, PublishedSchedule]:
-    """What a study starts from, by label: PAPER, the base itself, first.
+    """Return what a study starts from, by label: PAPER, the base itself, first.
 
     A space of several families adds the schedules of HM for CIFAR-10 and ImageNet and of He et al.
     and the cosine, at the base's peak rate, but those that are the base's own. `lengths` as for
@@ -101,10 +101,10 @@ def published_schedules(
 
 
 def grid(space: str, base: Recipe, most: int) -> list[Params]:
-    """All combinations of the middles of equal parts of every range, at most `most` in all.
+    """Return all combinations of the middles of equal parts of every range, at most `most`.
 
     Parameters get one more part in turn, the peak rate first, for as long as the combinations are
-    no more than that. UserError where those of the middles of whole ranges are more.
+    no more than that. Raise UserError where those of the middles of whole ranges are more.
     """
     branches = list(_branches(SPACES[space], base, {}))
     ranges = {name: asked for b in branches for name, asked in b.asked.items() if _is_range(asked)}
@@ -118,16 +118,16 @@ def grid(space: str, base: Recipe, most: int) -> list[Params]:
     grown = True
     while grown:
         grown = False
-        for name, own in ranges.items():
+        for name, whole_range in ranges.items():
             finer = counts | {name: counts[name] + 1}
             more = _size(branches, ranges, finer)  # no more where nothing asks for it yet
-            if counts[name] < own.most and size < more <= most:
+            if counts[name] < whole_range.most and size < more <= most:
                 counts, size, grown = finer, more, True
     return [point for b in branches for point in _points(b, ranges, counts)]
 
 
 def signature(space: str, base: Recipe, lengths: bool = False) -> str:
-    """Twelve hexadecimal digits of all that the space asks about that base: names and ranges."""
+    """Return 12 hexadecimal digits of all that the space asks about a base: names and ranges."""
     branches = [(b.answers, b.asked) for b in _branches(SPACES[space], base, {})]
     return digest([branches, LENGTH if lengths else None])
 
@@ -137,7 +137,7 @@ def _is_range(asked: Any) -> bool:
 
 
 def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[RecordingTrial]:
-    """The questions of the space under every answer to those of countably many."""
+    """Yield the questions of the space under every answer to those of countably many."""
     questions = RecordingTrial(answers)
     space(questions, base)
     for name, asked in questions.asked.items():
@@ -153,7 +153,7 @@ def _branches(space: Space, base: Recipe, answers: Params) -> Iterator[Recording
 def _size(
     branches: list[RecordingTrial], ranges: Mapping[str, Range], counts: dict[str, int]
 ) -> int:
-    """How many points a grid has."""
+    """Return how many points a grid has."""
     return sum(
         math.prod(counts[name] for name in branch.asked.keys() - branch.answers.keys())
         for branch in branches
@@ -169,7 +169,7 @@ def _in_grid(branch: RecordingTrial, ranges: Mapping[str, Range], counts: dict[s
 def _points(
     branch: RecordingTrial, ranges: Mapping[str, Range], counts: dict[str, int]
 ) -> Iterator[Params]:
-    """The grid's points in a branch."""
+    """Yield the grid's points in a branch."""
     if _in_grid(branch, ranges, counts):
         free = [name for name in branch.asked if name not in branch.answers]
         for values in itertools.product(*(ranges[name].points(counts[name]) for name in free)):
@@ -177,22 +177,22 @@ def _points(
 
 
 def _params(space: str, base: Recipe, exact: Recipe) -> Params:
-    """The point of the space at which that recipe stands."""
-    own = values_of(exact)
-    questions = RecordingTrial(own)
+    """Return the point of the space at which that recipe stands."""
+    values = values_of(exact)
+    questions = RecordingTrial(values)
     SPACES[space](questions, base)
-    return {name: own[name] for name in questions.asked}
+    return {name: values[name] for name in questions.asked}
 
 
 def _with_schedule_of(base: Recipe, source: Recipe) -> Recipe:
-    """The base under the shape and warm-up of another's schedule."""
+    """Return the base under the shape and warm-up of another's schedule."""
     return base.override(
         schedule=source.schedule, schedule_args=source.schedule_args, warmup=source.warmup
     )
 
 
 def _build_recipe(trial: Any, base: Recipe, family: str, ranges: Mapping[str, Range]) -> Recipe:
-    """The base with what the trial says of everything that has a range."""
+    """Return the base with what the trial says of everything that has a range."""
 
     def ask(name: str) -> Any:
         return ranges[name].ask(trial, name)

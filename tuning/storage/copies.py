@@ -57,8 +57,8 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     if source.startswith(store.SQLITE) and not names and old.parent == store.home():
         origin.remove_session()
         origin.engine.dispose()
-        old.rename(kept := old.with_suffix(".db.taken-over"))
-        print(f"{old} is now {kept}.", file=sys.stderr)
+        old.rename(backup := old.with_suffix(".db.taken-over"))
+        print(f"{old} is now {backup}.", file=sys.stderr)
     return copied
 
 
@@ -108,14 +108,14 @@ def find_finished_run(name: str, where: str) -> history.Row | None:
 
 def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None:
     """Raise UserError where the study is in another storage: a second one would part from it."""
-    kept = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
+    place = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
     files = (storage.JOURNAL, store.SQLITE)
-    lost = any(kept.startswith(f) and not Path(kept.removeprefix(f)).exists() for f in files)
-    if kept and kept != without_password(where) and not lost:
+    lost = any(place.startswith(f) and not Path(place.removeprefix(f)).exists() for f in files)
+    if place and place != without_password(where) and not lost:
         raise UserError(
-            f"A study is kept in one storage. Received: {without_password(where)} for study "
-            f"{name}, which is in {kept}. Name that with --storage or OPTUNA_STORAGE, or take the "
-            f"study over: python -m tuning copy {kept} {name}"
+            f"A study is place in one storage. Received: {without_password(where)} for study "
+            f"{name}, which is in {place}. Name that with --storage or OPTUNA_STORAGE, or take the "
+            f"study over: python -m tuning copy {place} {name}"
         )
 
 
