@@ -21,10 +21,10 @@ OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over
 REPORTS = 9  # validations of a trial, where a pruner reads them: Hyperband's rungs are 1, 3 and 9
-SCHEDULE_FIELDS = {
+SCHEDULE_FIELDS = (
     *("schedule", "schedule_args", "learning_rate"),
     *("warmup", "momentum", "weight_decay"),
-}
+)
 # What may stand for a recipe that is dear to train, and is then named.
 PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 
@@ -83,7 +83,7 @@ class Plan:
     @property
     def start(self) -> str:
         """Return what a reader calls its own schedule: published, or given where overridden."""
-        return "given" if SCHEDULE_FIELDS & set(self.changes) else "published"
+        return "given" if set(SCHEDULE_FIELDS) & set(self.changes) else "published"
 
     @property
     def trained_name(self) -> str:

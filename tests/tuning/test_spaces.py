@@ -13,6 +13,7 @@ from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tests.recipes.test_recipes import read_back
+from tuning.plan import SCHEDULE_FIELDS
 from tuning.search import _ranges, spaces
 from tuning.search._ranges import Range
 from tuning.search.spaces import SPACES, grid, published_schedules, recipe
@@ -23,8 +24,12 @@ SEARCHED = [
     for scale in scales
     if isinstance(DATASETS[scales[scale].data], Dataset)
 ]
+ALIKE: dict[str, list[Recipe]] = {}  # recipes that a space cannot tell apart
+for searched_name, searched_scale in SEARCHED:
+    each = get_recipe(searched_name, searched_scale)
+    ALIKE.setdefault(repr([getattr(each, key) for key in SCHEDULE_FIELDS]), []).append(each)
 every_space = pytest.mark.parametrize("space", SPACES)
-every_recipe = pytest.mark.parametrize(("name", "scale"), SEARCHED)
+every_recipe = pytest.mark.parametrize("alike", ALIKE.values(), ids=lambda alike: alike[0].name)
 
 
 def study(seed: int = 0) -> Any:
@@ -50,24 +55,15 @@ def test_classification_recipes_are_searched_and_only_those() -> None:
 
 @every_space
 @every_recipe
-def test_every_draw_is_a_run_that_can_be_drawn(name: str, scale: str, space: str) -> None:
-    base = get_recipe(name, scale)
+def test_every_draw_is_a_run_that_can_be_drawn(alike: list[Recipe], space: str) -> None:
+    base = alike[0]
+    lengths = {min(each.steps or 500, 10_007) for each in alike} | {10_007}
     for _, tried in drawn(space, base, 12):
-        for steps in (tried.steps or 500, 10_007):
-            rates = table(tried, min(steps, 10_007))
+        for steps in lengths:
+            rates = table(tried, steps)
             assert rates.min() > 0
             assert rates.max() <= tried.learning_rate
-        assert (
-            tried.override(
-                **{
-                    key: getattr(base, key) for key in ("learning_rate", "momentum", "weight_decay")
-                },
-                warmup=base.warmup,
-                schedule=base.schedule,
-                schedule_args=base.schedule_args,
-            )
-            == base
-        )
+        assert tried.override(**{key: getattr(base, key) for key in SCHEDULE_FIELDS}) == base
 
 
 def test_every_schedule_is_in_the_space_and_its_arguments_are_searched() -> None:
@@ -138,8 +134,8 @@ def test_one_cycle_brings_its_own_warmup() -> None:
 
 
 @every_recipe
-def test_the_neighbourhood_is_of_one_family_and_near(name: str, scale: str) -> None:
-    base = get_recipe(name, scale)
+def test_the_neighbourhood_is_of_one_family_and_near(alike: list[Recipe]) -> None:
+    base = alike[0]
     for _, tried in drawn("paper-neighbourhood", base, 20):
         assert tried.schedule == base.schedule
         assert 0.5 <= tried.learning_rate / base.learning_rate <= 2
@@ -151,9 +147,9 @@ def test_the_neighbourhood_is_of_one_family_and_near(name: str, scale: str) -> N
 
 @every_space
 @every_recipe
-def test_published_schedules_are_points_of_the_space(name: str, scale: str, space: str) -> None:
+def test_published_schedules_are_points_of_the_space(alike: list[Recipe], space: str) -> None:
     # Warnings are errors: Optuna warns where an enqueued value is out of its range.
-    base = get_recipe(name, scale)
+    base = alike[0]
     known, searched = published_schedules(space, base), study()
     assert next(iter(known)) == "paper"
     assert known["paper"].recipe == base
@@ -165,11 +161,8 @@ def test_published_schedules_are_points_of_the_space(name: str, scale: str, spac
         about = SPACES[space](trial, base)
         np.testing.assert_allclose(table(about), table(point.recipe), rtol=1e-9)
         np.testing.assert_allclose(table(about, 351 * 350), table(point.recipe, 351 * 350), 1e-9)
-        assert about.override(
-            schedule=base.schedule, schedule_args=base.schedule_args, warmup=base.warmup
-        ) == point.recipe.override(
-            schedule=base.schedule, schedule_args=base.schedule_args, warmup=base.warmup
-        )
+        shape = {key: getattr(base, key) for key in ("schedule", "schedule_args", "warmup")}
+        assert about.override(**shape) == point.recipe.override(**shape)
 
 
 def test_the_families_start_from_those_of_the_papers() -> None:
