@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import tyro
 
@@ -20,18 +20,16 @@ from tuning.cli import PROG
 
 app = tyro.extras.SubcommandApp()
 Study = tyro.conf.Positional[str]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-def defer(command: Callable[P, T]) -> Callable[P, Callable[[], T]]:
+def defer(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
     """Return for tyro what the words ask for, to be called once they are known to be right."""
 
     @functools.wraps(command)
-    def ready(*args: P.args, **kwargs: P.kwargs) -> Callable[[], T]:
+    def parse(*args: Any, **kwargs: Any) -> Callable[[], None]:
         return functools.partial(command, *args, **kwargs)
 
-    return ready
+    return parse
 
 
 @app.command

@@ -80,28 +80,21 @@ def _matches(trial: Any, queued: QueuedTrial) -> bool:
 
 
 def start_next(study: Any, plan: Plan) -> Any:
-    """Begin the first trial that waits; None if none does.
+    """Begin the first trial that waits; return None if none does.
 
     Its sampler has a seed of its own, of the recipe's seed and the trial's number: workers draw
     apart, and what was interrupted draws what it would have drawn.
     """
     import optuna
 
-    storage = study._storage
-    state = optuna.trial.TrialState
-    for trial in study.get_trials(deepcopy=False, states=[state.WAITING]):
-        try:
-            is_ours = storage.set_trial_state_values(trial._trial_id, state=state.RUNNING)
-        except optuna.exceptions.UpdateFinishedTrialError:
-            continue
-        if is_ours:
-            storage.set_trial_user_attr(trial._trial_id, WORKER, heartbeat.tags())
-            seed = int(digest([plan.base.seed, trial.number]), 16) % 2**31
-            study.sampler = samplers.make_sampler(
-                plan.sampler, seed=seed, objectives=plan.objectives
-            )
-            return optuna.trial.Trial(study, trial._trial_id)
-    return None
+    trial_id = study._pop_waiting_trial_id()  # `ask` would make one where none waits
+    if trial_id is None:
+        return None
+    study._storage.set_trial_user_attr(trial_id, WORKER, heartbeat.tags())
+    number = study._storage.get_trial_number_from_id(trial_id)
+    seed = int(digest([plan.base.seed, number]), 16) % 2**31
+    study.sampler = samplers.make_sampler(plan.sampler, seed=seed, objectives=plan.objectives)
+    return optuna.trial.Trial(study, trial_id)
 
 
 def requeue(study: Any, trial: Any, reason: str, failed: bool = True) -> None:
