@@ -1,10 +1,9 @@
-"""What does writing down finished runs cost, against MLflow's own ways and against bare inserts?
+"""What does writing down finished runs cost, against MLflow's client and against bare inserts?
 
 Runs of 20 params and 10 metrics with curves of 100 steps, into a database of its own that is
-deleted afterwards. What is compared is the cost of a run, for the slow ways write fewer: `client`
-four, with one `log_batch` a run, `fluent` one, with one call a param and a number. `raw` puts the
-rows that `record` wrote, ready as tuples, into a second database with the same tables and indices
-by bare `executemany`. Last, 10,000 runs are written through `record`.
+deleted afterwards. What is compared is the cost of a run: `client`, with one `log_batch` a run,
+writes fewer. `raw` puts the rows that `record` wrote, ready as tuples, into a second database with
+the same tables and indices by bare `executemany`. Last, 10,000 runs are written through `record`.
 
     python -m benchmarks.recording      about 5 minutes on 2 cores
 """
@@ -72,7 +71,6 @@ def measure(folder: Path) -> side_by_side.Rounds:
             "record": lambda: cost(in_bulk, make_runs(RUNS), parent.id),
             "raw": lambda: bare_inserts(folder),
             "client": lambda: cost(by_client, make_runs(4), parent.id),
-            "fluent": lambda: cost(one_by_one, make_runs(1), parent.id),
         }
         return side_by_side.take_turns(ways, ROUNDS, warm_up=1)
 
@@ -137,22 +135,6 @@ def by_client(runs: Sequence[FinishedRun], parent_id: str) -> None:
         params = [Param(key, str(value)) for key, value in run.params.items()]
         client.log_batch(run_id, metrics=numbers, params=params)
         client.set_terminated(run_id, "FINISHED", run.end_ms)
-
-
-def one_by_one(runs: Sequence[FinishedRun], parent_id: str) -> None:
-    """Write them by one `mlflow.log_param` a param and one `mlflow.log_metric` a number."""
-    import mlflow
-
-    mlflow.set_tracking_uri(store.uri())
-    mlflow.set_experiment(EXPERIMENT)
-    for run in runs:
-        tags = {**provenance.tags(), **run.tags}
-        with mlflow.start_run(run_name=run.name, parent_run_id=parent_id, tags=tags):
-            for param, value in run.params.items():
-                mlflow.log_param(param, value)
-            for key, values in run.curves.items():
-                for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True):
-                    mlflow.log_metric(key, value, step)
 
 
 if __name__ == "__main__":
