@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks import side_by_side
-from pipelines.claims.hardt_ma.finite_sample_expressivity import LABELS, images, random_labels
+from pipelines.claims.hardt_ma.finite_sample_expressivity import LABELS, load_images, random_labels
 from pipelines.cli.shell import run_command_safely
 from theory.memorization import memorize
 
@@ -25,7 +25,7 @@ ROUNDS = 3
 def main(arguments: list[str]) -> None:
     """Measure, print the ratios and record them."""
     name = arguments[0] if arguments else "cifar10"
-    X = images(name)
+    X = load_images(name)
     y = random_labels(LABELS[0], len(X), 0)
     side_by_side.print_title(f"{len(X)} pictures of {name}, one BLAS thread, processor seconds")
     with threadpool_limits(1, user_api="blas"):

@@ -66,10 +66,10 @@ class Arms:
         self.base(0)  # refuses what it must
 
     def base(self, seed: int) -> Recipe:
-        """The recipe of the largest scale at this size, before the arms part."""
+        """Return the recipe of the largest scale at this size, before the arms part."""
         *_, largest = RECIPES[self.recipe].values()
         blocks = self.blocks_per_stage
-        return at_width(largest, self.width).override(
+        return scale_width(largest, self.width).override(
             data=self.data,
             steps=self.steps,
             batch_size=self.batch_size,
@@ -79,8 +79,8 @@ class Arms:
         )
 
 
-def at_width(recipe: Recipe, width: int) -> Recipe:
-    """The recipe with `width` channels in its network's first stage, the others in proportion."""
+def scale_width(recipe: Recipe, width: int) -> Recipe:
+    """Return the recipe with `width` channels in the first stage, the others in proportion."""
     first, *_ = widths = recipe.model_args["widths"]
     changed: dict[str, Any] = {"widths": tuple(each * width // first for each in widths)}
     if "stem_width" in recipe.model_args:  # zero padding can only add channels
@@ -93,7 +93,7 @@ def error_names(labels: Iterable[str], splits: Sequence[str] = ("test",)) -> tup
     return tuple(f"{arm}_{split}_error_pct" for arm in labels for split in splits)
 
 
-def floor_of_each(labels: Iterable[str]) -> tuple[Floor, ...]:
+def learning_floors(labels: Iterable[str]) -> tuple[Floor, ...]:
     """Return the floors of networks on CIFAR-10 that must all have learned."""
     return tuple(Floor((error,), LEARNED_PCT) for error in error_names(labels))
 
@@ -122,7 +122,7 @@ def search_space(recipe: Recipe, rates: int) -> list[Recipe]:
     return [recipe.override(learning_rate=rate, seed=SEARCH_SEED) for rate in tried]
 
 
-def with_searches(recipes: Mapping[str, Recipe], rates: Mapping[str, int]) -> dict[str, Recipe]:
+def add_searches(recipes: Mapping[str, Recipe], rates: Mapping[str, int]) -> dict[str, Recipe]:
     """Return all that is trained: the arms, and of some of them so many rates of a search."""
     searches = {
         f"{arm}, search {i}": each
@@ -137,7 +137,7 @@ def check_rates(rates: int) -> None:
     check_counts(len(FACTORS), rates=rates)
 
 
-def at_best_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
+def choose_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
     """Return the recipe at the rate, of so many, that errs least on validation pictures.
 
     Every claim's seed finds the same trainings, recorded once.
@@ -148,7 +148,7 @@ def at_best_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:
     return recipe.override(learning_rate=best.learning_rate)
 
 
-def is_at_an_end(recipe: Recipe, rate: float, rates: int) -> bool:
+def is_extreme_rate(recipe: Recipe, rate: float, rates: int) -> bool:
     """Return whether a rate is the largest or the smallest of those that a search tries."""
     tried = [each.learning_rate for each in search_space(recipe, rates)]
     return bool(tried) and rate in (min(tried), max(tried))
@@ -177,7 +177,7 @@ def figure(
     splits: Sequence[str] = ("test",),
     reported: Mapping[str, float] | None = None,
 ) -> Any:
-    """Errors of the arms in the order of their labels: a line a seed, a colour a split.
+    """Draw errors of the arms in the order of their labels: a line a seed, a colour a split.
 
     Means are over the seeds that did not diverge.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 import tyro
 
-from pipelines.claims._arms import Arms, at_width
+from pipelines.claims._arms import Arms, scale_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
@@ -27,7 +27,7 @@ HOURS: Mapping[str, Any] = {  # claims that share these settings share one study
 
 
 def best_changes(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What the best trial of a study changes of its recipe; UserError where no trial is complete.
+    """Return what the best trial changes of its recipe; raise UserError where none is complete.
 
     `found` is the study's document.
     """
@@ -82,7 +82,7 @@ class Transfer(Search):
 
     def search_base(self) -> Recipe:
         """Return the recipe that the study starts from, with a seed that no arm has."""
-        return at_width(self.base(0), self.search_width).override(steps=self.search_steps)
+        return scale_width(self.base(0), self.search_width).override(steps=self.search_steps)
 
     def find(self) -> dict[str, Any]:
         """Return the document of the study, which claims of the same search share."""

@@ -71,45 +71,45 @@ def table_cell(
         scales=scales,
         decided_by=(Bound("test_error_pct", at_most=NEAR * error_pct),),
         measure=measure,
-        recipes=lambda recipe, seed: {"trained": with_seed(recipe, seed)},
+        recipes=lambda recipe, seed: {"trained": shift_seed(recipe, seed)},
         also=also,
         figure=lambda measured: figure(measured, error_pct),
         reported=paper.reported,
         seeds=seeds,
-        costs=costs_of(paper),
+        costs=split_costs(paper),
     )
 
 
-def costs_of(recipe: Recipe) -> dict[str, str]:
+def split_costs(recipe: Recipe) -> dict[str, str]:
     """Return by scale what a seed of the recipe takes: `{"paper": "2 GPU hours a seed"}`."""
     costs = (cost.split(": ", 1) for cost in recipe.cost.split("; "))
     return {scale: f"{cost} a seed" for scale, cost in costs}
 
 
-def with_seed(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe with a seed after its own."""
+def shift_seed(recipe: Recipe, seed: int) -> Recipe:
+    """Return the recipe with a seed after its own."""
     return recipe.override(seed=recipe.seed + seed)
 
 
 def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
-    """Errors of the trained network in percent of its splits, its best step and its size.
+    """Return errors of the trained network in percent of its splits, its best step and its size.
 
     A network whose loss diverges answers nothing: it errs everywhere.
     """
     try:
-        found = bench.train(with_seed(recipe, seed)).metrics
+        found = bench.train(shift_seed(recipe, seed)).metrics
     except Diverged:
         found = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
     return numbers({key: found[key] for key in NUMBERS if key in found})
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The numbers that decide nothing."""
+    """Return the numbers that decide nothing."""
     return means(*(key for key in NUMBERS[1:] if key in measured[0].curves))(measured)
 
 
 def figure(measured: Sequence[Measured], reported: float) -> Any:
-    """Test and training error of every seed, mean ± sd, and the reported test error, dashed."""
+    """Draw test and training error of every seed, mean ± sd; the reported test error, dashed."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(6, 4), layout="constrained")

@@ -124,12 +124,14 @@ def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) 
         for arm, name in names.items()
     }
     most = min(map(len, curves.values()))  # trials whose point the sampler drew
-    single = compared(variants, {arm: metrics[name] for arm, name in names.items()})
+    single = compare_networks(variants, {arm: metrics[name] for arm, name in names.items()})
     constant = {key: np.full(most, value) for key, value in single.items()}
     return range(1, most + 1), {key: curve[:most] for key, curve in curves.items()} | constant
 
 
-def compared(variants: Variants, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def compare_networks(
+    variants: Variants, metrics: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """Return the numbers of all networks, and what `harder` has less of than `easier`."""
     numbers = {
         f"{arm}_{key}": (dict.fromkeys(GOOD, 0.0) | dict(metrics[arm]))[key]

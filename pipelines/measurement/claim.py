@@ -32,14 +32,14 @@ class Bench:
     """Of its trainings."""
 
     def train(self, recipe: Recipe) -> Result:
-        """A training run, which becomes a child of this one unless an earlier run is the same."""
+        """Train, in a child of this run unless an earlier run is the same; return the result."""
         result = run(recipe, self.run_options, parent=self.run, tags=self.tags)
         if result.reused:  # a child of another run: say which
             self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
         return result
 
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """A curve of a training run: integer steps [k] and values [k]."""
+        """Return a curve of a training run: integer steps [k] and values [k]."""
         steps, curves = history.curves([result.run_id])[result.run_id]
         there = ~np.isnan(curves[metric])
         return steps[there], curves[metric][there]
@@ -47,14 +47,14 @@ class Bench:
     def add(
         self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
     ) -> None:
-        """A child run with curves [k] over integer steps [k]."""
+        """Return a child run with curves [k] over integer steps [k]."""
         now = int(time.time() * 1000)
         added = bulk.FinishedRun(name, params, {}, steps, curves, now, now)
         bulk.write(self.run.experiment, [added], self.run.id)
 
 
 def no_metrics(measured: Sequence[Measured]) -> dict[str, float]:
-    """No numbers beside those that decide."""
+    """Return no numbers beside those that decide."""
     return {}
 
 
@@ -98,7 +98,7 @@ class Claim:
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
 
     def metrics(self, measured: Sequence[Measured]) -> dict[str, float]:
-        """Numbers of one seed: the worst, of every bounded curve, where the premise is in force."""
+        """Return numbers of one seed: the worst of every bounded curve where the premise holds."""
         worst = {}
         for bound in self.curve_bounds(measured):
             values = np.concatenate([m.curves[bound.metric][m.holds] for m in measured])
@@ -107,7 +107,7 @@ class Claim:
         return worst | self.also(measured)
 
     def curve_bounds(self, measured: Sequence[Measured]) -> list[Bound]:
-        """The bounds that are on curves."""
+        """Return the bounds that are on curves."""
         return [bound for bound in self.decided_by if bound.metric in measured[0].curves]
 
     def judge(
@@ -122,12 +122,12 @@ class Claim:
         could add seeds until it pleases. Where one is stated, which decides nothing, they can.
         """
         verdict = self.verdict(values, scale, altered)
-        printed = self.printed(values)
+        printed = self.judge_printed(values)
         if self.recipes and self.seeds > 1:
             stated = {key: column[: self.seeds] for key, column in values.items()}
             if verdict != self.verdict(stated, scale, altered):
                 verdict = "inconclusive"
-            if printed.partition(":")[0] != self.printed(stated).partition(":")[0]:
+            if printed.partition(":")[0] != self.judge_printed(stated).partition(":")[0]:
                 printed = "undecided"
         judged = verdict != "smaller scale" and self.reaches_floors(values)
         tested = judged and (scale == "paper" or self.recipes is None)
@@ -155,9 +155,9 @@ class Claim:
 
     def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the networks have reached all floors."""
-        return all(floor.reached(values) for floor in self.floors)
+        return all(floor.is_reached(values) for floor in self.floors)
 
-    def printed(self, values: Mapping[str, Sequence[float]]) -> str:
+    def judge_printed(self, values: Mapping[str, Sequence[float]]) -> str:
         """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
         tested = [b for b in self.as_printed if b.metric in values]
         verdicts = [b.verdict(values[b.metric]) for b in tested]
@@ -210,12 +210,12 @@ class Experiment(Claim):
 
 
 def numbers(metrics: Mapping[str, float]) -> Curves:
-    """Single numbers as curves of one step."""
+    """Return single numbers as curves of one step."""
     return [0], {key: np.array([value]) for key, value in metrics.items()}
 
 
 def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
-    """For `also`: the mean of these curves over all cells and steps."""
+    """Return an `also`: the mean of these curves over all cells and steps."""
     return lambda measured: {
         key: float(np.mean(np.concatenate([m.curves[key] for m in measured]))) for key in metrics
     }

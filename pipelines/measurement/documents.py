@@ -27,7 +27,7 @@ BOOKKEEPING = ("wall_s",)
 
 
 def run_name(plan: MeasurementPlan) -> str:
-    """`small-norm-factorization cpu`; a sweep begins with its axes: the UI cuts long names."""
+    """Return `small-norm-factorization cpu`; a sweep's axes come first: the UI cuts long names."""
     if plan.kind == "claim":
         return f"{plan.name} {plan.scale}"
     axes = [f"{key}={shorten(value, most=3)}" for key, value in plan.changed_settings.items()]
@@ -41,7 +41,7 @@ def run_page(
     values: Mapping[str, Sequence[float]],
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
-    """Markdown for the top of the run's page: verdict, numbers, how to repeat it, its table."""
+    """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
     found, command = plan.claim, repeat_command(plan)
     decided = "; ".join(map(str, found.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in found.reported.items())
@@ -79,12 +79,12 @@ def run_page(
 
 
 def _cumulative_lengths(lines: Sequence[str]) -> Iterator[int]:
-    """Characters of the first line, of the first two, ..."""
+    """Return characters of the first line, of the first two, ..."""
     return itertools.accumulate(len(line) + 1 for line in lines)
 
 
 def repeat_command(plan: MeasurementPlan) -> str:
-    """The command that repeats a measurement, as a person would type it."""
+    """Return the command that repeats a measurement, as a person would type it."""
     words = [f"--scale {plan.scale}", f"--seeds {plan.seeds}"]
     for key, value in plan.changed_settings.items():
         values = _typed_values(value)
@@ -97,20 +97,20 @@ def repeat_command(plan: MeasurementPlan) -> str:
 
 
 def _typed_values(value: Any) -> list[str]:
-    """A setting as it is typed: the words of a list, also where a recipe holds it as JSON."""
+    """Return a setting as typed: the words of a list, also where a recipe holds it as JSON."""
     if isinstance(value, str) and value.startswith("["):
         value = json.loads(value)
     return [str(each) for each in (value if isinstance(value, tuple | list) else (value,))]
 
 
 def _option(name: str, values: Sequence[str]) -> str:
-    """`--widths 8 16 32`, `--augment`, `--no-augment`, `--epochs None`."""
+    """Return `--widths 8 16 32`, `--augment`, `--no-augment`, `--epochs None`."""
     switches = {"true": f"--{name}", "false": f"--no-{name}", "null": f"--{name} None"}
     return switches.get(values[0].lower(), f"--{name} {' '.join(values)}")
 
 
 def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """One row a cell: settings, seed, share of steps where the premise holds, worst, last, run."""
+    """Return a row a cell: settings, seed, share of steps in the premise, worst, last, run."""
     inner, bounds = plan.claim.inner, plan.claim.curve_bounds(measured)
     return [
         {
@@ -126,13 +126,13 @@ def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict
 
 
 def _worst_judged(bound: Bound, m: Measured) -> float:
-    """The worst value that is judged; NaN where none is."""
+    """Return the worst value that is judged; NaN where none is."""
     judged = m.curves[bound.metric][m.holds]
     return bound.worst(judged) if len(judged) else math.nan
 
 
 def table_csv(cells: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as text, under their head."""
+    """Return the rows as text, under their head."""
     file = io.StringIO()
     writer = csv.DictWriter(file, cells[0])
     writer.writeheader()
@@ -141,7 +141,7 @@ def table_csv(cells: Sequence[Mapping[str, Any]]) -> str:
 
 
 def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """A table, head first: one row a setting, of every bounded metric its worst, over seeds.
+    """Return a table, head first: one row a setting, of every bounded metric its worst, over seeds.
 
     The columns are the settings in which the rows differ, the share of steps where the premise
     holds, and the metrics as mean ± sd.
@@ -170,7 +170,7 @@ def _format_spread(values: Sequence[float]) -> str:
 
 
 def claim_document(row: history.Row) -> dict[str, Any]:
-    """A measured claim as users script against it; all of it read back from MLflow."""
+    """Return a measured claim as users script against it; all of it read back from MLflow."""
     name, n = row.tags["claim"], int(row.tags["seeds"])
     sweep = {"kind": "sweep", "settings": read_table(row.id)} if row.tags["kind"] == "sweep" else {}
     return {
@@ -242,7 +242,7 @@ def _results(metrics: Mapping[str, float]) -> dict[str, float]:
 
 
 def read_table(run_id: str) -> list[dict[str, Any]]:
-    """The rows of the table of a claim or a sweep, with numbers as such."""
+    """Return the rows of the table of a claim or a sweep, with numbers as such."""
     table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
     return [
         {k: v if k == "run_id" else _parse_number(v) for k, v in row.items()}
@@ -256,7 +256,7 @@ def cell_ids(run_id: str) -> list[str]:
 
 
 def _parse_number(text: str) -> str | float:
-    """A number, where the text is one."""
+    """Return a number, where the text is one."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)

@@ -83,7 +83,7 @@ class Measured:
 
     @property
     def holds(self) -> NDArray[np.bool_]:
-        """Steps where the premise of the theorem is in force; [k]."""
+        """Return steps where the premise of the theorem is in force; [k]."""
         return np.asarray(self.curves.get(ASSUMPTION, np.ones(len(self.steps)))).astype(bool)
 
 

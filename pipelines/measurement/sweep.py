@@ -308,14 +308,14 @@ def _tag_other_codes(
 
 
 def _earlier_seconds(resume: str | None) -> float:
-    """Seconds that the slices of a run have taken so far."""
+    """Return seconds that the slices of a run have taken so far."""
     return float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
 
 
 def _log_seeds(
     plan: MeasurementPlan, measured: Sequence[Measured], run: tracked_run.Run
 ) -> dict[str, list[float]]:
-    """One value a seed of every metric, logged with the seed as step."""
+    """Log every metric with the seed as step; return one value a seed."""
     of_seeds = metrics_by_seed(plan, measured)
     for seed, metrics in of_seeds.items():
         run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
@@ -325,7 +325,7 @@ def _log_seeds(
 def _collect_cells(
     plan: MeasurementPlan, run: tracked_run.Run, resumed: bool
 ) -> tuple[list[Measured], float]:
-    """Every cell of the plan, in its plan: found finished, or measured and recorded now.
+    """Return every cell of the plan in order, found finished or measured and recorded now.
 
     And the seconds in which those were measured that are of other runs' making.
     """

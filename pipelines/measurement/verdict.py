@@ -30,7 +30,7 @@ class Bound:
     """Of a printed statement: what is printed, where the rule alone does not say it."""
 
     def verdict(self, values: Sequence[float]) -> str:
-        """`reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        """Return `reproduced`, `refuted` or `inconclusive` for one value a seed."""
         if not all(math.isfinite(value) for value in values):
             return "refuted"
         if self.every:
@@ -46,7 +46,7 @@ class Bound:
         return mean_interval(values)
 
     def worst(self, values: NDArray[np.float64]) -> float:
-        """The value that is nearest to breaking the bound, or breaks it most; NaN is the worst."""
+        """Return the value nearest to breaking the bound, or breaking it most; NaN is the worst."""
         excess = np.where(np.isnan(values), np.inf, -np.inf)
         if self.at_most < math.inf:
             excess = np.maximum(excess, values - self.at_most)
@@ -56,7 +56,7 @@ class Bound:
 
     @property
     def rule(self) -> str:
-        """`<= 1 for every seed`."""
+        """Return `<= 1 for every seed`."""
         sides = [f"<= {self.at_most:g}"] * (self.at_most < math.inf)
         sides += [f">= {self.at_least:g}"] * (self.at_least > -math.inf)
         return " and ".join(sides) + (" for every seed" if self.every else "")
@@ -92,19 +92,19 @@ class Floor:
         means = [mean(values[metric]) for metric in self.metrics if metric in values]
         return min((each for each in means if not math.isnan(each)), default=math.inf)
 
-    def reached(self, values: Mapping[str, Sequence[float]]) -> bool:
+    def is_reached(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the best arm errs no more than the floor."""
         return self.best(values) <= self.at_most
 
     def state(self, values: Mapping[str, Sequence[float]]) -> str:
         """Return `no: 57.3 (floor 27)`, as the scoreboard shows it; with the name of one metric."""
-        answer = "yes" if self.reached(values) else "no"
+        answer = "yes" if self.is_reached(values) else "no"
         name = f"{self.metrics[0]} " if len(self.metrics) == 1 else ""
         return f"{answer}: {name}{self.best(values):.4g} (floor {self.at_most:g})"
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Mean -+ t sd / sqrt(n): the ends of two one-sided intervals; infinite for one value."""
+    """Return mean -+ t sd / sqrt(n), the ends of two one-sided intervals; infinite for n = 1."""
     from scipy.stats import t
 
     n, centre = len(values), mean(values)
@@ -115,15 +115,15 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation; NaN for one value."""
+    """Return sample standard deviation; NaN for one value."""
     n, centre = len(values), mean(values)
     return math.sqrt(sum((v - centre) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
 
 
 def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Mean of each column under its own name, the number of its values under n/.
+    """Return the mean of each column under its own name, the number of its values under n/.
 
-    Of two values or more the deviation under sd/, the ends of `interval` under ci_low/, ci_high/.
+    Two values or more have the deviation under sd/, `mean_interval` under ci_low/ and ci_high/.
     """
     found: dict[str, float] = {}
     for key, column in values.items():
@@ -136,7 +136,7 @@ def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
-    """{metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from the numbers that `summary` made.
+    """Return {metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from what `summarize` returned.
 
     `n` seeds, where the numbers are those of a single run and hold none.
     """
@@ -154,7 +154,7 @@ def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, f
 
 
 def format_spread(metric: Mapping[str, Any]) -> str:
-    """`mean ± sd (n)`, rounded to what a reader can use."""
+    """Return `mean ± sd (n)`, rounded to what a reader can use."""
     sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
     return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
 
@@ -166,7 +166,7 @@ Sample = tuple[float, float, float]
 
 
 def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
-    """The interval of the mean of `new` less that of `old`; one of the two has a spread."""
+    """Return the interval of the mean of `new` less that of `old`; one of the two has a spread."""
     from scipy.stats import t
 
     scale = max(old[1], new[1])  # of which the square need not be a finite number, nor above 0

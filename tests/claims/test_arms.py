@@ -115,8 +115,8 @@ def test_a_difference_from_a_diverged_arm_decides_nothing(rule: dict[str, float]
 
 def test_width_scales_every_stage_and_bounds_the_stem() -> None:
     published = get_recipe("allconv-cifar10", "paper")
-    assert _arms.at_width(published, 64) == published
-    narrow = _arms.at_width(published, 8).model_args
+    assert _arms.scale_width(published, 64) == published
+    narrow = _arms.scale_width(published, 8).model_args
     assert (narrow["widths"], narrow["stem_width"]) == ((8, 16, 32), 8)
 
 
@@ -312,11 +312,11 @@ def test_the_rate_is_the_best_on_validation_pictures(monkeypatch: pytest.MonkeyP
         return 100.0 if each.learning_rate > 0.03 else 1 / each.learning_rate
 
     monkeypatch.setattr(_arms, "validation_error", error)
-    best = _arms.at_best_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
+    best = _arms.choose_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
     assert best == recipe.override(learning_rate=0.02)
     assert [each.learning_rate for each in tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
     assert {each.seed for each in tried} == {_arms.SEARCH_SEED}
-    assert _arms.at_best_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
+    assert _arms.choose_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
     assert len(tried) == 5
 
 
@@ -442,9 +442,11 @@ def test_a_diverged_seed_does_not_hide_a_counterexample() -> None:
 
 def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
     recipe = Arms(learning_rate=0.04).base(0)
-    ends = [rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if _arms.is_at_an_end(recipe, rate, 5)]
+    ends = [
+        rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if _arms.is_extreme_rate(recipe, rate, 5)
+    ]
     assert ends == [0.08, 0.005]
-    assert not _arms.is_at_an_end(recipe, 0.04, 1)
+    assert not _arms.is_extreme_rate(recipe, 0.04, 1)
 
 
 @pytest.mark.parametrize("module", [*MODULES, allconv_beats_allcnn])

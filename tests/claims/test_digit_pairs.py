@@ -11,7 +11,7 @@ from pipelines.claims.li_yuan.digit_pairs import (
     Pair,
     Setting,
     best_threshold,
-    cut,
+    clip_norm,
     descent,
     gradient,
     load_pair,
@@ -71,9 +71,9 @@ def test_gradient_is_that_of_the_mean_logistic_loss():
 
 def test_a_cut_changes_the_large_singular_values_only():
     U, s, Vt = np.linalg.svd(np.random.default_rng(2).normal(size=(6, 6)))
-    found = cut(U * s @ Vt, 1.0)
+    found = clip_norm(U * s @ Vt, 1.0)
     np.testing.assert_allclose(found, U * np.minimum(s, 1) @ Vt, atol=1e-6)
-    np.testing.assert_allclose(cut(found / 2, 1.0), found / 2, atol=1e-6)
+    np.testing.assert_allclose(clip_norm(found / 2, 1.0), found / 2, atol=1e-6)
 
 
 def test_blank_pixels_take_no_part_in_a_training():
@@ -176,9 +176,13 @@ def test_each_of_the_four_numbers_can_refute(changed: dict[str, float], verdict:
 
 def test_as_printed_a_better_w_than_the_papers_contradicts_nothing() -> None:
     values = {name: [value + 0.4, value + 0.4] for name, value in CLAIM.reported.items()}
-    assert CLAIM.printed(values) == "holds"
-    assert CLAIM.printed(values | {"mean_near_zero_train_error_pct": [8.0, 8.0]}) == "holds"
+    assert CLAIM.judge_printed(values) == "holds"
+    assert CLAIM.judge_printed(values | {"mean_near_zero_train_error_pct": [8.0, 8.0]}) == "holds"
     worse = values | {"mean_near_zero_train_error_pct": [16.0, 16.0]}
-    assert CLAIM.printed(worse).startswith("fails: 14 % (mean_near_zero_train_error_pct 16, not")
+    assert CLAIM.judge_printed(worse).startswith(
+        "fails: 14 % (mean_near_zero_train_error_pct 16, not"
+    )
     other = values | {"mean_at_zero_train_error_pct": [31.0, 31.0]}  # nothing is trained there
-    assert CLAIM.printed(other).startswith("fails: 34 % (mean_at_zero_train_error_pct 31, not")
+    assert CLAIM.judge_printed(other).startswith(
+        "fails: 34 % (mean_at_zero_train_error_pct 31, not"
+    )

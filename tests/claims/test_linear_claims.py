@@ -108,7 +108,9 @@ def test_a_critical_point_must_have_risk_and_no_gradient():
     by_seed = seeds_of(name, cells(name, l=3))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
-    assert found.printed(values).startswith("fails: the conjecture of section 5, read of the weig")
+    assert found.judge_printed(values).startswith(
+        "fails: the conjecture of section 5, read of the weig"
+    )
     one = np.ones(3)
     for wrong in (
         {"parameter_gradient": 1e-9 * one},
@@ -125,11 +127,11 @@ def test_a_critical_point_must_have_risk_and_no_gradient():
     ):
         assert found.verdict(values_of(name, doctored(by_seed, **wrong)), "cpu") == "refuted"
     no_risk = values_of(name, doctored(by_seed, excess_risk=0 * one))
-    assert found.printed(no_risk) == "holds"
+    assert found.judge_printed(no_risk) == "holds"
     one_block = np.array([0.0, 0.0, 1e-6])  # a gradient in one block: no critical point
     not_critical = values_of(name, doctored(by_seed, parameter_gradient=one_block))
     assert not_critical["critical_excess_risk"] == [0, 0]
-    assert found.printed(not_critical) == "holds"
+    assert found.judge_printed(not_critical) == "holds"
 
 
 def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
@@ -178,7 +180,7 @@ def test_weights_away_from_the_identity_have_a_gradient():
     U, V, s = (0.3 * rng.normal(size=(1, 2, *shape)) for shape in ((4, 2), (2, 4), (4,)))
     norms = nonlinear_critical_points.block_norms(Blocks(U, V, s), x, y)
     assert np.all(norms > 0.01)
-    quiet = nonlinear_critical_points.silent(Blocks(U, V, s), x)
+    quiet = nonlinear_critical_points.silence_units(Blocks(U, V, s), x)
     np.testing.assert_array_equal(outputs(quiet, x), x)
     loud = quiet._replace(s=-quiet.s)
     assert np.all(nonlinear_critical_points.block_norms(loud, x, y) > 0.01)
@@ -192,27 +194,31 @@ def test_the_order_of_the_appendix_is_right_for_two_layers_and_wrong_for_three()
         lemma, appendix = linear_resnet.gradient(*instance), gradient_appendix(*instance)
         error = float(np.linalg.norm(lemma - appendix) / np.linalg.norm(lemma))
         values = {"finite_difference_error": [1e-9], "appendix_order_error": [error]}
-        assert found.printed(values).startswith(printed)
+        assert found.judge_printed(values).startswith(printed)
 
 
 def test_the_integer_split_is_what_fails_of_the_printed_proof():
     name = "small-norm-factorization"
     by_seed = seeds_of(name, cells(name, d=5, gamma=0.1, l=(6, 7, 64)))
     found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert found.printed(values).startswith("fails: the proof's split 4q + p = l (printed_split")
+    assert found.judge_printed(values).startswith(
+        "fails: the proof's split 4q + p = l (printed_split"
+    )
     ours = doctored(by_seed, printed=by_seed[0][0].curves["balanced"])
-    assert found.printed(values_of(name, ours)) == "holds"
+    assert found.judge_printed(values_of(name, ours)) == "holds"
     assert found.verdict(values, "cpu") == "reproduced"
     beyond = values_of(name, doctored(by_seed, printed=0 * by_seed[0][0].curves["printed"]))
     beyond |= {"psd_ratio": [1.2, 0.3]}
-    assert found.printed(beyond).startswith("fails: 3 gamma / l for positive definite matrices (")
+    assert found.judge_printed(beyond).startswith(
+        "fails: 3 gamma / l for positive definite matrices ("
+    )
 
 
 def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     name = "gradient-descent-near-identity"
     by_seed = seeds_of(name, cells(name, d=3, l=4))
     found, values = claim_catalog.load(name), values_of(name, by_seed)
-    text = found.printed(values)
+    text = found.judge_printed(values)
     assert (
         "the constant 4 of the gradient lemma, a step of the proof (printed_gradient_ratio" in text
     )
@@ -220,23 +226,25 @@ def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     # |H|_F = sqrt(2 + 2 * 8^2) over 6
     assert found.verdict(values, "cpu") == "reproduced"
     mended = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
-    assert found.printed(mended) == "holds"
+    assert found.judge_printed(mended) == "holds"
     # the exponent l - 1 is ours: where only the printed l holds, nothing printed fails
     ours = mended | {"stay_close_ratio": [1.1]}
-    assert (found.verdict(ours, "cpu"), found.printed(ours)) == ("refuted", "holds")
+    assert (found.verdict(ours, "cpu"), found.judge_printed(ours)) == ("refuted", "holds")
     far = mended | {"printed_stay_close_ratio": [1.1]}
-    assert found.printed(far).startswith("fails: the lemma that iterates stay close")
+    assert found.judge_printed(far).startswith("fails: the lemma that iterates stay close")
 
 
 def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
     name = "symmetric-positive-converges"
     by_seed = seeds_of(name, cells(name, l=(1, 2, 4)))
     found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert (found.verdict(values, "cpu"), found.printed(values)) == ("reproduced", "holds")
+    assert (found.verdict(values, "cpu"), found.judge_printed(values)) == ("reproduced", "holds")
     later = values_of(name, doctored(by_seed, ratio=np.full(3, 1.5)))
-    assert (found.verdict(later, "cpu"), found.printed(later)) == ("refuted", "holds")
+    assert (found.verdict(later, "cpu"), found.judge_printed(later)) == ("refuted", "holds")
     never = values_of(name, doctored(by_seed, iterations=np.array([20, 30, np.inf])))
-    assert found.printed(never).startswith("fails: convergence at depths l >= ln(|Phi| / gamma) (")
+    assert found.judge_printed(never).startswith(
+        "fails: convergence at depths l >= ln(|Phi| / gamma) ("
+    )
     shallow = by_seed[0][0].cell.point | {"top": 10.0, "gamma": 0.1}  # only l >= 4.6 is printed
     cell = dataclasses.replace(by_seed[0][0].cell, point=shallow)
     curves = by_seed[0][0].curves | {"iterations": np.array([np.inf, 30, 40])}
@@ -260,8 +268,10 @@ def test_critical_ends_that_are_not_judged_are_counted():
     row = found.metrics(measured)
     assert (row["judged"], row["unjudged_inside"], row["unjudged_excess"]) == (1, 2, 0.3)
     values = {key: [value] for key, value in row.items()}
-    assert (found.verdict(values, "cpu"), found.printed(values)) == ("reproduced", "holds")
-    assert found.printed(values | {"excess": [0.3]}).startswith("fails: Theorem 2.2: a critical")
+    assert (found.verdict(values, "cpu"), found.judge_printed(values)) == ("reproduced", "holds")
+    assert found.judge_printed(values | {"excess": [0.3]}).startswith(
+        "fails: Theorem 2.2: a critical"
+    )
     judged_all = [dataclasses.replace(measured[0], curves=curves | {ASSUMPTION: norm < 1})]
     row = found.metrics(judged_all)
     assert (row["unjudged_inside"], row["unjudged_excess"], row["excess"]) == (0, 0.0, 0.7)
@@ -275,10 +285,12 @@ def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothi
         "hessian_error": [0.0] * 5,
     }
     slower = values | {"median_speedup": [0.5] * 5}
-    assert (found.verdict(slower, "cpu"), found.printed(slower)) == ("reproduced", "holds")
+    assert (found.verdict(slower, "cpu"), found.judge_printed(slower)) == ("reproduced", "holds")
     minimum = values | {"excess_at_zero": [0.0] * 5}
     assert found.verdict(minimum, "cpu") == "refuted"
-    assert found.printed(minimum).startswith("fails: that A = 0 is no global minimum (excess_at_")
+    assert found.judge_printed(minimum).startswith(
+        "fails: that A = 0 is no global minimum (excess_at_"
+    )
 
 
 @pytest.mark.parametrize("sigma", ["tanh", "relu"])
@@ -289,12 +301,12 @@ def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
     assert found.verdict(values, "cpu") == "reproduced"
     assert values[f"{sigma}_ratio"] == values["ratio"]
     premise = values | {"moved_zero_ratio": [1.0]}
-    assert found.printed(premise) == "holds"
+    assert found.judge_printed(premise) == "holds"
     between = values_of(name, doctored(by_seed, ratio=np.full(3, 0.7)))
     assert found.verdict(between, "cpu") == "refuted"
-    assert "h_i(0) = 0 (slide_ratio" not in found.printed(between)
+    assert "h_i(0) = 0 (slide_ratio" not in found.judge_printed(between)
     under = values_of(name, doctored(by_seed, ratio=np.full(3, 0.4)))
-    text = found.printed(under)
+    text = found.judge_printed(under)
     assert text.startswith("fails: the bound where every h_i(0) = 0 (slide_ratio 0.8")
 
 
@@ -305,7 +317,7 @@ def test_the_slides_bound_fails_where_a_layer_moves_zero():
         "moved_zero_ratio": [no_bad_stationary_points.moved_zero_ratio(-1.0)],
     }
     assert values["moved_zero_ratio"] == [0.0]  # norms 2 and 0, the slide's bound is 1
-    assert found.printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
+    assert found.judge_printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
     # with h_1(u) = u, h(x) = 1: norms 1 and 1, the bound 1/2
     assert no_bad_stationary_points.moved_zero_ratio(0.0) == pytest.approx(2)
 
@@ -337,9 +349,9 @@ def test_layers_of_another_function_are_refuted():
     ]
     found, values = claim_catalog.load(name), values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
-    assert found.printed(values) == "holds"
+    assert found.judge_printed(values) == "holds"
     W, x = near_identity_layers.instance(np.random.default_rng(0), "scalar", 2, 5)
-    h, _ = near_identity_layers.maps("scalar", W)
+    h, _ = near_identity_layers.build_maps("scalar", W)
     error = near_identity_layers.value_error(h, W[0], 4, x[None])
     other = near_identity_layers.value_error(h, -W[0], 4, x[None])
     assert error[0] < 1e-12
@@ -349,7 +361,7 @@ def test_layers_of_another_function_are_refuted():
     m = np.array([4, 16, 64])
     slower = values_of(name, doctored(by_seed, uniform=np.sqrt(m) * np.log(m)))
     assert (
-        found.printed(slower)
+        found.judge_printed(slower)
         == "fails: distances to the identity of O(log m / m) (printed_rate_growth 2, not <= 1 for "
         "every seed)"
     )
@@ -442,7 +454,7 @@ def test_a_penalty_that_lets_descent_pass_is_refuted():
     by_seed = seeds_of(name, cells(name, delta=0.0))
     values = values_of(name, by_seed)
     assert found.verdict(values, "cpu") == "reproduced"
-    text = found.printed(values)
+    text = found.judge_printed(values)
     assert "here on the first layer's distance from I (one_layer_floor_ratio" in text
     assert "here on entry 1, 2 of every layer (asymmetric_floor_ratio" in text
     assert "to_identity_floor_ratio" not in text
@@ -450,13 +462,13 @@ def test_a_penalty_that_lets_descent_pass_is_refuted():
     passing = values_of(name, doctored(by_seed, l2_floor_ratio=alone))
     assert found.verdict(passing, "cpu") == "refuted"
     near = values_of(name, doctored(by_seed, to_identity_floor_ratio=alone))
-    assert "on the distance of every layer from I (to_identity" in found.printed(near)
+    assert "on the distance of every layer from I (to_identity" in found.judge_printed(near)
     counterexamples = ("one_layer_floor_ratio", "asymmetric_floor_ratio")
     for one in counterexamples:
         held = values_of(name, doctored(by_seed, **{one: 1 + 0 * alone}))
         assert found.verdict(held, "cpu") == "refuted"
     none = doctored(by_seed, **dict.fromkeys(counterexamples, 1 + 0 * alone))
-    assert found.printed(values_of(name, none)) == "holds"
+    assert found.judge_printed(values_of(name, none)) == "holds"
 
 
 # ---- HM Claim 2.3: the risk is an expectation
@@ -471,11 +483,13 @@ def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
     assert min(values["no_noise_z"]) > 5
     biased = doctored(by_seed, z=by_seed[0][0].curves["no_noise_z"])
     assert found.verdict(values_of(name, biased), "cpu") == "refuted"
-    assert found.printed(values_of(name, biased)).startswith("fails: the closed form of Claim 2.3")
+    assert found.judge_printed(values_of(name, biased)).startswith(
+        "fails: the closed form of Claim 2.3"
+    )
     rng = np.random.default_rng(1)
     A, R, root = risk_is_expectation.random_instance(rng, 3, 1.0, 2)
-    x = risk_is_expectation.inputs_of(rng, "uniform", (50_000, 3)) @ root.T
-    mean, error = risk_is_expectation.sampled(x, A, R, rng)
+    x = risk_is_expectation.draw_inputs(rng, "uniform", (50_000, 3)) @ root.T
+    mean, error = risk_is_expectation.sample_risk(x, A, R, rng)
     product = np.eye(3)
     for layer in A:
         product = (np.eye(3) + layer) @ product
@@ -523,7 +537,7 @@ def test_factors_that_are_too_far_or_of_another_product_are_refuted():
     for wrong in (all_at_once, W[..., 1:, :, :], W.mT, balanced(2 * Q, 8)):
         numbers = {k: [float(v[0])] for k, v in matrix_lemmas.rotation_numbers(wrong, Q).items()}
         assert found.verdict(values | numbers, "cpu") == "refuted"
-        assert found.printed(values | numbers).startswith("fails: Claim A.1: ")
+        assert found.judge_printed(values | numbers).startswith("fails: Claim A.1: ")
     one = np.ones(3)
     for curves in (
         {"normal_error": matrix_lemmas.normal_error(np.triu(np.ones((3, 4, 4))))},  # not normal
@@ -532,7 +546,7 @@ def test_factors_that_are_too_far_or_of_another_product_are_refuted():
     ):
         wrong_values = values_of("matrix-lemmas", doctored(by_seed, **curves))
         assert found.verdict(wrong_values, "cpu") == "refuted"
-        printed, what = found.printed(wrong_values), next(iter(curves))
+        printed, what = found.judge_printed(wrong_values), next(iter(curves))
         if what == "product_gap":  # how sharp the bound is, is ours
             assert printed == "holds"
         else:
@@ -542,7 +556,7 @@ def test_factors_that_are_too_far_or_of_another_product_are_refuted():
 
 def test_the_largest_singular_value_in_place_of_the_least_is_refuted():
     A, B = np.random.default_rng(2).normal(size=(2, 1, 50, 3, 3))
-    assert matrix_lemmas.products(A, B)["product_ratio"][0] >= 1
+    assert matrix_lemmas.product_curves(A, B)["product_ratio"][0] >= 1
     s = np.linalg.svdvals(A)
     largest = A * (s[..., -1] / s[..., 0])[..., None, None]  # s_min(A) becomes s_min^2 / s_max
     size = np.linalg.norm(largest @ B, axis=(-2, -1)) / np.linalg.norm(B, axis=(-2, -1))

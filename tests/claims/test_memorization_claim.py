@@ -13,11 +13,11 @@ from pipelines.claims.hardt_ma.finite_sample_expressivity import (
     LABELS,
     NOISE,
     Setting,
-    errors_of,
+    add_noise,
+    collect_worst,
+    count_errors,
+    normalize_rows,
     own_construction,
-    perturbed,
-    unit,
-    worst,
 )
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import Cell, Measured
@@ -28,7 +28,7 @@ def verdict(own: Any = None, fit: Any = None) -> str:
     """The verdict on numbers that hold but for those given, of 10 labels and HM's own network."""
     good = {"errors": 0, "output_error": 1e-3, "error_over_bound": 0.1, "constant": 2}
     fits = {r: dict(good) for r in LABELS} | {LABELS[1]: good | (fit or {})}
-    row = worst(fits) | {"own_errors": 0, "own_printed_errors": 40} | (own or {})
+    row = collect_worst(fits) | {"own_errors": 0, "own_printed_errors": 40} | (own or {})
     curves = {key: np.array([value]) for key, value in row.items()}
     measured = [Measured(Cell({}, 0), np.array([300]), curves, "run")]
     return CLAIM.verdict({key: [value] for key, value in CLAIM.metrics(measured).items()}, "cpu")
@@ -61,17 +61,17 @@ def test_a_network_of_other_labels_is_refuted(
 
 
 def test_a_construction_that_cannot_be_built_errs_everywhere() -> None:
-    X, y = unit(np.random.default_rng(0).standard_normal((20, 8))), np.arange(20) % 3
-    assert errors_of(memorization.printed, X, y, 8) == 0
-    assert errors_of(memorization.printed, 2 * X, y, 8) == 20  # no unit points
-    assert errors_of(lambda X, y, width: memorization.memorize(X, y[::-1]), X, y, 8) > 0
+    X, y = normalize_rows(np.random.default_rng(0).standard_normal((20, 8))), np.arange(20) % 3
+    assert count_errors(memorization.printed, X, y, 8) == 0
+    assert count_errors(memorization.printed, 2 * X, y, 8) == 20  # no unit points
+    assert count_errors(lambda X, y, width: memorization.memorize(X, y[::-1]), X, y, 8) > 0
 
 
 def test_the_printed_width_is_too_small_for_the_premise_of_its_lemma() -> None:
-    X = unit(np.random.default_rng(1).random((50, 8)))
+    X = normalize_rows(np.random.default_rng(1).random((50, 8)))
     found = own_construction(X, seed=1)
     assert found["own_errors"] == 0
-    far = unit(np.random.default_rng(1).standard_normal(FAR))
+    far = normalize_rows(np.random.default_rng(1).standard_normal(FAR))
     gaps = np.linalg.norm(far[:, None] - far, axis=2)[np.triu_indices(FAR[0], 1)] ** 2
     k = memorization.paper_width(FAR[0], gaps.min())
     A0 = np.random.default_rng([0, k]).standard_normal((k, FAR[1])) / np.sqrt(k)
@@ -81,19 +81,21 @@ def test_the_printed_width_is_too_small_for_the_premise_of_its_lemma() -> None:
 
 
 def test_the_constant_and_the_step_of_the_proof_fail_as_printed_and_the_theorem_holds() -> None:
-    found = own_construction(unit(np.random.default_rng(1).random((50, 8))), seed=1)
+    found = own_construction(normalize_rows(np.random.default_rng(1).random((50, 8))), seed=1)
     values = {"errors": [0.0]} | {key: [value] for key, value in found.items()}
-    text = CLAIM.printed(values)
+    text = CLAIM.judge_printed(values)
     assert "the constant 10 in k = 10 ln n / rho^2 of Theorem 3.2's proof (own_printed" in text
     assert "the distance 3 rho' in Lemma B.1, a step of the proof (neighbour_move 0.5" in text
     assert "Theorem 3.2 (" not in text
     mended = values | {"own_printed_errors": [0.0], "neighbour_move": [0.0]}
-    assert CLAIM.printed(mended) == "holds"
-    assert CLAIM.printed(mended | {"errors": [1.0]}).startswith("fails: Theorem 3.2 (errors 1,")
+    assert CLAIM.judge_printed(mended) == "holds"
+    assert CLAIM.judge_printed(mended | {"errors": [1.0]}).startswith(
+        "fails: Theorem 3.2 (errors 1,"
+    )
 
 
 def test_the_printed_network_is_right_where_the_premise_holds() -> None:
-    X, y = unit(np.random.default_rng(0).standard_normal((20, 512))), np.arange(20) % 3
+    X, y = normalize_rows(np.random.default_rng(0).standard_normal((20, 512))), np.arange(20) % 3
     right = memorization.printed(X, y, 512)
     literal = memorization.printed(X, y, 512, share=1 / 6, check=False)
     np.testing.assert_allclose(literal.units.V, right.units.V, atol=1e-12)
@@ -112,11 +114,11 @@ def test_a_neighbour_is_moved_up_to_six_rho() -> None:
 
 def test_noise_moves_equal_images_apart_by_its_own_norm() -> None:
     X = np.ones((2, 3000), np.float32)
-    moved = perturbed(X) - X
+    moved = add_noise(X) - X
     assert np.linalg.norm(moved, axis=1) == pytest.approx(NOISE * np.sqrt(3000), rel=0.05)
-    apart = np.diff(unit(perturbed(X)), axis=0)
+    apart = np.diff(normalize_rows(add_noise(X)), axis=0)
     assert np.sum(apart**2) == pytest.approx(2 * NOISE**2, rel=0.1)
-    assert np.array_equal(perturbed(X), perturbed(X))
+    assert np.array_equal(add_noise(X), add_noise(X))
 
 
 def test_cifar10_is_measured_on_all_its_images() -> None:

@@ -65,7 +65,7 @@ def test_the_factor_decides_what_becomes_of_lemma_2_1_as_printed(factor, verdict
     claim = population_gradient.CLAIM
     values = {bound.metric: [0.0] for bound in claim.decided_by} | {"printed_factor": [factor]}
     assert claim.verdict(values, "cpu") == verdict
-    assert claim.printed(values).startswith(printed)
+    assert claim.judge_printed(values).startswith(printed)
 
 
 def path(inner, g, distance, rate=1 / 8, **changed):
@@ -164,7 +164,7 @@ def test_no_margin_of_ours_is_called_printed():
 
 
 def test_what_was_not_measured_does_not_hide_a_printed_statement_that_fails():
-    printed = two_phases.CLAIM.printed({"potential_share": [1.2]})
+    printed = two_phases.CLAIM.judge_printed({"potential_share": [1.2]})
     assert printed == (
         "fails: g falls by a factor of 1 - 0.5 rate d a step (potential_share 1.2, not <= 1 for "
         "every seed)"
@@ -260,7 +260,7 @@ def test_narrow_networks_refute_the_first_phase():
     values = measured_values(potential_rates.CLAIM, rates_setting(16, 32))
     assert values["first_phase_share"][0] > 1.5
     assert potential_rates.CLAIM.verdict(values, "cpu") == "refuted"
-    printed = potential_rates.CLAIM.printed(values)
+    printed = potential_rates.CLAIM.judge_printed(values)
     assert printed.startswith(
         "fails: g is at most 197 gamma^2 after 1/(16 rate) steps, gamma 1/100 (first_phase"
     )
@@ -283,7 +283,7 @@ def test_descents_to_a_multiple_of_the_identity_are_descents_to_zero(teacher):
     for _ in range(30):
         W = W - rate * gradient(W, W_star, "printed")
         g.append(potential(W, W_star))
-    fallen = potential_rates.fall(start, rate, T, teacher)
+    fallen = potential_rates.potential_along_descent(start, rate, T, teacher)
     np.testing.assert_allclose(fallen, np.array(g)[[0, 3, 30]], rtol=1e-12)
 
 
@@ -291,7 +291,7 @@ def test_long_steps_go_as_far_as_many_short_ones():
     d, rate, T = 100, 1 / (36 * 100**2), np.array([200, 4000])
     start = -0.01 * (np.arange(d) == 0)
     exact = circulant_descent(start, rate, 4000, "printed")["potential"]
-    fallen = potential_rates.fall(start, rate, T)
+    fallen = potential_rates.potential_along_descent(start, rate, T)
     np.testing.assert_allclose(fallen, exact[[0, 200, 4000]], rtol=2e-3)
 
 
@@ -300,9 +300,13 @@ def test_the_worst_start_is_as_far_from_its_teacher_as_the_norms_allow():
     rate, gamma = 1 / (36 * 100**2), 0.01
     start = -2 * gamma / (1 + gamma) * (np.arange(100) == 0)
     T = np.array([22_499])
-    worst = (1 + gamma) * potential_rates.fall(start, rate, T)[-1] / (197 * gamma**2)
+    worst = (
+        (1 + gamma) * potential_rates.potential_along_descent(start, rate, T)[-1] / (197 * gamma**2)
+    )
     assert values["first_phase_share"][0] == pytest.approx(worst, rel=5e-3)
-    alone = potential_rates.fall(-gamma * (np.arange(100) == 0), rate, T)[-1] / (197 * gamma**2)
+    alone = potential_rates.potential_along_descent(-gamma * (np.arange(100) == 0), rate, T)[-1] / (
+        197 * gamma**2
+    )
     assert alone < 0.55 * worst
 
 
@@ -310,13 +314,13 @@ def test_gradients_above_their_bounds_refute(monkeypatch):
     claim = potential_rates.CLAIM
     values = measured_values(claim, rates_setting(100, 110))
     assert claim.verdict(values, "cpu") == "reproduced"
-    assert claim.printed(values) == "holds"
+    assert claim.judge_printed(values) == "holds"
     sizes = "theory.two_phases.gradient_sizes"
     monkeypatch.setattr(sizes, lambda d, gamma, noise=0: (4 * d * gamma, 1e3))
     steep = {"gradient_share": measured_values(claim, rates_setting(100, 110))["gradient_share"]}
     assert steep["gradient_share"][0] > 1
     assert claim.verdict(values | steep, "cpu") == "refuted"
-    assert claim.printed(values | steep).startswith("fails: gradients are at most 6 d gamma")
+    assert claim.judge_printed(values | steep).startswith("fails: gradients are at most 6 d gamma")
 
 
 def test_descents_farther_than_the_lemma_allows_refute(monkeypatch):
@@ -329,7 +333,7 @@ def test_descents_farther_than_the_lemma_allows_refute(monkeypatch):
     far = measured_values(claim, setting)
     assert far["descent_share"][0] > 1
     assert claim.verdict(far, "cpu") == "refuted"
-    assert claim.printed(far).startswith("fails: E|W_T - W*|^2 is at most")
+    assert claim.judge_printed(far).startswith("fails: E|W_T - W*|^2 is at most")
 
 
 def test_the_worst_process_has_equality_in_the_premise():
@@ -343,9 +347,9 @@ def test_the_worst_process_has_equality_in_the_premise():
 def test_speeds_count_until_the_ceiling():
     g = np.array([[1.0, 0.5, 0.1, 1e-9]])
     promised = np.log([2.0, 4.0, 8.0])
-    found = potential_rates.speed(g, promised, 0.2)
+    found = potential_rates.least_speed(g, promised, 0.2)
     np.testing.assert_allclose(found, [1, np.log(10) / np.log(4), np.log(10) / np.log(4)])
-    assert potential_rates.speed(np.array([[1, 0.6, 0.3, 0.2]]), promised, 0.1).min() < 1
+    assert potential_rates.least_speed(np.array([[1, 0.6, 0.3, 0.2]]), promised, 0.1).min() < 1
 
 
 def test_potentials_that_do_not_grow_refute():

@@ -28,7 +28,7 @@ def values(module: Any, **searched: dict[str, float]) -> dict[str, list[float]]:
     """Return the numbers of three seeds, of arms that were searched so; of others as `harder`."""
     harder = searched[module.VARIANTS.harder]
     arms = dict.fromkeys(module.VARIANTS.labels, harder) | searched
-    found = _tuning.compared(module.VARIANTS, arms)
+    found = _tuning.compare_networks(module.VARIANTS, arms)
     return {key: [value] * 3 for key, value in found.items()}
 
 

@@ -79,7 +79,9 @@ def test_each_rule_can_refute(changed: dict[str, float], verdict: str) -> None:
     assert teacher_student.CLAIM.verdict(values, "paper") == verdict
     assert teacher_student.CLAIM.verdict(values, "cpu") == "smaller scale"
     order_is_broken = any(key.endswith("_share") for key in changed)
-    assert teacher_student.CLAIM.printed(values).startswith("fails" if order_is_broken else "holds")
+    assert teacher_student.CLAIM.judge_printed(values).startswith(
+        "fails" if order_is_broken else "holds"
+    )
 
 
 def measured(**losses: float) -> Measured:

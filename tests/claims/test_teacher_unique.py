@@ -14,13 +14,13 @@ def test_two_switched_columns_by_hand() -> None:
     np.testing.assert_allclose(np.eye(2) + switched, (np.eye(2) + teacher)[..., ::-1])
     swap = np.array([[-1.0, 1.0], [1.0, -1.0]])  # of the two columns of I
     assert loss(swap, np.zeros((2, 2))) == pytest.approx(0, abs=1e-15)
-    assert unique.spectral(swap) == unique.frobenius(swap) == pytest.approx(2)
+    assert unique.spectral_norms(swap) == unique.frobenius_norms(swap) == pytest.approx(2)
     assert unique.mismatch(swap, np.zeros((2, 2))) == 0
 
 
 def test_a_circle_of_three_columns_is_the_nearest_permutation() -> None:
     shifts = [np.roll(np.eye(d), 1, axis=0) - np.eye(d) for d in range(2, 12)]
-    norms = [float(unique.spectral(shift)) for shift in shifts]
+    norms = [float(unique.spectral_norms(shift)) for shift in shifts]
     assert min(norms) == norms[1] == pytest.approx(unique.LEAST_PERMUTED)
 
 
@@ -54,7 +54,7 @@ def judge(**changed: list[float]) -> tuple[str, str]:
     curves = {key: np.array(curve) for key, curve in (END | changed).items()}
     found = unique.CLAIM.metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
     values = {key: [value] for key, value in found.items()}
-    return unique.CLAIM.verdict(values, "cpu"), unique.CLAIM.printed(values)
+    return unique.CLAIM.verdict(values, "cpu"), unique.CLAIM.judge_printed(values)
 
 
 @pytest.mark.parametrize(

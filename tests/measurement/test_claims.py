@@ -155,15 +155,15 @@ def test_networks_that_have_not_learned_decide_nothing(
 
 
 def test_the_printed_statement_is_judged_beside_the_tested_one() -> None:
-    assert comparison().printed({"gain_pct": [6.0, 6.1, 5.9]}) == "holds"
-    assert comparison().printed({"gain_pct": [2.0, 2.1, 1.9]}) == (
+    assert comparison().judge_printed({"gain_pct": [6.0, 6.1, 5.9]}) == "holds"
+    assert comparison().judge_printed({"gain_pct": [2.0, 2.1, 1.9]}) == (
         "fails: gain_pct 2, where >= 5 is printed"
     )
-    assert comparison().printed({"gain_pct": [2.0, 8.0]}) == "undecided"
-    assert comparison().printed({"other": [6.0, 6.1]}) == "not tested"
-    assert dataclasses.replace(comparison(), as_printed=()).printed({}) == "not tested"
+    assert comparison().judge_printed({"gain_pct": [2.0, 8.0]}) == "undecided"
+    assert comparison().judge_printed({"other": [6.0, 6.1]}) == "not tested"
+    assert dataclasses.replace(comparison(), as_printed=()).judge_printed({}) == "not tested"
     worded = Bound("gain_pct", at_least=5.0, wording="half the error")
-    assert dataclasses.replace(comparison(), as_printed=(worded,)).printed(
+    assert dataclasses.replace(comparison(), as_printed=(worded,)).judge_printed(
         {"gain_pct": [2.0] * 3}
     ) == ("fails: half the error (gain_pct 2, not >= 5)")
 
@@ -171,8 +171,8 @@ def test_the_printed_statement_is_judged_beside_the_tested_one() -> None:
 def test_a_failure_is_printed_even_where_another_part_was_not_measured() -> None:
     both = (Bound("gain_pct", at_least=5.0), Bound("other", at_most=1.0))
     found = dataclasses.replace(comparison(), as_printed=both)
-    assert found.printed({"gain_pct": [2.0] * 3}).startswith("fails: gain_pct")
-    assert found.printed({"gain_pct": [6.0] * 3}) == "not tested"
+    assert found.judge_printed({"gain_pct": [2.0] * 3}).startswith("fails: gain_pct")
+    assert found.judge_printed({"gain_pct": [6.0] * 3}) == "not tested"
 
 
 def test_every_floor_must_be_reached() -> None:

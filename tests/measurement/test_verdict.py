@@ -185,7 +185,7 @@ def test_two_means_are_equal_only_where_that_is_shown() -> None:
 
 def test_the_best_arm_must_reach_the_floor() -> None:
     floor = Floor(("a", "b"), at_most=27.0)
-    assert floor.reached({"a": [90.0, 90.0], "b": [26.0, 28.0]})
-    assert not floor.reached({"a": [90.0, 90.0], "b": [27.0, 28.0]})
-    assert not floor.reached({"other": [1.0]})
+    assert floor.is_reached({"a": [90.0, 90.0], "b": [26.0, 28.0]})
+    assert not floor.is_reached({"a": [90.0, 90.0], "b": [27.0, 28.0]})
+    assert not floor.is_reached({"other": [1.0]})
     assert floor.state({"a": [57.25, 57.35], "b": [60.0, 60.0]}) == "no: 57.3 (floor 27)"

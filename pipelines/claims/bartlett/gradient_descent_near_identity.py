@@ -75,21 +75,21 @@ class Setting:
 
 
 def random_instance(rng: np.random.Generator, d: int, n: int, loss: float) -> tuple[Array, Array]:
-    """Phi = I + N of that loss 1/2 |N|^2 at the identity; [d, d]; a unit vector V; [l, d, d]."""
+    """Return Phi = I + N [d, d] of that loss |N|^2 / 2 at the identity, a unit V [l, d, d]."""
     N = rng.normal(size=(d, d))
     V = rng.normal(size=(n, d, d))
     return np.eye(d) + N * np.sqrt(2 * loss) / np.linalg.norm(N), V / np.linalg.norm(V)
 
 
 def recorded_iterations(depth: int, start_loss: float) -> list[int]:
-    """Some 100 iterations, the early ones all, up to 1e-10 for the worst Phi of that loss."""
+    """Return some 100 iterations, all early ones, up to 1e-10 for the worst Phi of that loss."""
     e = np.sqrt(2 * start_loss)  # the worst has singular values 1 - e and norm 1 + e
     last = np.ceil(np.log(1e10) * (1 + (1 + e) ** 2) / (1 - e) ** (2 - 2 / depth))
     return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
 
 
 def measure(cells: Cells) -> Curves:
-    """Losses, bounds and ratios along the path; [n, iterations]."""
+    """Return losses, bounds and ratios along the path; [n, iterations]."""
     from theory.descent import descent_path
 
     depth, start = cells.shared("l"), cells.shared("start_loss")
@@ -113,7 +113,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """What the three lemmas say that a step multiplies the loss by, and where they do; [n]."""
+    """Return the factor of the loss that the three lemmas give a step, and where they do; [n]."""
     from theory.descent import loss
     from theory.descent_bounds import distance, stay_close_bound
 
@@ -124,7 +124,7 @@ def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np
 
 
 def proved_bounds(rate: Array, depth: int, start_loss: float) -> tuple[Array, float]:
-    """Bounds on each step's factor [n] and on l a, proved in advance; 1 and inf beyond 1/250."""
+    """Return bounds on a step's factor [n] and on l a, proved in advance; 1, inf beyond 1/250."""
     if start_loss > PROVED:
         return np.ones_like(rate), np.inf
     q = 1 - 6 * np.sqrt(2 * start_loss)
@@ -132,7 +132,7 @@ def proved_bounds(rate: Array, depth: int, start_loss: float) -> tuple[Array, fl
 
 
 def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[str, Array]:
-    """Loss, distance, the lemmas' ratios without a Hessian, the gradient's error along V; [n]."""
+    """Return loss, distance, the lemmas' ratios without a Hessian, gradient error along V; [n]."""
     from theory import descent
     from theory import descent_bounds as bounds
 
@@ -153,7 +153,7 @@ def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[
 
 
 def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
-    """Norms of the exact Hessian over their bounds; [n]."""
+    """Return norms of the exact Hessian over their bounds; [n]."""
     from theory import descent_bounds as bounds
 
     H = bounds.hessian(Theta, Phi)
@@ -166,12 +166,12 @@ def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
 
 
 def divide(values: Array, bound: Array) -> Array:
-    """Their ratio; 1 where rounding has left a loss, and so a bound, of 0."""
+    """Return their ratio; 1 where rounding has left a loss, and so a bound, of 0."""
     return np.divide(values, bound, out=np.ones_like(values), where=bound > 0)
 
 
 def add_judged_curves(curves: dict[str, Any]) -> dict[str, Any]:
-    """The curves with those that are made of others; [n, iterations]."""
+    """Return the curves with those that are made of others; [n, iterations]."""
     low = FLOOR * curves["loss"][:, :1]  # judged above it only
     curves["loss_over_bound"] = curves["loss"] / np.maximum(curves["bound"], low)
     curves["loss_over_proved"] = curves["loss"] / np.maximum(curves["proved_bound"], low)
@@ -181,7 +181,7 @@ def add_judged_curves(curves: dict[str, Any]) -> dict[str, Any]:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The printed lemmas at their worst; the first is printed as at least 1."""
+    """Return the printed lemmas at their worst; the first is printed as at least 1."""
     worst = {
         "printed_gradient_ratio": min,
         "printed_hessian_ratio": max,
@@ -202,7 +202,7 @@ RATIOS = {
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Losses under their bounds in the largest networks; beside it the ratios of the lemmas."""
+    """Draw losses under their bounds in the largest networks, and the ratios of the lemmas."""
     picture, (left, right) = panels(2)
     d, depth = (max(m.point[name] for m in measured) for name in ("d", "l"))
     starts = sorted({m.point["start_loss"] for m in measured})
@@ -227,7 +227,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
-    """Losses of networks that differ in the seed, their bounds, and those proved in advance."""
+    """Draw losses of networks that differ in the seed, their bounds, those proved in advance."""
     axes.plot([], [], colour, label=f"l(I) = {chosen[0].point['start_loss']:g}")
     for m in chosen:
         axes.plot(m.steps[m.holds], m.curves["loss"][m.holds], colour, lw=1)

@@ -83,7 +83,7 @@ class Setting:
 
 
 def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple[Array, Array]:
-    """W [d, d] of norm 1, and points of the map's ball [n, d], [n, d + 1] or [n, 2]."""
+    """Return W [d, d] of norm 1, and points of the map's ball [n, d], [n, d + 1] or [n, 2]."""
     from theory.near_identity import ball
 
     W = rng.normal(size=(d, d))
@@ -92,8 +92,8 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
     return W / np.linalg.norm(W, 2), points
 
 
-def maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
-    """The map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
+def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
+    """Return the map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
     from theory.smooth_maps import HENON, graph_map, henon_map, normalize, pendulum, tanh_map
 
     if name == "henon":
@@ -106,13 +106,13 @@ def maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
 
 
 def measure(cells: Cells) -> Curves:
-    """m times the largest distances and their bounds, and errors, for every m; [n, k]."""
+    """Return m times the largest distances and their bounds, and errors, for every m; [n, k]."""
     from theory import near_identity
     from theory.composition import whole_profile
 
     name = cells.shared("map")
     W, x = cells.draw(instance, "map", "d", "samples")
-    h, g = maps(name, W)
+    h, g = build_maps(name, W)
     fine = near_identity.distances(g.jacobian, near_identity.scales(cells.shared("fine")), x)
     curves: dict[str, list[Any]] = {}
     for m in cells.shared("m"):
@@ -135,7 +135,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
-    """Largest error of the layers, up to the 64th, run one by one; relative; [n]."""
+    """Return the largest error of the layers, up to the 64th, run one by one; relative; [n]."""
     from theory.composition import compose, near_layers
 
     a = a[:RUN_TO]
@@ -145,7 +145,7 @@ def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
 
 
 def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
-    """Largest error of f(x), read off the last coordinate after all layers of h from (x, 0); [n].
+    """Return the largest error of f(x), the last coordinate after all layers of h from (x, 0); [n].
 
     At most as many layers as RUN_TO, the last two of them linear.
     """
@@ -160,7 +160,7 @@ def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Slopes, the largest of all maps and Henon's; his whole map, and distances to exact values."""
+    """Return slopes of all maps and of Henon's, his whole map, and distances to exact values."""
     from theory.smooth_maps import henon_largest
 
     found = {
@@ -179,21 +179,21 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def growth(m: Measured) -> float:
-    """Of m max |h_i - Id| / log m from the first m >= 16 to the last, at equal steps."""
+    """Return the growth of m max |h_i - Id| / log m from m = 16 to the last, at equal steps."""
     fitted = m.steps >= FIT_FROM
     rates = m.curves["uniform"][fitted] / np.log(m.steps[fitted])
     return float(rates[-1] / rates[0])
 
 
 def slope(m: Measured, schedule: str) -> float:
-    """Of log max |h_i - Id| against log m, from m = 16 on."""
+    """Return the slope of log max |h_i - Id| against log m, from m = 16 on."""
     fitted = m.steps >= FIT_FROM
     logs = np.log(m.steps[fitted]), np.log(m.curves[schedule][fitted])
     return float(np.polyfit(*logs, 1)[0]) - 1
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """The largest distance of Henon's layers, or the first map's; m times it, of every map."""
+    """Draw the largest distance of Henon's layers, or the first map's; m times it, of every map."""
     names = list(dict.fromkeys(m.point["map"] for m in measured))
     first = "henon" if "henon" in names else names[0]
     n = measured[0].steps

@@ -106,7 +106,7 @@ class Setting:
 def instance(
     rng: np.random.Generator, d: int, negative: int, lam: float, positive: float, *, depth: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Eigenvalues [d] and eigenvectors [d, d], noise of a start [l, d, d], weights [d, d]."""
+    """Return eigenvalues [d], eigenvectors [d, d], noise of a start [l, d, d], weights [d, d]."""
     shares = np.where(np.arange(d) > 0, rng.uniform(0.5, 1, size=d), 1)
     above = positive * rng.uniform(1, 1.25, size=d)
     phi = np.where(np.arange(d) < negative, -lam * shares, above)
@@ -116,7 +116,7 @@ def instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Least losses over the floor, and the time of escape, at every depth; [n, depths]."""
+    """Return least losses over the floor, and the time of escape, at every depth; [n, depths]."""
     l = np.asarray(cells.shared("l"))  # noqa: E741
     columns = [measure_depth(cells, depth) for depth in cells.shared("l")]
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
@@ -127,7 +127,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
-    """What is measured at one depth; [n] each."""
+    """Return what is measured at one depth; [n] each."""
     from theory.descent_bounds import negative_floor
 
     make = partial(instance, depth=depth)
@@ -155,7 +155,7 @@ def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
 def descend_with_penalties(
     diagonal: Callable[..., Any], symmetric: Callable[..., Any], cells: Cells, weights: Array
 ) -> dict[str, Array]:
-    """The least loss over the floor with each penalty, for both forms of the target; [n] each.
+    """Return the least loss over the floor with each penalty, for both forms of the target; [n].
 
     Where a gradient jumps, rounding decides on its side: with random eigenvectors it parts layers.
     """
@@ -173,7 +173,7 @@ def descend_with_penalties(
 
 
 def descend_asymmetrically(cells: Cells, depth: int) -> Array:
-    """The least loss over the floor at the turned 2 x 2 target with a penalty on one entry; [n]."""
+    """Return the least loss / floor at the turned 2 x 2 target, one entry penalized; [n]."""
     from theory.penalties import one_entry
 
     low, high = -cells.values("lam"), np.full(len(cells), cells.shared("positive"))
@@ -192,7 +192,7 @@ def rotated_target(first: Array, second: Array) -> Array:
 
 
 def penalty_gradient(penalty: Callable[[Array], Array], size: float, Theta: Array) -> Array:
-    """The gradient of a penalty of that weight."""
+    """Return the gradient of a penalty of that weight."""
     return size * penalty(Theta)
 
 
@@ -206,7 +206,7 @@ def lowest_ratio(
     floor: Array,
     penalty: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Array]:
-    """The least loss / floor [n], and the first step with half the floor or less, NaN if none."""
+    """Return the least loss / floor, and the first step below half of it, NaN if none; [n]."""
     from theory.descent import descent_path, loss
 
     low, escape = np.full(len(Phi), np.inf), np.full(len(Phi), np.nan)
@@ -221,7 +221,7 @@ def lowest_ratio(
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """How deep exact starts get where the premise fails; exponents of the escape times."""
+    """Return how deep exact starts get where the premise fails; exponents of the escape times."""
     exact = [m for m in measured if m.point["delta"] == 0]
     broken = [float(v) for m in exact for v in m.curves["floor_ratio"][~m.holds]]
     found = {"big_step_ratio": min(broken)} if broken else {}
@@ -237,7 +237,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def least_ratios(exact: Sequence[Measured]) -> dict[str, float]:
-    """The least loss over the floor at even depths, of each penalty and of those that keep it."""
+    """Return the least loss / floor at even depths, of each penalty and of those that keep it."""
     chosen = [m for m in exact if np.any(m.steps % 2 == 0)]
     if not chosen:
         return {}
@@ -250,7 +250,7 @@ def least_ratios(exact: Sequence[Measured]) -> dict[str, float]:
 
 
 def escape_times(measured: Sequence[Measured], negative: int) -> tuple[Array, Array]:
-    """The delta > 0 [m], ascending, and median times of escape [m, depths], NaN where most stay.
+    """Return the delta > 0 [m] and the median times of escape [m, depths], NaN where most stay.
 
     At the smallest dimension and step and the largest lam of those measured.
     """
@@ -266,7 +266,7 @@ def escape_times(measured: Sequence[Measured], negative: int) -> tuple[Array, Ar
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Losses for Phi = -1 at even and odd depths; escape times against delta."""
+    """Draw losses for Phi = -1 at even and odd depths; escape times against delta."""
     picture, (left, right) = panels(2)
     draw_losses(left)
     draw_escapes(right, measured)
@@ -274,7 +274,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_losses(axes: Any) -> None:
-    """Losses for Phi = -1, from the recursion of the layers' common eigenvalue."""
+    """Draw losses for Phi = -1, from the recursion of the layers' common eigenvalue."""
     from theory.descent import eigenvalue_recursion
 
     cases = [(2, 0.1, "-"), (2, 0.4, "--"), (4, 0.1, "-"), (4, 0.4, "--"), (4, 1.0, ":")]
@@ -289,7 +289,7 @@ def draw_losses(axes: Any) -> None:
 
 
 def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
-    """Median steps to half the floor, one colour a depth, and the powers of delta that explain."""
+    """Draw median steps to half the floor, a colour a depth, and the powers of delta expected."""
     for negative, style, word in ((1, "o-", "one"), (2, "s--", "two")):
         deltas, times = escape_times(measured, negative)
         for k, (depth, time) in enumerate(zip(measured[0].steps, times.T, strict=True)):

@@ -74,7 +74,7 @@ def random_instance(
     eps: float,
     inputs: int,
 ) -> tuple[Array, ...]:
-    """A [l, d, 2d] and B [l, 2d, d], |A| |B| = eps in every layer; inputs and labels [2 inputs, d].
+    """Return A [l, d, 2d], B [l, 2d, d], |A| |B| = eps a layer; inputs, labels [2 inputs, d].
 
     Layers are random mixtures of Gaussian ones and of u - eps sigma(u), which shrink small inputs
     as the case of equality does; inputs have random sizes, and each occurs twice.
@@ -91,7 +91,7 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Functional gradient norms of all layers against the bound; [n, l]."""
+    """Return functional gradient norms of all layers against the bound; [n, l]."""
     from theory import stationary_points
 
     d, l = cells.shared("d"), cells.shared("l")  # noqa: E741
@@ -110,7 +110,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
-    """|norm / bound - 1| at every layer of h_i(u) = (1 - eps) u with labels 3 x; [n, l]."""
+    """Return |norm / bound - 1| at every layer of h_i(u) = (1 - eps) u with labels 3 x; [n, l]."""
     from theory import stationary_points
 
     shrink = 1 - eps[:, None, None]
@@ -120,7 +120,7 @@ def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The least ratio of each activation; over the slide's bound; and where h_1(0) is not 0."""
+    """Return the least ratios: by activation, over the slide's bound, where h_1(0) is not 0."""
     names = sorted({m.point["sigma"] for m in measured})
     least = {f"{name}_ratio": least_ratio(measured, name) for name in names}
     return least | {
@@ -130,7 +130,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def moved_zero_ratio(shift: float) -> float:
-    """The least norm over the slide's bound, of the layers u + shift and u at x = 1, y = 2."""
+    """Return the least norm / the slide's bound, of the layers u + shift and u at x = 1, y = 2."""
     from theory import stationary_points
 
     layers = [
@@ -143,12 +143,12 @@ def moved_zero_ratio(shift: float) -> float:
 
 
 def least_ratio(measured: Sequence[Measured], sigma: str) -> float:
-    """The least ratio over all networks with that activation."""
+    """Return the least ratio over all networks with that activation."""
     return min(float(m.curves["ratio"].min()) for m in select(measured, sigma=sigma))
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Norms by layer, over the bound, for growing eps; and smallest ratio against eps."""
+    """Draw norms by layer, over the bound, for growing eps; and smallest ratio against eps."""
     d, depths = max(m.point["d"] for m in measured), sorted({m.point["l"] for m in measured})
     depth = depths[len(depths) // 2]
     grid = sorted({m.point["eps"] for m in measured})

@@ -71,7 +71,7 @@ class Setting:
 
 
 def random_target(rng: np.random.Generator, d: int, skew: float, gamma: float) -> Array:
-    """Phi of that margin and of a skew part of that norm; [d, d]."""
+    """Return Phi of that margin and of a skew part of that norm; [d, d]."""
     V = np.linalg.qr(rng.normal(size=(d, d)))[0]
     w = gamma + np.append(0.0, rng.uniform(size=d - 1))
     N = rng.normal(size=(d, d))
@@ -80,18 +80,18 @@ def random_target(rng: np.random.Generator, d: int, skew: float, gamma: float) -
 
 
 def horizon(depth: int, skew: float, gamma: float) -> int:
-    """Iterations to 1e-10 by the bound, with |Phi| as large as it can be: gamma + 1 + skew."""
+    """Return the iterations to 1e-10 by the bound, with |Phi| at its largest, gamma + 1 + skew."""
     shrink = gamma ** (2 - 2 / depth) / (1 + (gamma + 1 + skew) ** 2)
     return int(np.ceil(np.log(TARGET) / np.log1p(-shrink)))
 
 
 def recorded_iterations(last: int) -> list[int]:
-    """Some 100 iterations up to `last`, the early ones all."""
+    """Return some 100 iterations up to `last`, the early ones all."""
     return [int(t) - 1 for t in np.unique(np.geomspace(1, last + 1, 150).round())]
 
 
 def measure(cells: Cells) -> Curves:
-    """Losses, margins and errors of three descents to the same targets; [n, iterations]."""
+    """Return losses, margins and errors of three descents to the same targets; [n, iterations]."""
     from theory.descent import descent_path, margin, projection_path
 
     d, depth, skew, gamma = (cells.shared(name) for name in ("d", "l", "skew", "gamma"))
@@ -118,7 +118,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def follow(path: Iterable[Array], Phi: Array, steps: Sequence[int]) -> dict[str, Array]:
-    """What is seen at those iterations; a network whose loss is rounding stays as it is; [n, k].
+    """Return what is seen at those iterations; a network whose loss is rounding stays; [n, k].
 
     `least_margin` and `factor`, the largest factor of a step on the loss, are over all iterations.
     """
@@ -143,7 +143,7 @@ def follow(path: Iterable[Array], Phi: Array, steps: Sequence[int]) -> dict[str,
 
 
 def observe(Theta: Array, Phi: Array) -> dict[str, Array]:
-    """Loss, margin of the product, and distance of the layers from balanced ones; [n]."""
+    """Return loss, margin of the product, and distance of the layers from balanced ones; [n]."""
     from theory.descent import loss, margin, product
 
     M = product(Theta)
@@ -153,20 +153,24 @@ def observe(Theta: Array, Phi: Array) -> dict[str, Array]:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Plain descent beside power projection: losses, shares of targets, mean iterations."""
+    """Return plain descent beside power projection: losses, shares of targets, mean iterations."""
     least = np.array([m.curves["plain_least_margin"][-1] / m.point["gamma"] for m in measured])
     return {
         "plain_final_loss": max(float(m.curves["plain_final_loss"][-1]) for m in measured),
         "plain_below_margin_pct": 100 * float(np.mean(least < 1 - 1e-9)),
         "plain_not_positive_pct": 100 * float(np.mean(least <= 0)),
-        "iterations": float(np.mean([iterations(m, "loss") for m in measured])),
-        "identity_iterations": float(np.mean([iterations(m, "identity_loss") for m in measured])),
-        "plain_iterations": float(np.mean([iterations(m, "plain_loss") for m in measured])),
+        "iterations": float(np.mean([iterations_to_target(m, "loss") for m in measured])),
+        "identity_iterations": float(
+            np.mean([iterations_to_target(m, "identity_loss") for m in measured])
+        ),
+        "plain_iterations": float(
+            np.mean([iterations_to_target(m, "plain_loss") for m in measured])
+        ),
     }
 
 
-def iterations(m: Measured, name: str) -> float:
-    """Iteration at which that loss is 1e-10 l(I), between those kept; infinite if it is at none."""
+def iterations_to_target(m: Measured, name: str) -> float:
+    """Return the iteration at which that loss is 1e-10 l(I), interpolated; infinite if at none."""
     log_loss = np.log(np.maximum(m.curves[name] / m.curves["plain_loss"][0], 1e-300))
     below = np.flatnonzero(log_loss <= np.log(TARGET))
     if not len(below):
@@ -183,15 +187,15 @@ LABELS = {
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Losses where a step is nearest to its bound; margins where plain descent's fall lowest."""
+    """Draw losses where a step is nearest its bound; margins where plain descent's are least."""
     near = min(measured, key=lambda m: m.curves["decrement_ratio"][-1])
     low = min(measured, key=lambda m: m.curves["plain_least_margin"][-1] / m.point["gamma"])
     picture, (left, right) = panels(2)
     left.plot(near.steps, near.curves["bound"], "k--", lw=1, label="bound for power projection")
     left.set(yscale="log", ylabel="loss")
-    draw(left, near, "loss", "The step nearest to its bound")
+    draw_descents(left, near, "loss", "The step nearest to its bound")
     left.set_ylim(bottom=10 * FLOOR * near.curves["loss"][0])
-    draw(right, low, "margin", "The lowest margin of plain descent, relative to γ")
+    draw_descents(right, low, "margin", "The lowest margin of plain descent, relative to γ")
     right.axhline(low.point["gamma"], color="k", lw=1, ls="--", label="γ, the margin of the target")
     right.axhline(0, color="k", lw=0.5)
     right.set(ylabel="margin of the product")
@@ -199,12 +203,12 @@ def figure(measured: Sequence[Measured]) -> Any:
     return picture
 
 
-def draw(axes: Any, m: Measured, kind: str, why: str) -> None:
-    """Losses or margins of the three descents in a cell; the later are thinner, to show all."""
+def draw_descents(axes: Any, m: Measured, kind: str, why: str) -> None:
+    """Draw losses or margins of the three descents in a cell, the later thinner to show all."""
     for colour, (prefix, label) in enumerate(LABELS.items()):
         width = 4 - 1.5 * colour
         axes.plot(m.steps, m.curves[prefix + kind], f"C{colour}", lw=width, label=label)
-    last = max(iterations(m, f"{prefix}loss") for prefix in LABELS)
+    last = max(iterations_to_target(m, f"{prefix}loss") for prefix in LABELS)
     axes.set(xlabel="iteration", xlim=(0, 1.2 * last if np.isfinite(last) else m.steps[-1]))
     axes.xaxis.get_major_locator().set_params(integer=True)
     cell = ", ".join(f"{k} = {v:g}" for k, v in m.cell.params.items())

@@ -87,7 +87,7 @@ class Setting:
 
 
 def spectrum(rng: np.random.Generator, d: int, gamma: float, top: float) -> tuple[Array, Array]:
-    """Eigenvalues [d] from gamma to top, and eigenvectors [k, k] for the first k <= 8 of them."""
+    """Return eigenvalues [d] from gamma to top, eigenvectors [k, k] for the first k <= 8."""
     phi = np.exp(rng.uniform(np.log(gamma), np.log(top), size=d))
     phi[:2] = gamma, top
     k = min(d, WIDTH)
@@ -95,7 +95,7 @@ def spectrum(rng: np.random.Generator, d: int, gamma: float, top: float) -> tupl
 
 
 def measure(cells: Cells) -> Curves:
-    """Iterations, their bound, and how matrices agree with the recursion, by depth; [n, depths]."""
+    """Return iterations, their bound, how matrices agree with the recursion; [n, depths]."""
     from theory.descent_bounds import iteration_bound, iterations_to
 
     l = np.asarray(cells.shared("l"))  # noqa: E741
@@ -120,7 +120,7 @@ def measure(cells: Cells) -> Curves:
 
 @np.errstate(over="ignore", invalid="ignore")  # steps beyond the premise may diverge
 def overshoot(phi: Array, depth: NDArray[np.int64], rate: Array, steps: int) -> Array:
-    """The furthest that an lam^l / phi passed 1 on the way from 1 / phi; [n, depths]."""
+    """Return the furthest that an lam^l / phi passed 1 on the way from 1 / phi; [n, depths]."""
     from theory.descent import eigenvalue_path
 
     scale = -np.sign(phi - 1) / phi
@@ -134,7 +134,7 @@ def overshoot(phi: Array, depth: NDArray[np.int64], rate: Array, steps: int) -> 
 def compare_with_matrices(
     phi: Array, V: Array, depths: NDArray[np.int64], rate: Array, steps: NDArray[np.int64]
 ) -> dict[str, Array]:
-    """Matrix descent against the recursion: largest differences in steps [depths]; [n, depths]."""
+    """Return the largest differences of matrix descent from the recursion; [n, depths]."""
     from theory.descent import descent_path, eigenvalue_recursion
 
     Phi = V * phi[:, None] @ V.mT
@@ -150,7 +150,7 @@ def compare_with_matrices(
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Depths below ln(top / gamma), which the slide excludes, and the others; saturation."""
+    """Return depths below ln(top / gamma), which the slide excludes, and the others; saturation."""
     held = [m for m in measured if m.holds.all()]
     below = [m.steps < np.log(m.point["top"] / m.point["gamma"]) for m in held]
     shallow = [m.curves["ratio"][low] for m, low in zip(held, below, strict=True)]
@@ -166,7 +166,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Iterations and bounds against depth; paths of eigenvalues, real and in the complex plane."""
+    """Draw iterations and bounds against depth; paths of eigenvalues, real and complex."""
     picture, (left, middle, right) = panels(3, 13, 4)
     draw_iterations(left, measured)
     draw_eigenvalues(middle, measured[-1].point, int(measured[-1].steps[-1]))
@@ -175,7 +175,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
-    """Iterations (points) under the bound (dashed), one colour a conditioning, at the largest d."""
+    """Draw iterations (points) under the bound (dashed), a colour a conditioning, largest d."""
     d = max(m.point["d"] for m in measured)
     chosen = select(measured, d=d)
     points = sorted({(m.point["gamma"], m.point["top"]) for m in chosen}, reverse=True)
@@ -192,7 +192,7 @@ def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 def draw_eigenvalues(axes: Any, point: Any, depth: int) -> None:
-    """Eigenvalues of the product against the iteration, for the spectrum of a measured setting."""
+    """Draw eigenvalues of the product against the iteration, for a measured spectrum."""
     from theory.descent import eigenvalue_recursion
     from theory.descent_bounds import iterations_to
 
@@ -209,7 +209,7 @@ def draw_eigenvalues(axes: Any, point: Any, depth: int) -> None:
 
 
 def draw_rotations(axes: Any) -> None:
-    """The eigenvalue of the product on its way from 1 to that of a rotation, in small steps."""
+    """Draw the product's eigenvalue on its way from 1 to that of a rotation, in small steps."""
     from theory.descent import descent_path, product
 
     angles, depth = np.radians([60, 120, 170, 180]), 4
@@ -227,7 +227,7 @@ def draw_rotations(axes: Any) -> None:
 
 
 def circle() -> Any:
-    """The unit circle."""
+    """Return the unit circle."""
     from matplotlib.patches import Circle
 
     return Circle((0, 0), 1, fill=False, color="grey", linewidth=0.5)

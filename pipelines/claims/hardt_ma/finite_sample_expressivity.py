@@ -86,18 +86,18 @@ class Setting:
 
 
 @functools.lru_cache(maxsize=1)
-def images(name: str) -> NDArray[np.float32]:
-    """All images for training and validation as rows of pixels in [0, 1]; [n, d]."""
+def load_images(name: str) -> NDArray[np.float32]:
+    """Return all images for training and validation as rows of pixels in [0, 1]; [n, d]."""
     return datasets.load(name).untested()[0].astype(np.float32) / np.float32(255)
 
 
-def unit(X: NDArray[Any]) -> NDArray[Any]:
-    """The rows of X [n, d], brought to norm 1."""
+def normalize_rows(X: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows of X [n, d], brought to norm 1."""
     return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
-def perturbed(X: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The rows of X [n, d] with noise of NOISE times their norm, always the same."""
+def add_noise(X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the rows of X [n, d] with noise of NOISE times their norm, always the same."""
     noise = np.random.default_rng(0).standard_normal(X.shape, np.float32)
     noise *= NOISE * np.linalg.norm(X, axis=1, keepdims=True) / np.sqrt(X.shape[1])
     return X + noise
@@ -105,40 +105,40 @@ def perturbed(X: NDArray[np.float32]) -> NDArray[np.float32]:
 
 @functools.lru_cache
 def separations(name: str, n: int) -> tuple[float, float]:
-    """rho of the first n images, brought to norm 1, and once they are perturbed."""
+    """Return rho of the first n images, brought to norm 1, and once they are perturbed."""
     from theory.pairs import nearest_pair
 
-    X = images(name)[:n]
-    return nearest_pair(unit(X))[2], nearest_pair(unit(perturbed(X)))[2]
+    X = load_images(name)[:n]
+    return nearest_pair(normalize_rows(X))[2], nearest_pair(normalize_rows(add_noise(X)))[2]
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Errors, weights and margin of the networks for the first n images, at every n."""
-    X = images(setting.data)
+    """Return errors, weights and margin of the networks for the first n images, at every n."""
+    X = load_images(setting.data)
     sizes = sorted({min(n, len(X)) for n in setting.n})
     own = own_construction(X[:OWN], seed)
     rows = []
     for n in sizes:
         stored = bench if seed == 0 and n == sizes[-1] else None
-        fits = {r: memorized(X[:n], r, seed, setting, stored) for r in LABELS}
-        rows.append(worst(fits) | paper(X[:n], setting.data) | own)
+        fits = {r: measure_memorizer(X[:n], r, seed, setting, stored) for r in LABELS}
+        rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own)
     return sizes, {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
 def random_labels(r: int, n: int, seed: int) -> NDArray[np.int64]:
-    """Labels 0, ..., r - 1 of n points, drawn evenly; [n]."""
+    """Return labels 0, ..., r - 1 of n points, drawn evenly; [n]."""
     return np.random.default_rng(seed).integers(r, size=n)
 
 
-def memorized(
+def measure_memorizer(
     X: Any, r: int, seed: int, setting: Setting, stored: Bench | None
 ) -> dict[str, float]:
-    """The network of these points with r labels, and its errors as a Keras model."""
+    """Return the network of these points with r labels, and its errors as a Keras model."""
     from theory.memorization import memorize
 
     n, y = len(X), random_labels(r, len(X), seed)
     found = memorize(X, y, dtype=setting.precision)
-    outputs = predicted(found, X, stored if r == LABELS[0] else None)
+    outputs = predict_with_keras(found, X, stored if r == LABELS[0] else None)
     right = np.searchsorted(found.labels, y)
     error = np.abs(outputs - np.eye(len(found.labels), dtype=outputs.dtype)[right]).max()
     return {
@@ -152,8 +152,8 @@ def memorized(
     }
 
 
-def worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
-    """The largest numbers of all that decide, and the others of each number of labels."""
+def collect_worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
+    """Return the largest numbers of all that decide, and the others of each number of labels."""
     largest = {key: max(fit[key] for fit in fits.values()) for key in WORST}
     others = {
         f"{key}_r{r}": value
@@ -164,8 +164,8 @@ def worst(fits: dict[int, dict[str, float]]) -> dict[str, float]:
     return largest | others
 
 
-def predicted(found: Any, X: Any, stored: Bench | None) -> NDArray[Any]:
-    """Outputs of the Keras model, saved and loaded; [n, r]. On a bench it is stored."""
+def predict_with_keras(found: Any, X: Any, stored: Bench | None) -> NDArray[Any]:
+    """Return outputs of the Keras model, saved and loaded; [n, r]. On a bench it is stored."""
     backend.keras()
     import keras
 
@@ -179,8 +179,8 @@ def predicted(found: Any, X: Any, stored: Bench | None) -> NDArray[Any]:
     return np.asarray(outputs)
 
 
-def paper(X: Any, name: str) -> dict[str, float]:
-    """The paper's width for these images, and its weights per point at that or at A_0 = I."""
+def paper_numbers(X: Any, name: str) -> dict[str, float]:
+    """Return the paper's width for these images, and weights per point at it or at A_0 = I."""
     from theory.memorization import paper_width, parameter_count
 
     n, d = X.shape
@@ -196,18 +196,20 @@ def paper(X: Any, name: str) -> dict[str, float]:
 
 
 def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
-    """HM's own network: of these images at A_0 = I, and, also as printed, of far points."""
+    """Return HM's own network: of these images at A_0 = I, and, also as printed, of far points."""
     from theory.memorization import neighbour_move, paper_width, printed
     from theory.pairs import nearest_pair
 
     literal = functools.partial(printed, share=1 / 3, check=False)
     rng = np.random.default_rng(seed)
-    far, y = unit(rng.standard_normal(FAR)), random_labels(LABELS[0], FAR[0], seed)
+    far, y = normalize_rows(rng.standard_normal(FAR)), random_labels(LABELS[0], FAR[0], seed)
     k = paper_width(FAR[0], nearest_pair(far)[2])
     images_y = random_labels(LABELS[0], len(X), seed)
     return {
-        "own_errors": errors_of(printed, unit(X.astype(np.float64)), images_y, X.shape[1]),
-        "own_printed_errors": errors_of(literal, far, y, k),
+        "own_errors": count_errors(
+            printed, normalize_rows(X.astype(np.float64)), images_y, X.shape[1]
+        ),
+        "own_printed_errors": count_errors(literal, far, y, k),
         "own_fitting_ratio": least_ratio(literal, far, y, k),
         "own_condition_ratio": least_ratio(printed, far, y, k),
         "neighbour_move": neighbour_move(3.0),
@@ -217,11 +219,11 @@ def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
 def least_ratio(construction: Any, X: NDArray[Any], y: NDArray[np.int64], k: int) -> float:
     """Return the least of 1, 2, 4, ... times k at which that construction errs nowhere; or inf."""
     ratios = (2.0**i for i in range(10))
-    return next((r for r in ratios if not errors_of(construction, X, y, int(k * r))), np.inf)
+    return next((r for r in ratios if not count_errors(construction, X, y, int(k * r))), np.inf)
 
 
-def errors_of(construction: Any, X: NDArray[Any], y: NDArray[np.int64], width: int) -> float:
-    """Errors of that construction at that width; all n where it cannot be built."""
+def count_errors(construction: Any, X: NDArray[Any], y: NDArray[np.int64], width: int) -> float:
+    """Return errors of that construction at that width; all n where it cannot be built."""
     try:
         return float(np.sum(construction(X, y, width).predict(X) != y))
     except ValueError:
@@ -229,7 +231,7 @@ def errors_of(construction: Any, X: NDArray[Any], y: NDArray[np.int64], width: i
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Ours and the paper's at the largest n, and the largest errors of an output."""
+    """Return ours and the paper's at the largest n, and the largest errors of an output."""
     (m,) = measured
     last = {key: float(values[-1]) for key, values in m.curves.items() if key not in DECIDING}
     largest = {key: float(m.curves[key].max()) for key in ("output_error", "error_over_bound")}
@@ -237,7 +239,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Weights per point against n, ours and the paper's; beside it the margins."""
+    """Draw weights per point against n, ours and the paper's; beside it the margins."""
     from matplotlib.figure import Figure
 
     first, precision = measured[0], measured[0].point["precision"]

@@ -44,7 +44,7 @@ class Setting:
 
 
 def random_instance(rng: np.random.Generator, d: int, depth: int) -> tuple[Array, Array, Array]:
-    """A [l, d, d] of norms near 0.3, target R [d, d], covariance Sigma [d, d]."""
+    """Return A [l, d, d] of norms near 0.3, target R [d, d], covariance Sigma [d, d]."""
     A = 0.3 * rng.normal(size=(depth, d, d)) / np.sqrt(d)
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
     root = rng.normal(size=(d, d)) / np.sqrt(d)
@@ -52,22 +52,22 @@ def random_instance(rng: np.random.Generator, d: int, depth: int) -> tuple[Array
 
 
 def measure(cells: Cells) -> Curves:
-    """Relative errors at every depth; [n, depths].
+    """Return relative errors at every depth; [n, depths].
 
     One network after the other, in one process: most of the time is TensorFlow's start.
     """
     depths = cells.shared("l")
-    rows = [[errors_of(cell, depth) for depth in depths] for cell in cells.cells]
+    rows = [[measure_depth(cell, depth) for depth in depths] for cell in cells.cells]
     return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
 
 
-def errors_of(cell: Cell, depth: int) -> dict[str, float]:
-    """The errors at a random instance of that width and depth."""
+def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
+    """Return the errors at a random instance of that width and depth."""
     return errors(*random_instance(np.random.default_rng(cell.seed), cell.point["d"], depth))
 
 
 def errors(A: Array, R: Array, sigma: Array) -> dict[str, float]:
-    """Relative Frobenius distance of the formula, and of the appendix, to the gradient."""
+    """Return relative Frobenius distance of the formula, and of the appendix, to the gradient."""
     from theory.linear_resnet import gradient, gradient_appendix
 
     formula, automatic = gradient(A, R, sigma), automatic_gradient(A, R, sigma)
@@ -83,7 +83,7 @@ def errors(A: Array, R: Array, sigma: Array) -> dict[str, float]:
 
 
 def finite_differences(A: Array, R: Array, sigma: Array) -> Array:
-    """Central differences of the risk in every entry of every layer; [l, d, d]."""
+    """Return central differences of the risk in every entry of every layer; [l, d, d]."""
     from theory.linear_resnet import excess_risk
 
     moves = STEP * np.eye(A.size).reshape(A.size, *A.shape)  # one entry at a time
@@ -92,7 +92,7 @@ def finite_differences(A: Array, R: Array, sigma: Array) -> Array:
 
 
 def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
-    """TensorFlow's gradient of trace(E Sigma E^T), written independently of theory/; [l, d, d]."""
+    """Return TensorFlow's gradient of trace(E Sigma E^T), independent of theory/; [l, d, d]."""
     tf = backend.tensorflow()
     layers = tf.constant(A)
     with tf.GradientTape() as tape:
@@ -106,14 +106,14 @@ def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The largest error of the appendix's order of factors."""
+    """Return the largest error of the appendix's order of factors."""
     return {
         "appendix_order_error": max(float(m.curves["appendix_order_error"].max()) for m in measured)
     }
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Relative errors against depth in the largest dimension, one line a seed."""
+    """Draw relative errors against depth in the largest dimension, one line a seed."""
     from matplotlib.figure import Figure
 
     d = max(m.point["d"] for m in measured)

@@ -80,7 +80,7 @@ class Setting:
 def random_instance(
     rng: np.random.Generator, d: int, tau: float, depth: int, points: int
 ) -> tuple[Array, Array, Array]:
-    """A [points, l, d, d] of largest norm tau each, R [1, d, d] and Sigma [1, d, d].
+    """Return A [points, l, d, d] of largest norm tau each, R [1, d, d] and Sigma [1, d, d].
 
     Each network is a random mixture of -I and Gaussian layers: near -tau I the bound is tight.
     """
@@ -95,17 +95,17 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Least ratios, and both sides where the ratio is least, at every depth; [n, depths]."""
+    """Return least ratios, and both sides where the ratio is least, at every depth; [n, depths]."""
     depths = cells.shared("l")
-    columns = [at_depth(cells, depth) for depth in depths]
+    columns = [measure_depth(cells, depth) for depth in depths]
     return depths, {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
 
 
-def at_depth(cells: Cells, depth: int) -> dict[str, Array]:
-    """All curves at one depth; [n]."""
+def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
+    """Return all curves at one depth; [n]."""
     make = partial(random_instance, depth=depth, points=cells.shared("points"))
     A, R, sigma = cells.draw(make, "d", "tau")  # [n, points, l, d, d], [n, 1, d, d], [n, 1, d, d]
-    squared, bound, instance = sides(A, R, sigma)
+    squared, bound, instance = gradient_and_bounds(A, R, sigma)
     worst = np.argmin(squared / bound, axis=1)[:, None]
     first = (A[:, 0], R[:, 0], sigma[:, 0])
     return {
@@ -115,22 +115,22 @@ def at_depth(cells: Cells, depth: int) -> dict[str, Array]:
         "ratio": np.min(squared / bound, axis=1),
         "instance_ratio": np.min(squared / instance, axis=1),
         "sharpening": np.min(instance / bound, axis=1),
-        **along_descent(*first, cells.shared("iterations")),
-        **at_equality(first[0], first[1], cells.values("tau")),
-        **at_saddle(*first),
+        **follow_descent(*first, cells.shared("iterations")),
+        **measure_equality(first[0], first[1], cells.values("tau")),
+        **measure_saddle(*first),
     }
 
 
-def sides(A: Array, R: Array, sigma: Array) -> tuple[Array, Array, Array]:
-    """|grad f|^2, the bound (2.3) and the sharper one; [...]."""
+def gradient_and_bounds(A: Array, R: Array, sigma: Array) -> tuple[Array, Array, Array]:
+    """Return |grad f|^2, the bound (2.3) and the sharper one; [...]."""
     from theory.linear_resnet import gradient, gradient_bound, instance_bound
 
     squared = np.sum(gradient(A, R, sigma) ** 2, axis=LAYERS)
     return squared, gradient_bound(A, R, sigma), instance_bound(A, R, sigma)
 
 
-def along_descent(A: Array, R: Array, sigma: Array, iterations: int) -> dict[str, Array]:
-    """Least ratio over the iterates of a descent until it leaves the ball, and their number; [n].
+def follow_descent(A: Array, R: Array, sigma: Array, iterations: int) -> dict[str, Array]:
+    """Return the least ratio over the iterates of a descent inside the ball, and their number; [n].
 
     It ends there, or where the risk is least to the last digit: the bound is 0 in both cases.
     """
@@ -150,16 +150,16 @@ def along_descent(A: Array, R: Array, sigma: Array, iterations: int) -> dict[str
     return {"path_ratio": least, "path_steps": steps}
 
 
-def at_equality(A: Array, R: Array, tau: Array) -> dict[str, Array]:
-    """Both sides at A_i = -tau I, Sigma = I, and how far their quotient is from 1; [n]."""
+def measure_equality(A: Array, R: Array, tau: Array) -> dict[str, Array]:
+    """Return both sides at A_i = -tau I, Sigma = I, and how far their quotient is from 1; [n]."""
     equal = np.broadcast_to(-tau[:, None, None, None] * np.eye(A.shape[-1]), A.shape)
-    squared, bound, _ = sides(equal, R, np.eye(A.shape[-1]))
+    squared, bound, _ = gradient_and_bounds(equal, R, np.eye(A.shape[-1]))
     error = np.abs(squared / bound - 1)
     return {"equality_squared": squared, "equality_bound": bound, "equality_error": error}
 
 
-def at_saddle(A: Array, R: Array, sigma: Array) -> dict[str, Array]:
-    """Norm of the gradient, and excess risk over the zero map's, at A_1 = A_2 = -I, rest 0; [n]."""
+def measure_saddle(A: Array, R: Array, sigma: Array) -> dict[str, Array]:
+    """Return gradient norm and excess risk over the zero map's at A_1 = A_2 = -I, rest 0; [n]."""
     from theory.linear_resnet import excess_risk, gradient
 
     saddle = np.zeros(A.shape[1:])
@@ -172,7 +172,7 @@ def at_saddle(A: Array, R: Array, sigma: Array) -> dict[str, Array]:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The largest gradient and the least excess risk at A_1 = A_2 = -I; the mean path's length."""
+    """Return the largest gradient and least excess risk at A_1 = A_2 = -I; mean path length."""
     return {
         "saddle_gradient": max(float(m.curves["saddle_gradient"].max()) for m in measured),
         "saddle_excess": min(float(m.curves["saddle_excess"].min()) for m in measured),
@@ -181,22 +181,22 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """|grad f|^2 against the bound; the risk of two layers at d = 1 in both parameterizations."""
+    """Draw |grad f|^2 against its bound; the risk of two layers at d = 1 in both forms."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(13, 4), layout="constrained")
     left, middle, right = picture.subplots(1, 3, width_ratios=(1.3, 1, 1))
-    scatter(left, measured)
+    draw_ratios(left, measured)
     tau = max(m.point["tau"] for m in measured)
-    landscape(middle, 1.0, tau, "residual: ((1 + a₁)(1 + a₂) − 2)²")
-    landscape(right, 0.0, tau, "standard: (a₁ a₂ − 2)²")
+    draw_landscape(middle, 1.0, tau, "residual: ((1 + a₁)(1 + a₂) − 2)²")
+    draw_landscape(right, 0.0, tau, "standard: (a₁ a₂ − 2)²")
     handles = middle.get_legend_handles_labels()
     picture.legend(*handles, loc="outside lower right", ncols=3, fontsize=8)
     return picture
 
 
-def scatter(axes: Any, measured: Sequence[Measured]) -> None:
-    """Every cell and depth at its least ratio, and the equality points, in logarithms."""
+def draw_ratios(axes: Any, measured: Sequence[Measured]) -> None:
+    """Draw every cell and depth at its least ratio, and the equality points, in logarithms."""
     x, y = stack(measured, "equality_bound"), stack(measured, "equality_squared")
     axes.plot(x.ravel(), y.ravel(), "kx", markersize=4, alpha=0.5, label="all Aᵢ = −τ I, Σ = I")
     for colour, tau in enumerate(sorted({m.point["tau"] for m in measured})):
@@ -211,8 +211,8 @@ def scatter(axes: Any, measured: Sequence[Measured]) -> None:
     axes.legend(fontsize=7)
 
 
-def landscape(axes: Any, identity: float, tau: float, title: str) -> None:
-    """Level lines of ((identity + a_1)(identity + a_2) - 2)^2, its minima, saddle and the ball."""
+def draw_landscape(axes: Any, identity: float, tau: float, title: str) -> None:
+    """Draw level lines of ((identity + a_1)(identity + a_2) - 2)^2, minima, saddle and ball."""
     a = np.linspace(-2.5, 2.5, 301)
     product = np.multiply.outer(identity + a, identity + a)
     levels = [0.05, 0.5, 2, 4, 8, 16, 32]

@@ -51,7 +51,7 @@ class Setting:
 
 
 def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array, Array]:
-    """Two rotations [2, d, d], a normal matrix [d, d], and factors A and B [2, pairs, d, d]."""
+    """Return two rotations [2, d, d], a normal matrix [d, d], factors A, B [2, pairs, d, d]."""
     O = np.linalg.qr(rng.normal(size=(d, d)))[0]  # noqa: E741 - an orthogonal matrix
     O[:, 0] *= np.linalg.det(O)
     flips = np.where(np.arange(d) < 2 * (d > 1), -1.0, 1.0)  # one pair of -1
@@ -65,11 +65,11 @@ def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array
 
 
 def measure(cells: Cells) -> Curves:
-    """The three statements; those without q are the same at every step; [n, q]."""
+    """Return the three statements; those without q are the same at every step; [n, q]."""
     Q, N, factors = cells.draw(instance, "d", "pairs")
     columns = [rotation_curves(Q, q) for q in cells.shared("q")]
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
-    same = {"normal_error": normal_error(N), **products(factors[:, 0], factors[:, 1])}
+    same = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
     return cells.shared("q"), curves | {
         name: np.broadcast_to(values[:, None], shape) for name, values in same.items()
@@ -77,14 +77,14 @@ def measure(cells: Cells) -> Curves:
 
 
 def rotation_curves(Q: Array, q: int) -> dict[str, Array]:
-    """Distances of the factors from I, and of their product from the rotation; [n]."""
+    """Return distances of the factors from I, and of their product from the rotation; [n]."""
     from theory.factorization import rotation_layers
 
     return rotation_numbers(rotation_layers(Q, q), Q)
 
 
 def rotation_numbers(W: Array, Q: Array) -> dict[str, Array]:
-    """The same of given factors W - I [n, 2, 2q, d, d] of two rotations each."""
+    """Return the same of given factors W - I [n, 2, 2q, d, d] of two rotations each."""
     from theory.factorization import compose, max_norm
 
     largest = max_norm(W).max(axis=-1)
@@ -93,7 +93,7 @@ def rotation_numbers(W: Array, Q: Array) -> dict[str, Array]:
 
 
 def normal_error(N: Array) -> Array:
-    """|S D S^T - N| / |N|; [n]."""
+    """Return |S D S^T - N| / |N|; [n]."""
     from theory.normal_matrices import normal_form
 
     S, D = normal_form(N)
@@ -101,8 +101,8 @@ def normal_error(N: Array) -> Array:
     return np.asarray(size(S @ D @ S.mT - N) / size(N))
 
 
-def products(A: Array, B: Array) -> dict[str, Array]:
-    """|AB|_F over s_min(A) |B|_F for pairs [n, pairs, d, d], and where it is an equality; [n]."""
+def product_curves(A: Array, B: Array) -> dict[str, Array]:
+    """Return |AB|_F / s_min(A) |B|_F of pairs [n, pairs, d, d], and its error at equality; [n]."""
     s, last = np.linalg.svdvals(A)[..., -1], np.linalg.svd(A)[2][..., -1:, :].mT
     size = partial(np.linalg.norm, axis=MATRIX)
     return {
@@ -112,7 +112,7 @@ def products(A: Array, B: Array) -> dict[str, Array]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """q |W_j - I| against q in every dimension; the least |AB|_F over its bound."""
+    """Draw q |W_j - I| against q in every dimension; the least |AB|_F over its bound."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4), layout="constrained")

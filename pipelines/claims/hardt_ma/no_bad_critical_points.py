@@ -82,7 +82,7 @@ class Setting:
 def random_instance(
     rng: np.random.Generator, d: int, tau: float, depth: int, starts: int
 ) -> tuple[Array, Array, Array]:
-    """Starts A [starts, l, d, d], R [1, d, d] at distance 0.5 from I, and Sigma [1, d, d].
+    """Return starts A [starts, l, d, d], R [1, d, d] at distance 0.5 from I, and Sigma [1, d, d].
 
     Each start is a random mixture of -I and Gaussian layers, of random norm up to tau.
     """
@@ -99,7 +99,7 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Where the search from each start ended; [n, starts]."""
+    """Return where the search from each start ended; [n, starts]."""
     from theory.factorization import max_norm
     from theory.linear_resnet import excess_risk, gradient, gradient_bound
 
@@ -129,7 +129,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def descent(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
-    """The last iterates of gradient descent with Polyak's step, at most LONGEST; [n, starts, ...].
+    """Return the ends of gradient descent with Polyak's step, at most LONGEST; [n, starts, ...].
 
     C_opt, which that step needs, is known here.
     """
@@ -144,13 +144,13 @@ def descent(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 
 
 def hunt(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
-    """Where the Levenberg-Marquardt method for grad f = 0 ended; [n, starts, l, d, d]."""
+    """Return where the Levenberg-Marquardt method for grad f = 0 ended; [n, starts, l, d, d]."""
     pairs = zip(A, R[:, 0], sigma[:, 0], strict=True)
     return np.stack([[hunt_one(a, r, s, iterations) for a in starts] for starts, r, s in pairs])
 
 
 def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
-    """The same from one start; [l, d, d]."""
+    """Return the same from one start; [l, d, d]."""
     from scipy.optimize import root
 
     from theory.linear_resnet import gradient, hessian_vector
@@ -169,19 +169,19 @@ def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 
 
 def critical(measured: Sequence[Measured]) -> tuple[Array, Array]:
-    """Largest layer norm and relative excess risk of all critical ends, one after another."""
+    """Return the largest layer norm and relative excess risk of all critical ends, in a row."""
     norm, excess, found = ends(measured)
     return norm[found > 0], excess[found > 0]
 
 
 def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
-    """Largest layer norm, relative excess risk and `critical` of all ends, one after another."""
+    """Return the largest layer norm, relative excess risk and `critical` of all ends, in a row."""
     names = ("max_norm", "excess", "critical")
     return tuple(np.concatenate([m.curves[name] for m in measured]) for name in names)
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """How many critical points were judged, where the bad ones begin, descents that stayed."""
+    """Return how many critical points were judged, where bad ones begin, descents that stayed."""
     norm, excess = critical(measured)
     down = select(measured, search="descent")
     stayed = [m.curves["inside"].mean() for m in down if m.point["tau"] < 1]
@@ -204,7 +204,7 @@ def count_unjudged(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Excess risk against the largest norm of all critical ends; how the searches ended."""
+    """Draw excess risk against the largest norm of all critical ends; how the searches ended."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4), layout="constrained")
@@ -218,12 +218,12 @@ def figure(measured: Sequence[Measured]) -> Any:
     left.set(xscale="log", yscale="log", xlabel="max |A_i|", ylabel="(f - C_opt) / that of 0")
     left.set_title(f"critical points found; excess 0 is drawn at {FLOOR:g}", fontsize=10)
     left.legend(fontsize=8, loc="center right")
-    bars(right, measured)
+    draw_bars(right, measured)
     return picture
 
 
-def bars(axes: Any, measured: Sequence[Measured]) -> None:
-    """Shares of the ends of each search from each ball."""
+def draw_bars(axes: Any, measured: Sequence[Measured]) -> None:
+    """Draw shares of the ends of each search from each ball."""
     pairs = sorted({(str(m.point["search"]), m.point["tau"]) for m in measured}, reverse=True)
     shares = np.array([outcomes(select(measured, search=s, tau=tau)) for s, tau in pairs])
     names, before = [f"{search}, τ = {tau:g}" for search, tau in pairs], np.zeros(len(pairs))
@@ -236,7 +236,7 @@ def bars(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 def outcomes(measured: Sequence[Measured]) -> list[float]:
-    """Percentages of the ends, in the order of OUTCOMES."""
+    """Return percentages of the ends, in the order of OUTCOMES."""
     norm, excess, found = ends(measured)
     good, bad = (found > 0) & (excess <= TOLERANCE), (found > 0) & (excess > TOLERANCE)
     kinds = (good & (norm < 1), good & (norm >= 1), bad, found == 0)

@@ -96,7 +96,7 @@ def random_instance(
     tau: float,
     inputs: int,
 ) -> tuple[Array, ...]:
-    """U, V and s of the teacher, U, V and s of a direction of norm 1, inputs [inputs, d]."""
+    """Return U, V and s of the teacher, U, V and s of a direction of norm 1, inputs [inputs, d]."""
     shapes = (l, 2 * d, d), (l, d, 2 * d), (l, 2 * d)
     U, V, s = (rng.normal(size=shape) for shape in shapes)
     U *= np.sqrt(tau) / np.linalg.norm(U, 2, axis=(-2, -1), keepdims=True)
@@ -107,7 +107,7 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Gradients by weights and by functions at both critical points, block by block; [n, l]."""
+    """Return gradients by weights and by functions at both critical points, by block; [n, l]."""
     from theory.relu_residual import Blocks, as_layers, move, outputs, risk
     from theory.stationary_points import layer_gradient_norms, stationary_bound
 
@@ -121,17 +121,17 @@ def measure(cells: Cells) -> Curves:
     return range(1, len(layers) + 1), {
         "excess_risk": at_identity[:, None] * same,
         "parameter_gradient": block_norms(identity, x, y),
-        "silent_gradient": block_norms(silent(teacher, x), x, y),
+        "silent_gradient": block_norms(silence_units(teacher, x), x, y),
         "parameter_slope": np.abs(along - at_identity)[:, None] / STEP / norms,
         "functional_gradient": norms,
         "functional_ratio": norms / bound,
-        "saddle_risk": (risk(descended(identity, x, y), x, y) / at_identity)[:, None] * same,
+        "saddle_risk": (risk(leave_saddle(identity, x, y), x, y) / at_identity)[:, None] * same,
         **measure_fitted_block(teacher, x),
     }
 
 
 def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
-    """Gradients by weights and by functions where the first block is fitted; [n, l]."""
+    """Return gradients by weights and by functions where the first block is fitted; [n, l]."""
     from theory.relu_residual import as_layers, outputs, risk
     from theory.stationary_points import layer_gradient_norms, stationary_bound
 
@@ -150,38 +150,42 @@ def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
 
 
 def odd_block(teacher: "Blocks") -> "Blocks":
-    """One block x + V (ReLU(U x - t) - ReLU(-U x - t)) as far from the identity as the teacher's.
+    """Return a block x + V (ReLU(U x - t) - ReLU(-U x - t)) as far from I as the teacher's.
 
     U and V are orthogonal up to that size, and t are the norms of the rows of U.
     """
     d = teacher.U.shape[-1]
-    U = rotation(teacher.U[:, :1, :d]) * spectral(teacher.U[:, :1]) / np.sqrt(2)
-    V = rotation(teacher.V[:, :1, :, :d]) * spectral(teacher.V[:, :1]) / np.sqrt(2)
+    U = rotation(teacher.U[:, :1, :d]) * spectral_norms(teacher.U[:, :1]) / np.sqrt(2)
+    V = rotation(teacher.V[:, :1, :, :d]) * spectral_norms(teacher.V[:, :1]) / np.sqrt(2)
     U, V = np.concatenate([U, -U], axis=-2), np.concatenate([V, -V], axis=-1)
     return teacher._replace(U=U, V=V, s=-np.linalg.norm(U, axis=-1))
 
 
 def rotation(W: Array) -> Array:
-    """The orthogonal factors of square matrices [..., d, d]."""
+    """Return the orthogonal factors of square matrices [..., d, d]."""
     left, _, right = np.linalg.svd(W)
     return np.asarray(left @ right)
 
 
-def spectral(W: Array) -> Array:
-    """The spectral norms of matrices, of the shape [..., 1, 1]."""
+def spectral_norms(W: Array) -> Array:
+    """Return the spectral norms of matrices, of the shape [..., 1, 1]."""
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1), keepdims=True))
 
 
 def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
-    """Blocks of which the first is the best linear map x + W x on the sample, the others silent.
+    """Return blocks, the first the best linear map x + W x on the sample, the others silent.
 
     The first one's units x + t and -x + t fire at all inputs. All are |W| from the identity.
     """
     d = x.shape[-1]
     W = (np.linalg.pinv(x) @ (y - x)).mT
-    others = silent(teacher, x + x @ W.mT)
+    others = silence_units(teacher, x + x @ W.mT)
     U, s = others.U.copy(), others.s.copy()
-    V = others.V * spectral(W)[:, None] / (spectral(others.U) * spectral(others.V))
+    V = (
+        others.V
+        * spectral_norms(W)[:, None]
+        / (spectral_norms(others.U) * spectral_norms(others.V))
+    )
     U[:, 0] = np.concatenate([np.eye(d), -np.eye(d)])
     V[:, 0] = np.concatenate([W, -W], axis=-1) / 2
     s[:, 0] = 1.01 * np.abs(x).max(axis=(-2, -1))[:, None]
@@ -189,7 +193,7 @@ def fit_first_block(teacher: "Blocks", x: Array, y: Array) -> "Blocks":
 
 
 def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
-    """What the risk falls by, over the step, as each h_i moves towards the labels; [n, l].
+    """Return what the risk falls by, over the step, as each h_i moves towards the labels; [n, l].
 
     The layers after it must be the identity near the sample.
     """
@@ -200,21 +204,21 @@ def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
 
     found, u, h = [], x, network(layers, x)
     for i, layer in enumerate(layers):
-        Delta, after = towards(u, y - h), layer.function(u)
+        Delta, after = step_towards(u, y - h), layer.function(u)
         changed = layer._replace(function=partial(np.add, STEP * Delta + after - u))
         found.append((risk_of(layers) - risk_of([*layers[:i], changed, *layers[i + 1 :]])) / STEP)
         u = after
     return np.stack(found, axis=-1)
 
 
-def towards(u: Array, missing: Array) -> Array:
-    """The change of a function at u along what is missing, nowhere longer than |u|; [n, k, d]."""
+def step_towards(u: Array, missing: Array) -> Array:
+    """Return a function's change at u along what is missing, nowhere longer than |u|; [n, k, d]."""
     far, near = (np.linalg.norm(v, axis=-1) for v in (missing, u))
     return np.asarray(missing / np.max(far / near, axis=-1)[:, None, None])
 
 
 def block_norms(blocks: "Blocks", x: Array, y: Array) -> Array:
-    """Norms of the gradient by the weights of each block; [n, l]."""
+    """Return norms of the gradient by the weights of each block; [n, l]."""
     from theory.relu_residual import gradient
 
     G = gradient(blocks, x, y)
@@ -222,8 +226,8 @@ def block_norms(blocks: "Blocks", x: Array, y: Array) -> Array:
     return np.asarray(np.sqrt(sum(squares)))
 
 
-def silent(teacher: "Blocks", x: Array) -> "Blocks":
-    """The teacher's weights U and V, with thresholds under which no unit fires at any input."""
+def silence_units(teacher: "Blocks", x: Array) -> "Blocks":
+    """Return the teacher's weights U, V, with thresholds under which no unit fires at any input."""
     reach = (
         np.linalg.norm(teacher.U, 2, axis=(-2, -1))
         * np.linalg.norm(x, axis=-1).max(axis=-1)[:, None]
@@ -231,8 +235,8 @@ def silent(teacher: "Blocks", x: Array) -> "Blocks":
     return teacher._replace(s=np.broadcast_to(-1.01 * reach[..., None], teacher.s.shape))
 
 
-def descended(identity: "Blocks", x: Array, y: Array) -> "Blocks":
-    """Weights away from the identity in a direction of negative curvature: the first block's.
+def leave_saddle(identity: "Blocks", x: Array, y: Array) -> "Blocks":
+    """Return weights off the identity in a direction of negative curvature, the first block's.
 
     Its units are x and -x, and V fits what is missing by least squares.
     """
@@ -246,14 +250,14 @@ def descended(identity: "Blocks", x: Array, y: Array) -> "Blocks":
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The largest risk at which the gradient by all weights is 0, or 0; the least risk is 0."""
+    """Return the largest risk at which the gradient by all weights is 0, or 0."""
     critical = [m for m in measured if not m.curves["parameter_gradient"].any()]
     largest = max((float(m.curves["excess_risk"].max()) for m in critical), default=0.0)
     return {"critical_excess_risk": largest}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """The risk along lines through the identity; gradients of every block in the deepest nets."""
+    """Draw risks along lines through the identity; gradients of each block in the deepest nets."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4), layout="constrained")
@@ -275,18 +279,20 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_lines(axes: Any, m: Measured) -> None:
-    """Risk over the identity's: along random weights, the way down, and a layer's function."""
+    """Draw risk over the identity's: along random weights, the way down, and a layer's function."""
     from theory.relu_residual import Blocks, move, outputs, risk
 
     names = ("d", "l", "tau", "inputs")
     *weights, x = Cells((m.cell,)).draw(random_instance, *names)
     teacher, direction = Blocks(*weights[:3]), Blocks(*weights[3:])
     y, identity = outputs(teacher, x), Blocks(*(0 * W for W in teacher))
-    start, down = risk(identity, x, y), descended(identity, x, y)
+    start, down = risk(identity, x, y), leave_saddle(identity, x, y)
     lines = {
         "weights, a random direction": [risk(move(identity, t, direction), x, y) for t in LINE],
         "weights, down from the saddle": [risk(move(identity, t, down), x, y) for t in LINE],
-        "function of a block": [np.mean((x + t * towards(x, y - x) - y) ** 2) / 2 for t in LINE],
+        "function of a block": [
+            np.mean((x + t * step_towards(x, y - x) - y) ** 2) / 2 for t in LINE
+        ],
     }
     scale = {"function of a block": x.shape[-1]}
     for label, values in lines.items():

@@ -67,21 +67,21 @@ class Setting:
 def random_instance(
     rng: np.random.Generator, d: int, size: float, depth: int
 ) -> tuple[Array, Array, Array]:
-    """Layers A [l, d, d], the target R [d, d] and a root of Sigma [d, d]."""
+    """Return layers A [l, d, d], the target R [d, d] and a root of Sigma [d, d]."""
     A = size * rng.normal(size=(depth, d, d)) / (2 * np.sqrt(d * depth))
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
     return A, R, 0.3 * np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
 
 
 def measure(cells: Cells) -> Curves:
-    """Closed form and sample mean at every depth; [n, depths]."""
+    """Return closed form and sample mean at every depth; [n, depths]."""
     depths = cells.shared("l")
-    rows = [[at_depth(cell, depth) for depth in depths] for cell in cells.cells]
+    rows = [[measure_depth(cell, depth) for depth in depths] for cell in cells.cells]
     return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
 
 
-def at_depth(cell: Cell, depth: int) -> dict[str, float]:
-    """Both sides at one network, from a sample of its own."""
+def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
+    """Return both sides at one network, from a sample of its own."""
     from theory.linear_resnet import excess_risk
 
     d, size, inputs = (cell.point[name] for name in ("d", "size", "inputs"))
@@ -89,8 +89,8 @@ def at_depth(cell: Cell, depth: int) -> dict[str, float]:
     rng = np.random.default_rng(number)
     A, R, root = random_instance(rng, d, size, depth)
     excess = float(excess_risk(A, R, root @ root.T))
-    x = inputs_of(rng, inputs, (cell.point["samples"], d)) @ root.T
-    mean, error = sampled(x, A, R, rng)
+    x = draw_inputs(rng, inputs, (cell.point["samples"], d)) @ root.T
+    mean, error = sample_risk(x, A, R, rng)
     return {
         "closed_form": excess + len(R),
         "sample_mean": mean,
@@ -99,7 +99,7 @@ def at_depth(cell: Cell, depth: int) -> dict[str, float]:
 
 
 def scores(closed: float, excess: float, mean: float, error: float) -> dict[str, float]:
-    """How far from the sample's mean the closed form is, and the same without its C."""
+    """Return how far from the sample's mean the closed form is, and the same without its C."""
     return {
         "z": abs(closed - mean) / error,
         "no_noise_z": abs(excess - mean) / error,
@@ -107,15 +107,15 @@ def scores(closed: float, excess: float, mean: float, error: float) -> dict[str,
     }
 
 
-def inputs_of(rng: np.random.Generator, name: str, shape: tuple[int, int]) -> Array:
-    """Independent numbers of mean 0 and variance 1, normal or uniform."""
+def draw_inputs(rng: np.random.Generator, name: str, shape: tuple[int, int]) -> Array:
+    """Draw independent numbers of mean 0 and variance 1, normal or uniform."""
     if name == "normal":
         return rng.standard_normal(shape)
     return rng.uniform(-np.sqrt(3), np.sqrt(3), shape)
 
 
-def sampled(x: Array, A: Array, R: Array, rng: np.random.Generator) -> tuple[float, float]:
-    """Mean squared error of the network at x [n, d], run layer by layer, and its standard error."""
+def sample_risk(x: Array, A: Array, R: Array, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the network's mean squared error at x [n, d], layer by layer; its standard error."""
     h = x
     for layer in A:
         h = h + h @ layer.T
@@ -125,7 +125,7 @@ def sampled(x: Array, A: Array, R: Array, rng: np.random.Generator) -> tuple[flo
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The root mean square of z, and the least z of the formula without C."""
+    """Return the root mean square of z, and the least z of the formula without C."""
     return {
         "rms_z": float(np.sqrt(np.mean(stack(measured, "z") ** 2))),
         "no_noise_z": float(np.min(stack(measured, "no_noise_z"))),
@@ -133,7 +133,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Sample means against the closed form; the distribution of z."""
+    """Draw sample means against the closed form; the distribution of z."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4), layout="constrained")

@@ -64,7 +64,7 @@ class Setting:
 
 
 def random_matrix(rng: np.random.Generator, d: int, gamma: float) -> tuple[Array, Array]:
-    """R = Q P and P, both [d, d]: Q uniform on SO(d), P positive definite of conditioning gamma."""
+    """Return R = Q P and P [d, d]: Q uniform on SO(d), P positive definite of log norm gamma."""
     U, s, Vt = np.linalg.svd(rng.normal(size=(d, d)) / np.sqrt(d))
     U[:, -1] *= np.linalg.slogdet(U @ Vt)[0]
     logs = np.log(s) * gamma / np.abs(np.log(s)).max()
@@ -73,13 +73,13 @@ def random_matrix(rng: np.random.Generator, d: int, gamma: float) -> tuple[Array
 
 
 def measure(cells: Cells) -> Curves:
-    """l * norms and bounds, and errors, at every depth; [n, depths]."""
+    """Return l * norms and bounds, and errors, at every depth; [n, depths]."""
     from theory.factorization import lower_bound, paper_bound
 
     l = np.asarray(cells.shared("l"))  # noqa: E741 - the paper's letter
     gamma = cells.values("gamma")[:, None]
     R, P = cells.draw(random_matrix, "d", "gamma")
-    columns = [factored(R, P, depth) for depth in cells.shared("l")]
+    columns = [measure_depth(R, P, depth) for depth in cells.shared("l")]
     curves: dict[str, Any] = {
         key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]
     }
@@ -94,8 +94,8 @@ def measure(cells: Cells) -> Curves:
     return cells.shared("l"), curves
 
 
-def factored(R: Array, P: Array, depth: int) -> dict[str, Array]:
-    """Largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
+def measure_depth(R: Array, P: Array, depth: int) -> dict[str, Array]:
+    """Return largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
     from theory.factorization import augment, balanced, max_norm, merged_split, printed
 
     A, flipped = balanced(R, depth), R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0)
@@ -111,7 +111,7 @@ def factored(R: Array, P: Array, depth: int) -> dict[str, Array]:
 
 
 def product_error(A: Array, R: Array) -> Array:
-    """|(I + A_l) ... (I + A_1) - R| / |R|, Frobenius norms; [n]."""
+    """Return |(I + A_l) ... (I + A_1) - R| / |R|, Frobenius norms; [n]."""
     from theory.factorization import compose
 
     norm = np.linalg.norm
@@ -119,7 +119,7 @@ def product_error(A: Array, R: Array) -> Array:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """How near the optimum ours is at the largest depth; how often the printed split fails."""
+    """Return how near the optimum ours is at the largest depth, how often the split fails."""
     broken = [(m.curves["printed"] > m.curves["paper_bound"])[m.holds] for m in measured]
     return {
         "over_lower_bound": float(np.mean(over_lower_bound(measured))),
@@ -128,7 +128,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def over_lower_bound(measured: Sequence[Measured]) -> list[float]:
-    """Our norm over what no factorization can go below, at the largest depth, one a cell."""
+    """Return our norm over what no factorization can go below, at the largest depth, one a cell."""
     return [float(m.curves["balanced"][-1] / m.curves["lower_bound"][-1]) for m in measured]
 
 
@@ -143,7 +143,7 @@ LABELS = {
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """l * max norm against l at d = 8 (or the largest), hardest conditioning; over_lower_bound."""
+    """Draw l * max norm against l at d = 8 or the largest, highest gamma; over_lower_bound."""
     from matplotlib.figure import Figure
 
     dimensions, hardest = {m.point["d"] for m in measured}, max(m.point["gamma"] for m in measured)

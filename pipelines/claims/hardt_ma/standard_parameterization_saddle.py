@@ -78,7 +78,7 @@ class Setting:
 def random_instance(
     rng: np.random.Generator, d: int, delta: float, depth: int
 ) -> tuple[Array, Array, Array]:
-    """Start [l, d, d] of Gaussian layers, R [d, d] with det > 0 and Sigma [d, d].
+    """Return a start [l, d, d] of Gaussian layers, R [d, d] with det > 0 and Sigma [d, d].
 
     R is a random rotation times a positive definite matrix of singular values in [1/e, e].
     """
@@ -91,14 +91,14 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Both descents, thinned, and with them the numbers that belong to a cell; [n, steps]."""
+    """Return both descents, thinned, with the numbers that belong to a cell; [n, steps]."""
     iterations = cells.shared("iterations")
     make = partial(random_instance, depth=cells.shared("l"))
     start, R, sigma = cells.draw(make, "d", "delta")  # [n, l, d, d], [n, d, d], [n, d, d]
-    risks = descended(start, R, sigma, iterations)  # [2, n, iterations + 1]
+    risks = descend_both(start, R, sigma, iterations)  # [2, n, iterations + 1]
     steps = np.unique(np.geomspace(1, iterations + 1, POINTS).astype(int)) - 1
     curves = dict(zip(PARAMETERIZATIONS, risks[..., steps], strict=True))
-    numbers = at_zero(start.shape[1], R, sigma)
+    numbers = measure_at_zero(start.shape[1], R, sigma)
     solved = risks <= SOLVED
     first = np.where(solved.any(axis=-1), solved.argmax(axis=-1), iterations + 1)
     for name, count in zip(PARAMETERIZATIONS, first, strict=True):
@@ -109,8 +109,8 @@ def measure(cells: Cells) -> Curves:
     return steps.tolist(), curves | constant
 
 
-def descended(start: Array, R: Array, sigma: Array, iterations: int) -> Array:
-    """f - C_opt over its initial value along both descents; [2, n, iterations + 1]."""
+def descend_both(start: Array, R: Array, sigma: Array, iterations: int) -> Array:
+    """Return f - C_opt over its initial value along both descents; [2, n, iterations + 1]."""
     from theory.linear_resnet import descent_path, excess_risk
 
     norm = partial(np.linalg.norm, ord=2, axis=(-2, -1))
@@ -121,8 +121,8 @@ def descended(start: Array, R: Array, sigma: Array, iterations: int) -> Array:
     return risks / risks[..., :1]
 
 
-def at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
-    """Gradient, risk and Hessian of the standard parameterization at A = 0; [n]."""
+def measure_at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
+    """Return gradient, risk and Hessian of the standard parameterization at A = 0; [n]."""
     from theory.linear_resnet import excess_risk, gradient, hessian_vector
 
     n, d = len(R), R.shape[-1]
@@ -143,7 +143,7 @@ def at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Speedups over every R, and the share of the descents that arrived, in percent."""
+    """Return speedups over every R, and the share of the descents that arrived, in percent."""
     speedup = np.array([m.curves["speedup"][0] for m in measured])
     numbers = {
         "median_speedup": float(np.median(speedup)),
@@ -157,7 +157,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Risk against iterations of both parameterizations, widest layers; iterations to SOLVED."""
+    """Draw risk against iterations of both forms, widest layers; iterations to SOLVED."""
     from matplotlib.figure import Figure
 
     d, deltas = max(m.point["d"] for m in measured), sorted({m.point["delta"] for m in measured})
@@ -183,7 +183,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 def iterations(
     axes: Any, measured: Sequence[Measured], depths: Sequence[int], deltas: Sequence[float]
 ) -> None:
-    """Median iterations to SOLVED against depth, a line for each delta and parameterization."""
+    """Draw median iterations to SOLVED against depth, a line for each delta and form."""
     for name, style in zip(PARAMETERIZATIONS, ("o--", "s-"), strict=True):
         for colour, delta in enumerate(deltas):
             cells = [select(measured, l=depth, delta=delta) for depth in depths]

@@ -22,12 +22,12 @@ WAYS = {"true": "by the gradient", "printed": "by π times it, as printed", "sgd
 
 
 def first_step(m: Measured, there: NDArray[np.bool_]) -> float:
-    """The first step at which a condition, given at every step, is met; inf where it never is."""
+    """Return the first step at which a condition, given at every step, holds; inf if at none."""
     return float(m.steps[there.argmax()]) if there.any() else np.inf
 
 
 def measure_plane(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
-    """`circulant_measures` of W = a S + (tr/d) I, S skew and |S|_F = 1; [traces, sizes] each."""
+    """Return `circulant_measures` of W = a S + (tr/d) I, S skew, |S|_F = 1; [traces, sizes]."""
     from theory.circulant import circulant_measures, circulant_start
 
     columns, rows = sizes[:, None] * circulant_start(d, 1.0, 0.0), []
@@ -38,7 +38,7 @@ def measure_plane(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
 
 
 def height_above_chords(loss: Array, sizes: Array, traces: Array) -> Array:
-    """How far a line from W* = 0 to a point is beneath the loss, > 0 where it is not convex."""
+    """Return how far a line from W* = 0 to a point is below the loss, > 0 if it is not convex."""
     from scipy.interpolate import RectBivariateSpline
 
     smooth = RectBivariateSpline(traces, sizes, loss)
@@ -50,7 +50,7 @@ def height_above_chords(loss: Array, sizes: Array, traces: Array) -> Array:
 def draw_landscape(
     axes: Any, d: int, widest: float, lowest: float, *, chords: bool = False
 ) -> None:
-    """The loss by skew part, up to `widest`, and trace, from `lowest`; W* = 0, d at most WIDEST.
+    """Draw the loss by skew part, up to `widest`, and trace, from `lowest`; W* = 0, d <= WIDEST.
 
     Red where the gradient points away from W*; with `chords`, orange where the loss is above a line
     from W*.
@@ -76,7 +76,7 @@ def draw_landscape(
 
 
 def draw_phases(measured: Sequence[Measured]) -> Any:
-    """LY Figure 8a with all descents; one to convergence; its path over the loss, LY Figure 3."""
+    """Draw LY Figure 8a with all descents; one to convergence; its path on the loss, Figure 3."""
     d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
     chosen = [m for m in measured if (m.point["d"], m.cell.seed) == (d, seed)]
     chosen.sort(key=lambda m: int(m.steps[-1]))
@@ -98,7 +98,7 @@ def draw_phases(measured: Sequence[Measured]) -> Any:
 
 
 def _draw_start(axes: Any, m: Measured) -> None:
-    """Four curves, inner products on the true scale; a ring where these turn positive."""
+    """Draw four curves, inner products on the true scale; a ring where these turn positive."""
     from theory.circulant import SCALES
 
     way, there = m.point["descent"], m.steps <= 100
@@ -114,7 +114,7 @@ def _draw_start(axes: Any, m: Measured) -> None:
 
 
 def _draw_path(axes: Any, m: Measured, d: int) -> None:
-    """The path of a descent over the loss, its phases told apart."""
+    """Draw the path of a descent over the loss, its phases told apart."""
     from theory.two_phases import SECOND_PHASE
 
     trace, g = m.curves["trace"], m.curves["potential"]

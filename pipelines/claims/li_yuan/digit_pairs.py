@@ -89,14 +89,14 @@ class Pair:
 
 
 def measure(cells: Cells) -> Curves:
-    """Errors and the norm of W at steps 0, clip_every, ...; [n, k]."""
+    """Return errors and the norm of W at steps 0, clip_every, ...; [n, k]."""
     rows = np.array([list(path(cell)) for cell in cells.cells])  # [n, k, 4]
     names = ("train_error_pct", "best_error_pct", "norm")
     return rows[0, :, 0].astype(int), {key: rows[..., i] for i, key in enumerate(names, 1)}
 
 
 def path(cell: Cell) -> Iterator[tuple[float, ...]]:
-    """The step, the errors at the fixed and the best threshold, and the norm of W."""
+    """Return the step, the errors at the fixed and the best threshold, and the norm of W."""
     pair = load_pair(cell.point["data"], *map(int, cell.point["pair"].split("-")))
     for step, W in descent(pair, cell):
         f = output(pair.x, W)
@@ -105,7 +105,7 @@ def path(cell: Cell) -> Iterator[tuple[float, ...]]:
 
 
 def load_pair(name: str, low: int, high: int) -> Pair:
-    """The training images of two digits, without pixels that are blank in all of them.
+    """Return the training images of two digits, without pixels that are blank in all of them.
 
     Rows and columns of W at blank pixels have no gradient at 0, and stay there.
     """
@@ -121,14 +121,14 @@ def load_pair(name: str, low: int, high: int) -> Pair:
 
 @functools.lru_cache(maxsize=1)
 def training_images(name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """All images [n, d] that are not test images, and their digits [n]."""
+    """Return all images [n, d] that are not test images, and their digits [n]."""
     from pipelines.data import datasets
 
     return datasets.load(name).untested()
 
 
 def best_threshold(f: NDArray[Any], side: NDArray[Any]) -> tuple[float, float]:
-    """The threshold on f [n] above which are most of side 1 and below it of -1; share of errors."""
+    """Return the threshold on f [n] that best separates side 1 from -1, and the share of errors."""
     order = np.argsort(f)
     values, above = f[order], side[order] > 0
     wrong = np.concatenate([[0], np.cumsum(np.where(above, 1, -1))]) + np.sum(~above)
@@ -139,12 +139,12 @@ def best_threshold(f: NDArray[Any], side: NDArray[Any]) -> tuple[float, float]:
 
 
 def output(x: Array, W: Array) -> Array:
-    """f(x, W) = sum_j relu(((I + W) x)_j) of images x [n, d]; [n]."""
+    """Return f(x, W) = sum_j relu(((I + W) x)_j) of images x [n, d]; [n]."""
     return np.asarray(np.maximum(x + x @ W.T, 0).sum(axis=1))
 
 
 def descent(pair: Pair, cell: Cell) -> Iterator[tuple[int, Array]]:
-    """(0, W = 0), and W after every `clip_every` steps and at the end, its norm cut."""
+    """Return (0, W = 0), and W after every `clip_every` steps and at the end, its norm cut."""
     at = cell.point
     W = np.zeros((pair.x.shape[1],) * 2, np.float32)
     velocity = np.zeros_like(W)
@@ -155,12 +155,12 @@ def descent(pair: Pair, cell: Cell) -> Iterator[tuple[int, Array]]:
         velocity = MOMENTUM * velocity - np.float32(at["rate"]) * gradient(pair, index, W)
         W = W + velocity
         if (step + 1) % at["clip_every"] == 0 or step + 1 == at["steps"]:
-            W = cut(W, at["norm"])
+            W = clip_norm(W, at["norm"])
             yield step + 1, W
 
 
 def gradient(pair: Pair, index: NDArray[np.int64], W: Array) -> Array:
-    """Of the mean logistic loss of a batch; [d, d]."""
+    """Return the gradient of the mean logistic loss of a batch; [d, d]."""
     from scipy.special import expit
 
     x, side = pair.x[index], pair.side[index]
@@ -170,14 +170,14 @@ def gradient(pair: Pair, index: NDArray[np.int64], W: Array) -> Array:
     return np.asarray((pull[:, None] * (hidden > 0)).T @ x)
 
 
-def cut(W: Array, norm: float) -> Array:
-    """W with its singular values cut at `norm`: the nearest matrix of that spectral norm."""
+def clip_norm(W: Array, norm: float) -> Array:
+    """Return W with its singular values cut at `norm`: the nearest matrix of that spectral norm."""
     U, s, Vt = np.linalg.svd(W)
     return np.asarray(U * np.minimum(s, np.float32(norm)) @ Vt)
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Errors of 0 against 1 and their mean over pairs, before and after, at both thresholds."""
+    """Return errors of 0-1 and their mean over pairs, before and after, at both thresholds."""
     metrics = {}
     for name, chosen in (("mean", measured), ("zero_one", select(measured, pair="0-1"))):
         for error in ("train_error_pct", "best_error_pct") if chosen else ():
@@ -188,12 +188,12 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def errors_before_and_after(m: Measured, error: str = "train_error_pct") -> tuple[float, float]:
-    """Errors in percent at W = 0 and at the trained W."""
+    """Return errors in percent at W = 0 and at the trained W."""
     return float(m.curves[error][0]), float(m.curves[error][-1])
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Errors of all pairs before and after, from the hardest, mean over seeds."""
+    """Draw errors of all pairs before and after, from the hardest, mean over seeds."""
     from matplotlib.figure import Figure
 
     pairs = [

@@ -68,7 +68,7 @@ class Setting:
 
 
 def measure(cells: Cells) -> Curves:
-    """Ratios and their parts at every point, and what the premise asks of it; [n, points]."""
+    """Return ratios and their parts at every point, and its part in the premise; [n, points]."""
     at = circulant_points if cells.shared("d") > DENSE else dense_points
     rows = [
         at(np.random.default_rng(cell.seed), *(cell.point[key] for key in ("d", "norm", "points")))
@@ -85,7 +85,7 @@ def measure(cells: Cells) -> Curves:
 def circulant_points(
     rng: np.random.Generator, d: int, norm: float, points: int
 ) -> dict[str, Array]:
-    """W of random size and trace, every other one at g = 0.1, W* as in `teachers`; [points].
+    """Return W of random size and trace, every other one at g = 0.1, W* as in `teachers`; [points].
 
     The first, and the first with a W* opposite to it, are the largest of that norm, where the
     premise on g allows the least ratio.
@@ -121,7 +121,7 @@ def circulant_points(
 
 
 def teachers(rng: np.random.Generator, W: Array, norm: float) -> Array:
-    """First columns of W*, in turn 0, opposite to a skew W, skew of random size; [points, d]."""
+    """Return columns of W*, in turn 0, opposite to a skew W, skew of random size; [points, d]."""
     from theory.circulant import circulant_start
 
     points, d = W.shape
@@ -132,7 +132,7 @@ def teachers(rng: np.random.Generator, W: Array, norm: float) -> Array:
 
 
 def dense_points(rng: np.random.Generator, d: int, norm: float, points: int) -> dict[str, Array]:
-    """W and W* of many kinds; [points]."""
+    """Return W and W* of many kinds; [points]."""
     from theory.relu_population import inner_terms, potential
 
     W, W_star = pairs(rng, d, 0.9 * norm, points)
@@ -158,7 +158,7 @@ def dense_points(rng: np.random.Generator, d: int, norm: float, points: int) -> 
 
 
 def pairs(rng: np.random.Generator, d: int, norm: float, points: int) -> tuple[Array, Array]:
-    """W from Gaussian to skew, W* in turn Gaussian, 0 and opposite to W; [points, d, d] each."""
+    """Return W from Gaussian to skew, W* in turn Gaussian, 0, opposite to W; [points, d, d]."""
     from theory.circulant import circulant_matrix, circulant_start
 
     G = rng.normal(size=(2, points, d, d))
@@ -195,7 +195,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Ratio by trace and size; against size with its envelopes; a plane through the teacher."""
+    """Draw the ratio by trace and size; against size, with envelopes; a plane at the teacher."""
     from pipelines.claims.li_yuan._figures import WIDEST, draw_landscape
 
     picture, (left, middle, right) = panels(3, 16, 5.4)
@@ -207,7 +207,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_map(picture: Any, axes: Any, circulant: Sequence[Measured]) -> None:
-    """The leading order at W* = 0 over trace and size, and exact points in the same colours."""
+    """Draw the leading order at W* = 0 over trace and size; exact points in the same colours."""
     share, size = np.meshgrid(np.linspace(-1.1, -0.4, 141), np.linspace(0.05, 30, 120))
     formula = np.pi / 2 - 1 + size * (share + 0.5) * (share + 1)
     colours = {"cmap": "RdBu", "vmin": -1.2, "vmax": 1.2}
@@ -223,7 +223,7 @@ def draw_map(picture: Any, axes: Any, circulant: Sequence[Measured]) -> None:
 
 
 def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
-    """All ratios against |W - W*|_F^2, the judged ones told apart, with the least possible."""
+    """Draw all ratios against |W - W*|_F^2, the judged ones told apart, with the least possible."""
     size, ratio, g = (
         np.concatenate([m.curves[key] for m in measured]) for key in ("size", "ratio", "potential")
     )

@@ -69,7 +69,7 @@ class Setting:
 def random_instance(
     rng: np.random.Generator, d: int, norm: float, teacher: str
 ) -> tuple[Array, Array]:
-    """W and W* [d, d], of spectral norms between half of `norm` and `norm`; or W* = 0."""
+    """Return W and W* [d, d], of spectral norms between half of `norm` and `norm`; or W* = 0."""
     pair = rng.normal(size=(2, d, d))
     pair *= (
         norm
@@ -80,14 +80,14 @@ def random_instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Formula, differences and Monte Carlo at every entry of W, row by row; [n, d^2]."""
+    """Return formula, differences and Monte Carlo at every entry of W, row by row; [n, d^2]."""
     W, W_star = cells.draw(random_instance, "d", "norm", "teacher")
-    rows = [entries(*each) for each in zip(cells.cells, W, W_star, strict=True)]
+    rows = [measure_cell(*each) for each in zip(cells.cells, W, W_star, strict=True)]
     return range(W[0].size), {key: np.stack([row[key] for row in rows]) for key in rows[0]}
 
 
-def entries(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
-    """The curves of one cell; [d^2]."""
+def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
+    """Return the curves of one cell; [d^2]."""
     from theory.relu_population import gradient, loss
 
     formula, printed = gradient(W, W_star), gradient(W, W_star, "printed")
@@ -109,7 +109,7 @@ def entries(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
 
 
 def differences(W: Array, W_star: Array) -> Array:
-    """Central differences of the loss in every entry; [d, d]."""
+    """Return central differences of the loss in every entry; [d, d]."""
     from theory.relu_population import loss
 
     slopes = np.empty_like(W)
@@ -129,7 +129,7 @@ def gaussian_inputs(rng: np.random.Generator, d: int, count: int) -> Array:
 def monte_carlo(
     draw: Callable[[int], Array], W: Array, W_star: Array, samples: int
 ) -> dict[str, Any]:
-    """Means over inputs that `draw` makes of loss and gradient, and their standard errors."""
+    """Return means of loss and gradient over inputs that `draw` makes, with standard errors."""
     B, B_star, sums = np.eye(len(W)) + W, np.eye(len(W)) + W_star, [0.0, 0.0]
     first, second = np.zeros_like(W), np.zeros_like(W)
     for start in range(0, samples, CHUNK):
@@ -151,12 +151,12 @@ def monte_carlo(
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The printed right-hand side over minus the gradient by Monte Carlo, mean over settings."""
+    """Return the printed right-hand side over the Monte Carlo gradient, mean over settings."""
     return {"printed_factor": float(np.mean([m.curves["printed_factor"][0] for m in measured]))}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Monte Carlo against formula at every entry; and how its distances are distributed."""
+    """Draw Monte Carlo against formula at every entry; and how its distances are distributed."""
     from scipy.stats import halfnorm
 
     picture, (left, right) = panels(2)

@@ -71,30 +71,34 @@ class Setting:
 
 
 def measure(cells: Cells) -> Curves:
-    """All shares at the iterations T; [n, iterations]."""
+    """Return all shares at the iterations T; [n, iterations]."""
     from theory.two_phases import first_phase
 
     phase = first_phase(cells.shared("d"), cells.shared("gamma"))
     T = np.unique(np.geomspace(4, float(phase.steps), POINTS).astype(np.int64))
-    rows = [row(cell, T, float(phase.rate), float(phase.potential)) for cell in cells.cells]
+    rows = [
+        measure_cell(cell, T, float(phase.rate), float(phase.potential)) for cell in cells.cells
+    ]
     return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
 
 
-def row(cell: Cell, T: NDArray[np.int64], rate: float, ceiling: float) -> dict[str, Array]:
-    """The curves of one cell; [iterations]."""
+def measure_cell(cell: Cell, T: NDArray[np.int64], rate: float, ceiling: float) -> dict[str, Array]:
+    """Return the curves of one cell; [iterations]."""
     rng, (d, gamma) = np.random.default_rng(cell.seed), (cell.point["d"], cell.point["gamma"])
     columns = starts(rng, d, gamma, cell.point["starts"])
-    g = np.concatenate([fall(columns, rate, T, teacher) for teacher in (0.0, gamma)])
+    g = np.concatenate(
+        [potential_along_descent(columns, rate, T, teacher) for teacher in (0.0, gamma)]
+    )
     sizes = gradients(rng, d, gamma, cell.point["starts"])
     return {
         "potential": g[:, 1:].max(axis=0),
         "ceiling": np.full(len(T), ceiling),
-        "potential_speed": speed(g, -T * np.log1p(-0.5 * rate * d), ceiling),
+        "potential_speed": least_speed(g, -T * np.log1p(-0.5 * rate * d), ceiling),
     } | {key: np.full(len(T), value) for key, value in sizes.items()}
 
 
-def speed(g: Array, promised: Array, ceiling: float) -> Array:
-    """The least log(g_0/g) over what is promised, to the first g under the ceiling; [iterations].
+def least_speed(g: Array, promised: Array, ceiling: float) -> Array:
+    """Return the least log(g_0/g) over the promise, to the first g under the ceiling; [iterations].
 
     From there on the value is kept.
     """
@@ -106,7 +110,7 @@ def speed(g: Array, promised: Array, ceiling: float) -> Array:
 
 
 def starts(rng: np.random.Generator, d: int, gamma: float, count: int) -> Array:
-    """First columns of circulant W with eigenvalues of size gamma: -gamma I, then others."""
+    """Return first columns of circulant W with eigenvalues of size gamma, -gamma I the first."""
     from theory.circulant import circulant_start
 
     skew = np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(count)])
@@ -115,7 +119,9 @@ def starts(rng: np.random.Generator, d: int, gamma: float, count: int) -> Array:
     return np.asarray(gamma * (part * skew - np.sqrt(1 - part**2) * (np.arange(d) == 0)))
 
 
-def fall(columns: Array, rate: float, T: NDArray[np.int64], teacher: float = 0.0) -> Array:
+def potential_along_descent(
+    columns: Array, rate: float, T: NDArray[np.int64], teacher: float = 0.0
+) -> Array:
     """Return potentials at the start and at the iterations T for W* = teacher I; [..., 1 + T].
 
     Several steps are taken as one, of the length that does as much along the curvature d.
@@ -131,7 +137,7 @@ def fall(columns: Array, rate: float, T: NDArray[np.int64], teacher: float = 0.0
 
 
 def gradients(rng: np.random.Generator, d: int, gamma: float, count: int) -> dict[str, float]:
-    """The largest gradient over its bounds; the largest potential and that of Gaussian weights."""
+    """Return the largest gradient / bound, the largest potential and that of Gaussian weights."""
     from theory.relu_population import gradient, potential
     from theory.two_phases import gradient_sizes
 
@@ -185,7 +191,7 @@ def useful_steps(d: int, gamma: float) -> float:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """The potential against both promises; potentials against d."""
+    """Draw the potential against both promises; potentials against d."""
     picture, (left, right) = panels(2, height=4.2)
     d, gamma = min(m.point["d"] for m in measured), max(m.point["gamma"] for m in measured)
     chosen = [m for m in measured if (m.point["d"], m.point["gamma"]) == (d, gamma)]
@@ -195,7 +201,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 def draw_fall(axes: Any, m: Measured, d: int, gamma: float) -> None:
-    """The potential at one setting, what it is promised to be, and where the phase ends."""
+    """Draw the potential at one setting, what it is promised to be, and where the phase ends."""
     from theory.two_phases import first_phase
 
     rate = float(first_phase(d, gamma).rate)
@@ -208,7 +214,7 @@ def draw_fall(axes: Any, m: Measured, d: int, gamma: float) -> None:
 
 
 def draw_growth(axes: Any, measured: Sequence[Measured]) -> None:
-    """Potentials over gamma against d, beside sqrt(d)."""
+    """Draw potentials over gamma against d, beside sqrt(d)."""
     d = np.array([m.point["d"] for m in measured])
     names = {"largest": "largest g", "gaussian": "Gaussian W, W*: root mean square of g"}
     for name, label in names.items():

@@ -96,7 +96,7 @@ CLAIM = Experiment(
         "cpu": "16 minutes",
         "hours": "49 hours at 75 to 113 images/s, 165 to 251 minutes a training",
     },
-    floors=_arms.floor_of_each(("two_layer", "single")),
+    floors=_arms.learning_floors(("two_layer", "single")),
     measure=measure,
     recipes=recipes,
     also=means(*REPORTED),

@@ -55,14 +55,14 @@ class Setting:
 
 
 def measure(cells: Cells) -> Curves:
-    """Mean squared distances after T steps at the rate of T, beside their bound; [n, steps]."""
+    """Return mean squared distances after T steps at the rate of T, and their bound; [n, steps]."""
     T = np.unique(np.geomspace(FEWEST, cells.shared("longest"), POINTS).astype(np.int64))
-    rows = [row(cell, T) for cell in cells.cells]
+    rows = [measure_cell(cell, T) for cell in cells.cells]
     return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
 
 
-def row(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
-    """The curves of one cell; [steps]."""
+def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
+    """Return the curves of one cell; [steps]."""
     from theory.two_phases import descent_error
 
     rng, alpha, runs = np.random.default_rng(cell.seed), cell.point["alpha"], cell.point["runs"]
@@ -83,7 +83,7 @@ def descend(rng: np.random.Generator, steps: int, alpha: float, runs: int) -> Ar
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Squared distances beside their bound; the share of it."""
+    """Draw squared distances beside their bound; the share of it."""
     picture, (left, right) = panels(2, height=4.2)
     for i, alpha in enumerate(sorted({m.point["alpha"] for m in measured})):
         chosen = [m for m in measured if m.point["alpha"] == alpha]

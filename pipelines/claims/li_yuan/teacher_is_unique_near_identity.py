@@ -78,7 +78,7 @@ class Setting:
 def instance(
     rng: np.random.Generator, d: int, norm: float, starts: int
 ) -> tuple[Array, Array, Array]:
-    """Starts and teachers of random size, and those with two columns switched; [starts, d, d]."""
+    """Return starts, teachers of random size, and these with columns switched; [starts, d, d]."""
     G = rng.normal(size=(2, starts, d, d))
     G *= rng.uniform(0, 1, size=(2, starts, 1, 1)) / np.linalg.norm(G, 2, (2, 3), keepdims=True)
     W_star = min(norm, BALL) * G[1]
@@ -91,7 +91,7 @@ def instance(
 
 
 def measure(cells: Cells) -> Curves:
-    """Where each descent ended, and the teacher with two columns switched; [n, starts]."""
+    """Return where each descent ended, and the teacher with two columns switched; [n, starts]."""
     from theory.relu_population import gradient, loss
 
     starts = cells.shared("starts")
@@ -99,23 +99,23 @@ def measure(cells: Cells) -> Curves:
     end = descent(W, W_star, cells.shared("iterations"))
     curves: dict[str, NDArray[Any]] = {
         "loss": loss(end, W_star),
-        "gradient_norm": frobenius(gradient(end, W_star)),
-        "distance": frobenius(end - W_star),
-        "distance_ratio": frobenius(end - W_star) / frobenius(W - W_star),
+        "gradient_norm": frobenius_norms(gradient(end, W_star)),
+        "distance": frobenius_norms(end - W_star),
+        "distance_ratio": frobenius_norms(end - W_star) / frobenius_norms(W - W_star),
         "mismatch": mismatch(end, W_star),
-        "start_norm": spectral(W),
-        "end_norm": spectral(end),
-        "teacher_norm": spectral(W_star),
+        "start_norm": spectral_norms(W),
+        "end_norm": spectral_norms(end),
+        "teacher_norm": spectral_norms(W_star),
         "switched_loss": loss(switched, W_star),
-        "switched_distance": frobenius(switched - W_star),
-        "switched_norm": spectral(switched),
+        "switched_distance": frobenius_norms(switched - W_star),
+        "switched_norm": spectral_norms(switched),
     }
     curves[ASSUMPTION] = curves["start_norm"] <= BALL
     return range(starts), curves
 
 
 def descent(W: Array, W_star: Array, iterations: int) -> Array:
-    """The last iterates of gradient descent with momentum on the population loss; [..., d, d]."""
+    """Return the ends of gradient descent with momentum on the population loss; [..., d, d]."""
     from theory.relu_population import gradient
 
     velocity = np.zeros_like(W)
@@ -126,7 +126,7 @@ def descent(W: Array, W_star: Array, iterations: int) -> Array:
 
 
 def mismatch(W: Array, W_star: Array) -> Array:
-    """Frobenius distance of I + W to I + W*, its columns in the order that is nearest; [...]."""
+    """Return the Frobenius distance of I + W to I + W*, its columns in the nearest order; [...]."""
     from scipy.optimize import linear_sum_assignment
 
     def nearest(B: Array, B_star: Array) -> float:
@@ -138,19 +138,19 @@ def mismatch(W: Array, W_star: Array) -> Array:
     return np.reshape([nearest(*pair) for pair in pairs], W.shape[:-2])
 
 
-def frobenius(W: Array) -> Array:
-    """Frobenius norms of W [..., d, d]; [...]."""
+def frobenius_norms(W: Array) -> Array:
+    """Return Frobenius norms of W [..., d, d]; [...]."""
     return np.asarray(np.linalg.norm(W, axis=(-2, -1)))
 
 
-def spectral(W: Array) -> Array:
-    """Spectral norms of W [..., d, d]; [...]."""
+def spectral_norms(W: Array) -> Array:
+    """Return spectral norms of W [..., d, d]; [...]."""
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1)))
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Switched teachers, how far other global minima are, and how many descents ended where."""
-    ends = gather(measured)
+    """Return switched teachers, the distance of other minima, how many descents ended where."""
+    ends = concatenate_curves(measured)
     least = LEAST_PERMUTED - ends["teacher_norm"]
     at_zero, elsewhere = ends["loss"] <= ZERO_LOSS, ends["distance"] > ZERO
     others = [ends["switched_norm"] / least, (ends["end_norm"] / least)[at_zero & elsewhere]]
@@ -167,15 +167,15 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     }
 
 
-def gather(measured: Sequence[Measured]) -> dict[str, Array]:
+def concatenate_curves(measured: Sequence[Measured]) -> dict[str, Array]:
     """Return every curve of all cells, one after another."""
     return {key: np.concatenate([m.curves[key] for m in measured]) for key in measured[0].curves}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Distances of the ends to the teacher by norms of the starts; norms of other minima."""
+    """Draw distances of the ends to the teacher by norms of the starts; norms of other minima."""
     picture, (left, right) = panels(2, 11, 4.5)
-    ends = gather(measured)
+    ends = concatenate_curves(measured)
     at_zero, elsewhere = ends["loss"] <= ZERO_LOSS, ends["distance"] > ZERO
     permuted = at_zero & elsewhere
     for some, style, label in (

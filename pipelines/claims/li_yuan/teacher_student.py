@@ -139,21 +139,21 @@ def check_norms(recipe: Recipe) -> None:
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Losses and distances of the students at the ends of epochs, and of the population descent."""
+    """Return losses and distances of the students and of the population descent, by epoch."""
     found, steps = recipes(setting, seed), validations(setting)
     W, target = start(found["reslink"]), teacher(found["reslink"])
     population = population_descent(W, target, setting.learning_rate * np.diff([0, *steps]))
     bench.add("population descent", found["reslink"].flat(), steps, population)
     curves = {f"population_{name}": curve for name, curve in population.items()}
     for arm, recipe in found.items():
-        trained = student(bench, recipe, len(steps))
+        trained = train_student(bench, recipe, len(steps))
         curves |= {f"{arm}_{name}": curve for name, curve in trained.items()}
     curves["reslink_distance_ratio"] = curves["reslink_distance"] / np.linalg.norm(W - target)
     return steps, curves
 
 
-def student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]:
-    """Curves of one training, with its losses at the end as levels; [epochs], inf if it diverged.
+def train_student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]:
+    """Return curves of one training, its end losses as levels; [epochs], inf if it diverged.
 
     `fitted_loss` is that of the trained network on training samples.
     """
@@ -168,13 +168,13 @@ def student(bench: Bench, recipe: Recipe, epochs: int) -> dict[str, Array]:
 
 
 def validations(setting: Setting) -> list[int]:
-    """The steps after which the students are validated: the ends of epochs."""
+    """Return the steps after which the students are validated: the ends of epochs."""
     epoch = setting.train_size // setting.batch_size
     return [*range(epoch, setting.steps, epoch), setting.steps]
 
 
 def start(recipe: Recipe) -> Array:
-    """W [d, d] of ResLink before its first step, as the seed draws it."""
+    """Return W [d, d] of ResLink before its first step, as the seed draws it."""
     backend.keras()
     import keras
 
@@ -188,14 +188,14 @@ def start(recipe: Recipe) -> Array:
 
 
 def teacher(recipe: Recipe) -> Array:
-    """W* [d, d] of the teacher of ResLink."""
+    """Return W* [d, d] of the teacher of ResLink."""
     keys = ("dimension", "data_seed", "teacher_norm", "teacher_frobenius")
     d, seed, norm, frobenius = (recipe.data_args[key] for key in keys)
     return generated.relu_target(d, seed, norm, frobenius, identity=False)
 
 
 def population_descent(W: Array, target: Array, times: Array) -> dict[str, Array]:
-    """Gradient descent on the population loss for those times, rate times steps, one after another.
+    """Return descent on the population loss over those times, rate times steps, in turn.
 
     `loss`, `distance` and the norms of W after each; [k].
     """
@@ -212,7 +212,7 @@ def population_descent(W: Array, target: Array, times: Array) -> dict[str, Array
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """ResLink's largest loss and its distance; the 3-Block over vanilla; all losses at the end."""
+    """Return ResLink's largest loss and distance, the 3-Block over vanilla, all end losses."""
     ends = [{key: float(curve[-1]) for key, curve in m.curves.items()} for m in measured]
     worst = {key: max(each[key] for each in ends) for key in ends[0]}
     kept = [f"{arm}_{split}_loss" for arm in ARMS for split in ("fitted", "test")]
@@ -234,7 +234,7 @@ def ratio(losses: Mapping[str, float], split: str) -> float:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Figure 7 of LY: losses, distances to the teacher, norms of W over epochs, a line a seed."""
+    """Draw Figure 7 of LY: losses, distances to the teacher, norms of W by epoch, a line a seed."""
     picture, (losses, distances, norms) = panels(3, 14, 4.5)
     for m in measured:
         epochs = m.steps / m.steps[0]

@@ -115,14 +115,14 @@ class Setting:
 
 
 def start(rng: np.random.Generator, d: int, frobenius: float, trace: float) -> Array:
-    """First column of a circulant W; [d]."""
+    """Return the first column of a circulant W; [d]."""
     from theory.circulant import circulant_start
 
     return circulant_start(d, frobenius, trace * frobenius**2, rng)
 
 
 def measure(cells: Cells) -> Curves:
-    """The curves of LY Figure 8 along each descent; [n, iterations]."""
+    """Return the curves of LY Figure 8 along each descent; [n, iterations]."""
     columns = cells.draw(start, "d", "frobenius", "trace")
     by = descend_by_batches if cells.shared("descent") == "sgd" else descend_exactly
     steps, curves = by(columns, cells.shared("step") / cells.shared("d"), cells)
@@ -131,7 +131,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def descend_exactly(columns: Array, rate: float, cells: Cells) -> Curves:
-    """Descent by the gradient at either scale; [n, iterations]."""
+    """Return descent by the gradient at either scale; [n, iterations]."""
     from theory.circulant import circulant_descent, scale_factor
 
     way = cells.shared("descent")
@@ -145,7 +145,7 @@ def descend_exactly(columns: Array, rate: float, cells: Cells) -> Curves:
 
 
 def thin_out(steps: NDArray[np.int64], curves: dict[str, Array], printed: float) -> Curves:
-    """Every iteration of the first, then some; `printed` makes inner products those of LY."""
+    """Return all early iterations, then some; `printed` makes inner products those of LY."""
     late = np.geomspace(CLOSE, max(steps[-1], CLOSE), 200)
     near = np.arange(min(CLOSE + 1, len(steps)))
     some = np.unique(np.append(near, np.searchsorted(steps, late[late <= steps[-1]])))
@@ -154,7 +154,7 @@ def thin_out(steps: NDArray[np.int64], curves: dict[str, Array], printed: float)
 
 
 def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
-    """The same curves of descent by batches, teacher W* = 0; [n, iterations]."""
+    """Return the same curves of descent by batches, teacher W* = 0; [n, iterations]."""
     batch, batches = cells.shared("batch"), cells.shared("batches")
     judged = judged_iterations(batches)
     rows = [
@@ -166,7 +166,7 @@ def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
 
 
 def judged_iterations(batches: int) -> NDArray[np.int64]:
-    """Every fifth of the first, then 100 at equal ratios, and the last."""
+    """Return every fifth of the first, then 100 at equal ratios, and the last."""
     late = np.geomspace(CLOSE, batches, 100) if batches > CLOSE else np.array([batches])
     return np.unique(np.append(np.arange(0, min(CLOSE, batches), EVERY), late).astype(np.int64))
 
@@ -174,7 +174,7 @@ def judged_iterations(batches: int) -> NDArray[np.int64]:
 def descend(
     rng: np.random.Generator, column: Array, rate: float, batch: int, judged: NDArray[np.int64]
 ) -> list[dict[str, float]]:
-    """What is seen at the judged iterations of stochastic gradient descent in float32."""
+    """Return what is seen at the judged iterations of stochastic gradient descent in float32."""
     from theory.circulant import circulant_matrix
     from theory.relu_population import sample_gradient
 
@@ -189,7 +189,7 @@ def descend(
 
 
 def dense_measures(W: NDArray[np.float32]) -> dict[str, float]:
-    """What `circulant_measures` has of circulant weights, of any; W* = 0."""
+    """Return what `circulant_measures` has of circulant weights, of any; W* = 0."""
     from theory.relu_population import inner_product, loss, potential
 
     zero = np.zeros_like(W)
@@ -231,12 +231,12 @@ def end_share(m: Measured) -> float:
 
 
 def sign_change(m: Measured) -> float:
-    """Iteration of the first positive inner product; inf where none is positive."""
+    """Return the iteration of the first positive inner product; inf where none is positive."""
     return first_step(m, m.curves["inner_product"] > 0)
 
 
 def theorem_numbers(m: Measured) -> dict[str, float]:
-    """Of one exact descent, what the theorems say of it."""
+    """Return what the theorems say of one exact descent."""
     from theory.circulant import scale_factor
     from theory.two_phases import FLATTEST, SECOND_PHASE
 

@@ -70,7 +70,7 @@ class Setting:
 
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
-    """The three starts."""
+    """Return the three starts."""
     base = get_recipe("relu-blocks-digits").override(
         data=setting.data,
         epochs=setting.epochs,
@@ -89,14 +89,14 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Test errors in percent, and how much more the start from zeros errs than the random one."""
+    """Return test errors in percent, and what the start from zeros errs more than the random."""
     errors = _arms.errors(bench, recipes(setting, seed))
     zeros, random, _ = errors.values()
     return numbers(errors | {"zeros_minus_random_pct": zeros - random})
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Test errors of the three starts, a line a seed; LY's where the data are theirs."""
+    """Draw test errors of the three starts, a line a seed; LY's where the data are theirs."""
     picture = _arms.figure(measured, LABELS)
     if measured[0].point["data"] == "mnist":
         (axes,) = picture.axes

@@ -100,7 +100,7 @@ CLAIM = Experiment(
     decided_by=ERRS_LESS,
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves on All-CNN"),),
     costs={"hours": "18 hours at 112 to 202 images/s, 77 to 139 minutes a training"},
-    floors=_arms.floor_of_each(LABELS),
+    floors=_arms.learning_floors(LABELS),
     measure=measure,
     recipes=recipes,
     also=means(*_arms.error_names(LABELS)),

@@ -115,7 +115,7 @@ CLAIM = Experiment(
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
     ),
     costs={"hours": "13 to 22 hours at 215 to 36 images/s, 36 to 177 minutes a training"},
-    floors=_arms.floor_of_each(("residual20", "residual56", "plain20")),
+    floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
     measure=measure,
     recipes=recipes,
     also=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),

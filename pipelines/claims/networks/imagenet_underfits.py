@@ -77,7 +77,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
         seed=seed,
     )
     widths = {"narrow": setting.width, "wide": setting.times_wider * setting.width}
-    return {arm: _arms.at_width(base, width) for arm, width in widths.items()}
+    return {arm: _arms.scale_width(base, width) for arm, width in widths.items()}
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:

@@ -61,20 +61,18 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return the arms, and the trainings that find their rates."""
-    return _arms.with_searches(recipes(setting, seed), dict.fromkeys(LABELS, setting.rates))
+    return _arms.add_searches(recipes(setting, seed), dict.fromkeys(LABELS, setting.rates))
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return the test error of the arms at their best rates, and what the small start gains."""
     centres = recipes(setting, seed)
-    best = {
-        arm: _arms.at_best_rate(bench, recipe, setting.rates) for arm, recipe in centres.items()
-    }
+    best = {arm: _arms.choose_rate(bench, recipe, setting.rates) for arm, recipe in centres.items()}
     errors = _arms.errors(bench, best)
     small, standard = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
     rates = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
     at_an_end = sum(
-        _arms.is_at_an_end(recipe, best[arm].learning_rate, setting.rates)
+        _arms.is_extreme_rate(recipe, best[arm].learning_rate, setting.rates)
         for arm, recipe in centres.items()
     )
     ends = {"rates_at_an_end": float(at_an_end)}

@@ -65,13 +65,13 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return both arms, and the trainings that find the plain network's rate."""
-    return _arms.with_searches(recipes(setting, seed), {"plain": setting.rates})
+    return _arms.add_searches(recipes(setting, seed), {"plain": setting.rates})
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return the test error of both arms, their difference, and the rate without shortcuts."""
     found = recipes(setting, seed)
-    found["plain"] = _arms.at_best_rate(bench, found["plain"], setting.rates)
+    found["plain"] = _arms.choose_rate(bench, found["plain"], setting.rates)
     errors = _arms.errors(bench, found)
     identity, plain = (errors[name] for name in ERRORS)
     rate = {"plain_rate": found["plain"].learning_rate}

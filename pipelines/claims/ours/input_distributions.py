@@ -87,13 +87,13 @@ def draw_inputs(rng: np.random.Generator, root: Array, radius: str, count: int) 
 
 
 def measure(cells: Cells) -> Curves:
-    """Formula and Monte Carlo at every entry of W, row by row; the least ratio; [n, d^2]."""
-    rows = [entries(cell) for cell in cells.cells]
+    """Return formula and Monte Carlo at every entry of W, row by row; the least ratio; [n, d^2]."""
+    rows = [measure_cell(cell) for cell in cells.cells]
     return range(cells.shared("d") ** 2), {key: np.stack([r[key] for r in rows]) for key in rows[0]}
 
 
-def entries(cell: Cell) -> dict[str, Array]:
-    """The curves of one cell; [d^2]."""
+def measure_cell(cell: Cell) -> dict[str, Array]:
+    """Return the curves of one cell; [d^2]."""
     from theory.relu_population import correlated_gradient
 
     point, rng = cell.point, np.random.default_rng(cell.seed)
@@ -137,7 +137,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Least ratio against the condition; Monte Carlo against formula at every entry."""
+    """Draw the least ratio against the condition; Monte Carlo against formula at every entry."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4.2), layout="constrained")

@@ -57,7 +57,7 @@ class Setting:
 
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
-    """The network that is trained."""
+    """Return the network that is trained."""
     base = get_recipe("linear-teacher").override(
         model_args={"depth": setting.l},
         data_args={"gamma": setting.gamma, "data_seed": seed},
@@ -69,7 +69,7 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Both validation losses at the ends of epochs; their difference in percent of the start."""
+    """Return both validation losses by epoch; their difference in percent of the start."""
     recipe = recipes(setting, seed)["trained"]
     steps, trained = bench.curve(bench.train(recipe), "val_loss")
     risk = population_risk(recipe)
@@ -85,7 +85,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
 
 
 def excess_ratio(recipe: Recipe, start: float, trained: Array, population: Array) -> Array:
-    """Quotient of the excesses over the noise, at least 1; 1 where little is left of the start."""
+    """Return the quotient of the excesses over the noise, at least 1; 1 where they are small."""
     floor = recipe.data_args["dimension"] * recipe.data_args["noise"] ** 2
     quotient = np.maximum(trained - floor, 1e-12) / (population - floor)
     much = population - floor > 0.01 * (start - floor)
@@ -93,7 +93,7 @@ def excess_ratio(recipe: Recipe, start: float, trained: Array, population: Array
 
 
 def population_risk(recipe: Recipe) -> Array:
-    """f(A_t) at the steps t = 0, 1, ... of gradient descent from the identity; [steps + 1]."""
+    """Return f(A_t) at the steps t = 0, 1, ... of descent from the identity; [steps + 1]."""
     from theory.linear_resnet import descent_path, excess_risk
 
     d, noise, seed = (recipe.data_args[key] for key in ("dimension", "noise", "data_seed"))
@@ -105,12 +105,12 @@ def population_risk(recipe: Recipe) -> Array:
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """The largest quotient of the two excesses."""
+    """Return the largest quotient of the two excesses."""
     return {"excess_ratio": max(float(m.curves["excess_ratio"].max()) for m in measured)}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Validation loss of the training and population risk of the descent, one pair a run."""
+    """Draw validation loss of the training and population risk of the descent, one pair a run."""
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(10, 4), layout="constrained")
