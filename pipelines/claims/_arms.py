@@ -106,14 +106,14 @@ def errors(
     NaN where its loss diverged, so that no difference from it is a number. The training error, too,
     is of the network at its end, on training pictures that are not augmented.
     """
-    found: dict[str, float] = {}
+    errors_pct: dict[str, float] = {}
     for arm, recipe in recipes.items():
         try:
             metrics: Mapping[str, float] = bench.train(recipe).metrics
         except Diverged:
             metrics = dict.fromkeys(ERRORS.values(), math.nan)
-        found |= {f"{arm}_{split}_error_pct": metrics[ERRORS[split]] for split in splits}
-    return found
+        errors_pct |= {f"{arm}_{split}_error_pct": metrics[ERRORS[split]] for split in splits}
+    return errors_pct
 
 
 def search_space(recipe: Recipe, rates: int) -> list[Recipe]:

@@ -97,10 +97,10 @@ def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
     A network whose loss diverges answers nothing: it errs everywhere.
     """
     try:
-        found = bench.train(shift_seed(recipe, seed)).metrics
+        metrics = bench.train(shift_seed(recipe, seed)).metrics
     except Diverged:
-        found = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
-    return numbers({key: found[key] for key in NUMBERS if key in found})
+        metrics = dict.fromkeys(NUMBERS[:2], DIVERGED_PCT)
+    return numbers({key: metrics[key] for key in NUMBERS if key in metrics})
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:

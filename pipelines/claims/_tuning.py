@@ -97,14 +97,14 @@ class Variants:
 
 def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     """Return the claim that fewer trials train `harder` well; `card` has the fields of its own."""
-    own = [f"{arm}_{key}" for arm in variants.labels for key in NUMBERS]
+    shown = [f"{arm}_{key}" for arm in variants.labels for key in NUMBERS]
     return Experiment(
         family="trained networks",
         decided_by=(Unanimous("share_lost", at_least=LEAST_SHARE),),
         floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
         recipes=variants.recipes,
-        also=means("share_lost", "decades_lost", WORST_BEST, *own),
+        also=means("share_lost", "decades_lost", WORST_BEST, *shown),
         figure=lambda measured: figure(variants.labels, measured),
         charts=tuple((f"{arm}_best_of_k_pct",) for arm in variants.labels),
         seeds=3,
@@ -117,10 +117,10 @@ def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) 
     recipes = variants.recipes(setting, seed)
     names = {arm: setting.study("tuning", each)["study"] for arm, each in recipes.items()}
     bench.run.tag("studies", " ".join(names.values()))
-    found = run_json("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
-    metrics = {study["study"]: study["metrics"] for study in found["studies"]}
+    comparison = run_json("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
+    metrics = {study["study"]: study["metrics"] for study in comparison["studies"]}
     curves = {
-        f"{arm}_best_of_k_pct": np.array(found["best_of_k"][name]["expected"])
+        f"{arm}_best_of_k_pct": np.array(comparison["best_of_k"][name]["expected"])
         for arm, name in names.items()
     }
     most = min(map(len, curves.values()))  # trials whose point the sampler drew

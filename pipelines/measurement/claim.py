@@ -41,8 +41,8 @@ class Bench:
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return a curve of a training run: integer steps [k] and values [k]."""
         steps, curves = history.curves([result.run_id])[result.run_id]
-        there = ~np.isnan(curves[metric])
-        return steps[there], curves[metric][there]
+        recorded = ~np.isnan(curves[metric])
+        return steps[recorded], curves[metric][recorded]
 
     def add(
         self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]

@@ -42,14 +42,14 @@ def run_page(
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
-    found, command = plan.claim, repeat_command(plan)
-    decided = "; ".join(map(str, found.decided_by))
-    reported = "; ".join(f"`{key}` {value:g}" for key, value in found.reported.items())
+    command = repeat_command(plan)
+    decided = "; ".join(map(str, plan.claim.decided_by))
+    reported = "; ".join(f"`{key}` {value:g}" for key, value in plan.claim.reported.items())
     metrics = metric_spreads(over_seeds(values), plan.seeds)
-    decisive = [b.metric for b in found.decided_by if b.metric in metrics]
+    decisive = [b.metric for b in plan.claim.decided_by if b.metric in metrics]
     measured = "; ".join(f"`{key}` {format_spread(metrics[key])}" for key in decisive)
     above = [
-        f"**{found.says}** ({found.source})",
+        f"**{plan.claim.says}** ({plan.claim.source})",
         "",
         f"Verdict: **{judgement['verdict']}**, decided by {decided}.",
         "",
@@ -61,7 +61,7 @@ def run_page(
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
         "",
     ]
-    chart = mlflow_ui.children_chart(run_id, found.charts)
+    chart = mlflow_ui.children_chart(run_id, plan.claim.charts)
     below = [
         "",
         f"[The curves of all settings in one chart]({chart})",
@@ -153,10 +153,14 @@ def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     for cell in cells:
         points.setdefault(tuple(str(cell[key]) for key in axes), []).append(cell)
     table = [[*axes, "premise", *(key.removeprefix(WORST_PREFIX) for key in worst)]]
-    for point, same in points.items():
-        holds = f"{mean(float(cell[ASSUMPTION]) for cell in same):.0%}"
+    for point, cells_at_point in points.items():
+        holds = f"{mean(float(cell[ASSUMPTION]) for cell in cells_at_point):.0%}"
         table.append(
-            [*point, holds, *(_format_spread([float(c[key]) for c in same]) for key in worst)]
+            [
+                *point,
+                holds,
+                *(_format_spread([float(c[key]) for c in cells_at_point]) for key in worst),
+            ]
         )
     return table
 
@@ -224,8 +228,8 @@ def has_recorded(
     histories: Mapping[str, Mapping[int, float]], values: Mapping[str, Sequence[float]]
 ) -> bool:
     """Return whether a claim's run with these histories holds these numbers, seed by seed."""
-    held = seed_values(histories)
-    return all(are_same(held.get(metric, []), numbers) for metric, numbers in values.items())
+    recorded = seed_values(histories)
+    return all(are_same(recorded.get(metric, []), numbers) for metric, numbers in values.items())
 
 
 def are_same(first: Sequence[float], second: Sequence[float]) -> bool:

@@ -250,17 +250,17 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
     _check_here(plan)
-    found, started = plan.claim, time.perf_counter() - _earlier_seconds(resume)
+    started = time.perf_counter() - _earlier_seconds(resume)
     with tracked_run.tracked(
         documents.run_name(plan),
-        experiment=found.family,
+        experiment=plan.claim.family,
         kind=plan.kind,
         params=plan.params,
         tags={
             **tags,
             CELL_CODE: plan.code,
             "claim": plan.name,
-            "source": found.source,
+            "source": plan.claim.source,
             "seeds": str(plan.seeds),
             "as_stated": str(plan.is_as_stated),
         },
@@ -272,12 +272,12 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
             run.tag(EARLIER_S, f"{time.perf_counter() - started:.1f}")
             raise
         values = _log_seeds(plan, measured, run)
-        judgement = found.judge(values, plan.scale, bool(plan.changed_settings))
+        judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
         table = documents.table_rows(plan, measured)
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         run.text(documents.table_csv(table), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
-            run.figure(found.figure(part), f"{' '.join(['figure', *point])}.png")
+            run.figure(plan.claim.figure(part), f"{' '.join(['figure', *point])}.png")
         for key, value in judgement.items():
             run.tag(key, value)
         run.log(
@@ -332,23 +332,25 @@ def _collect_cells(
     if resumed and isinstance(plan.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
-    there = {print_: run_id for print_, run_id in _finished_cells(plan).items() if print_ in cells}
-    before_s = _tag_other_codes(plan, there.values(), run)
-    histories = history.curves(list(there.values()))
+    finished = {
+        print_: run_id for print_, run_id in _finished_cells(plan).items() if print_ in cells
+    }
+    before_s = _tag_other_codes(plan, finished.values(), run)
+    histories = history.curves(list(finished.values()))
     measured = {
         print_: Measured(cells[print_], *histories[run_id], run_id)
-        for print_, run_id in there.items()
+        for print_, run_id in finished.items()
     }
-    todo = [cell for print_, cell in cells.items() if print_ not in there]
-    if there and todo:
-        print(f"{len(there)} of {len(cells)} settings are recorded already.", file=sys.stderr)
+    todo = [cell for print_, cell in cells.items() if print_ not in finished]
+    if finished and todo:
+        print(f"{len(finished)} of {len(cells)} settings are recorded already.", file=sys.stderr)
     started = time.perf_counter()
     with progress_bar(plan.name, len(cells), "settings/s") as advance:
-        advance(len(there), np.nan)
+        advance(len(finished), np.nan)
         with contextlib.closing(
             _executor.measure_cells(plan, todo, run)
-        ) as found:  # ends what it began
-            for number, new in enumerate(found, 1):
+        ) as results:  # ends what it began
+            for number, new in enumerate(results, 1):
                 measured[plan.cell_fingerprint(new.cell)] = new
                 advance(1, number / (time.perf_counter() - started))
                 plan.run_options.pause(len(measured), len(cells), "settings")

@@ -125,14 +125,14 @@ def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
     Two values or more have the deviation under sd/, `mean_interval` under ci_low/ and ci_high/.
     """
-    found: dict[str, float] = {}
+    summary: dict[str, float] = {}
     for key, column in values.items():
-        found |= {key: mean(column), f"n/{key}": len(column)}
+        summary |= {key: mean(column), f"n/{key}": len(column)}
         if len(column) > 1:
             low, high = mean_interval(column)
-            found |= {f"sd/{key}": standard_deviation(column)}
-            found |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
-    return found
+            summary |= {f"sd/{key}": standard_deviation(column)}
+            summary |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
+    return summary
 
 
 def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:

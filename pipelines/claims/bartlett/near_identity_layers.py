@@ -118,10 +118,10 @@ def measure(cells: Cells) -> Curves:
     for m in cells.shared("m"):
         a = {name: near_identity.scales(m, name) for name in ("uniform", "geometric")}
         a["equalised"] = near_identity.equalise_scales(fine, m)
-        found = {key: near_identity.distances(g.jacobian, a[key], x) for key in a}
-        found["pairs"] = near_identity.quotients(g.function, a["uniform"], x)
-        found["whole"] = whole_profile(h, np.zeros(h.dimension), x, m)
-        column = {key: m * profile.max(axis=-1) for key, profile in found.items()}
+        distances = {key: near_identity.distances(g.jacobian, a[key], x) for key in a}
+        distances["pairs"] = near_identity.quotients(g.function, a["uniform"], x)
+        distances["whole"] = whole_profile(h, np.zeros(h.dimension), x, m)
+        column = {key: m * profile.max(axis=-1) for key, profile in distances.items()}
         column["bound"] = m * near_identity.uniform_bound(g, RADII[name], m)
         column["composition_error"] = composition_error(g, a["uniform"], x[:, :POINTS])
         column["value_error"] = (
@@ -163,19 +163,19 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return slopes of all maps and of Henon's, his whole map, and distances to exact values."""
     from theory.smooth_maps import henon_largest
 
-    found = {
+    metrics = {
         "uniform_slope": max(slope(m, "uniform") for m in measured),
         "printed_rate_growth": max(growth(m) for m in measured),
     }
     if scalar := select(measured, map="scalar"):
-        found["scalar_error"] = float(np.max(stack(scalar, "value_error")))
+        metrics["scalar_error"] = float(np.max(stack(scalar, "value_error")))
     for m in select(measured, map="henon"):
-        found["henon_whole"] = float(m.curves["whole"][-1])
-        found |= {f"henon_{key}_slope": slope(m, key) for key in SCHEDULES[:2]}
+        metrics["henon_whole"] = float(m.curves["whole"][-1])
+        metrics |= {f"henon_{key}_slope": slope(m, key) for key in SCHEDULES[:2]}
         for key, name in (("uniform", "henon_gap"), ("geometric", "henon_geometric_gap")):
             exact = np.array([n * henon_largest(int(n), key) for n in m.steps])
-            found[name] = float(np.max(np.abs(m.curves[key] / exact - 1)))
-    return found
+            metrics[name] = float(np.max(np.abs(m.curves[key] / exact - 1)))
+    return metrics
 
 
 def growth(m: Measured) -> float:

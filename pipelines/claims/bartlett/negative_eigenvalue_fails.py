@@ -139,13 +139,13 @@ def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
     run = partial(lowest_ratio, start=start, rate=cells.values("rate"), floor=negative_floor(phi))
     low, escape = run(diagonal, cells.shared("steps"))
     if cells.shared("delta") > 0:  # penalties are tried from the exact start
-        found = dict.fromkeys(RATIOS, np.full(len(phi), np.nan))
+        ratios = dict.fromkeys(RATIOS, np.full(len(phi), np.nan))
     else:
-        found = descend_with_penalties(
+        ratios = descend_with_penalties(
             partial(run, diagonal), partial(run, symmetric), cells, weights
         )
-        found["asymmetric_floor_ratio"] = descend_asymmetrically(cells, depth)
-    return found | {
+        ratios["asymmetric_floor_ratio"] = descend_asymmetrically(cells, depth)
+    return ratios | {
         "floor_ratio": low,
         "escape": escape,
         "symmetric_floor_ratio": run(symmetric, SYMMETRIC_STEPS)[0],
@@ -161,15 +161,15 @@ def descend_with_penalties(
     """
     from theory.penalties import ALIKE, entrywise, first_layer
 
-    found, size = {}, cells.shared("penalty")
+    ratios, size = {}, cells.shared("penalty")
     for name, penalty in {**ALIKE, "entrywise": entrywise(weights)}.items():
         pull = partial(penalty_gradient, penalty, size)
         low = diagonal(PENALIZED_STEPS, penalty=pull)[0]
         if name not in JUMPING:
             low = np.fmin(low, symmetric(SYMMETRIC_STEPS, penalty=pull)[0])
-        found[f"{name}_floor_ratio"] = low
+        ratios[f"{name}_floor_ratio"] = low
     alone = partial(penalty_gradient, first_layer, size)
-    return found | {"one_layer_floor_ratio": diagonal(PENALIZED_STEPS, penalty=alone)[0]}
+    return ratios | {"one_layer_floor_ratio": diagonal(PENALIZED_STEPS, penalty=alone)[0]}
 
 
 def descend_asymmetrically(cells: Cells, depth: int) -> Array:
@@ -224,16 +224,16 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how deep exact starts get where the premise fails; exponents of the escape times."""
     exact = [m for m in measured if m.point["delta"] == 0]
     broken = [float(v) for m in exact for v in m.curves["floor_ratio"][~m.holds]]
-    found = {"big_step_ratio": min(broken)} if broken else {}
-    found |= least_ratios(exact)
+    metrics = {"big_step_ratio": min(broken)} if broken else {}
+    metrics |= least_ratios(exact)
     for negative, word in ((1, "lone"), (2, "pair")):
         deltas, times = escape_times(measured, negative)
         for depth, time in zip(measured[0].steps, times.T, strict=True):
-            there = np.flatnonzero(np.isfinite(time) & (time > 0))[:2]
-            if depth > 2 and len(there) == 2:
-                slope = np.diff(np.log(time[there])) / np.diff(np.log(deltas[there]))
-                found[f"{word}_exponent_l{depth}"] = -float(slope[0])
-    return found
+            smallest = np.flatnonzero(np.isfinite(time) & (time > 0))[:2]
+            if depth > 2 and len(smallest) == 2:
+                slope = np.diff(np.log(time[smallest])) / np.diff(np.log(deltas[smallest]))
+                metrics[f"{word}_exponent_l{depth}"] = -float(slope[0])
+    return metrics
 
 
 def least_ratios(exact: Sequence[Measured]) -> dict[str, float]:
@@ -293,10 +293,10 @@ def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
     for negative, style, word in ((1, "o-", "one"), (2, "s--", "two")):
         deltas, times = escape_times(measured, negative)
         for k, (depth, time) in enumerate(zip(measured[0].steps, times.T, strict=True)):
-            there = np.isfinite(time) & (time > 0)
-            if not there.any():
+            escaped = np.isfinite(time) & (time > 0)
+            if not escaped.any():
                 continue
-            delta, t = deltas[there], time[there]
+            delta, t = deltas[escaped], time[escaped]
             axes.plot(delta, t, f"C{k}{style}", markersize=4, label=f"l = {depth}, {word} negative")
             if depth > 2:
                 power = (depth - 2) / (2 if negative == 1 else depth)

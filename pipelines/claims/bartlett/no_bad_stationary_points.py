@@ -99,11 +99,11 @@ def measure(cells: Cells) -> Curves:
     layers = stationary_points.residual_layers(A, B, cells.shared("sigma"))
     norms = stationary_points.layer_gradient_norms(layers, x, y)  # [n, l]
     bound = stationary_points.stationary_bound(layers, x, y)[:, None]
-    same = np.ones((1, l))
+    ones = np.ones((1, l))
     return range(1, l + 1), {
         "gradient_norm": norms,
-        "bound": bound * same,
-        "slide_bound": bound / 2 * same,
+        "bound": bound * ones,
+        "slide_bound": bound / 2 * ones,
         "ratio": norms / bound,
         "attained_gap": attained_gap(cells.values("eps"), l, x.reshape(len(cells), -1, d)),
     }

@@ -105,14 +105,14 @@ def measure(cells: Cells) -> Curves:
     factor = cells.values("rate_factor")[:, None]
     bound = iteration_bound(phi, l, np.minimum(factor, 1) * largest, TOLERANCE)
     limit = 2 * int(bound.max())
-    found = iterations_to(phi, l, factor * largest, TOLERANCE, limit)
-    iterations = np.where(found < 0, np.inf, found)
+    arrival = iterations_to(phi, l, factor * largest, TOLERANCE, limit)
+    iterations = np.where(arrival < 0, np.inf, arrival)
     steps = np.where(bound <= ALL_THE_WAY, bound, STEPS).max(axis=0)  # equal in these cells
     return cells.shared("l"), {
         "iterations": iterations,
         "bound": bound,
         "ratio": iterations / np.maximum(bound, 1),
-        "overshoot": overshoot(phi, l, factor * largest, int(found.max())),
+        "overshoot": overshoot(phi, l, factor * largest, int(arrival.max())),
         **compare_with_matrices(phi[:, 0, : V.shape[-1]], V, l, factor * largest, steps),
         ASSUMPTION: np.broadcast_to(factor <= 1, bound.shape),
     }
@@ -151,18 +151,18 @@ def compare_with_matrices(
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return depths below ln(top / gamma), which the slide excludes, and the others; saturation."""
-    held = [m for m in measured if m.holds.all()]
-    below = [m.steps < np.log(m.point["top"] / m.point["gamma"]) for m in held]
-    shallow = [m.curves["ratio"][low] for m, low in zip(held, below, strict=True)]
-    deep = [m.curves["iterations"][~low] for m, low in zip(held, below, strict=True)]
-    last = [m.curves["iterations"][-2:] for m in held if len(m.steps) > 1]
-    found = {"last_growth": float(np.mean([b / a for a, b in last if a > 0]))} if last else {}
+    judged = [m for m in measured if m.holds.all()]
+    below = [m.steps < np.log(m.point["top"] / m.point["gamma"]) for m in judged]
+    shallow = [m.curves["ratio"][low] for m, low in zip(judged, below, strict=True)]
+    deep = [m.curves["iterations"][~low] for m, low in zip(judged, below, strict=True)]
+    last = [m.curves["iterations"][-2:] for m in judged if len(m.steps) > 1]
+    metrics = {"last_growth": float(np.mean([b / a for a, b in last if a > 0]))} if last else {}
     worst, iterations = (np.concatenate(each or [np.empty(0)]) for each in (shallow, deep))
     if len(worst):
-        found["shallow_ratio"] = float(worst.max())
+        metrics["shallow_ratio"] = float(worst.max())
     if len(iterations):
-        found["deep_arrived_pct"] = 100 * float(np.mean(np.isfinite(iterations)))
-    return found
+        metrics["deep_arrived_pct"] = 100 * float(np.mean(np.isfinite(iterations)))
+    return metrics
 
 
 def figure(measured: Sequence[Measured]) -> Any:
@@ -180,11 +180,11 @@ def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
     chosen = select(measured, d=d)
     points = sorted({(m.point["gamma"], m.point["top"]) for m in chosen}, reverse=True)
     for colour, (gamma, top) in enumerate(points):
-        same = select(chosen, gamma=gamma, top=top)
+        cells = select(chosen, gamma=gamma, top=top)
         label = f"γ = {gamma:g}, ||Φ|| = {top:g}"
         for name, style, text in (("iterations", "o-", label), ("bound", "--", "_")):
-            values = stack(same, name).mean(axis=0)
-            axes.plot(same[0].steps, values, f"C{colour}{style}", markersize=3, label=text)
+            values = stack(cells, name).mean(axis=0)
+            axes.plot(cells[0].steps, values, f"C{colour}{style}", markersize=3, label=text)
     axes.set(xscale="log", yscale="log", xlabel="depth l", ylabel="iterations to loss 1e-10")
     axes.set_ylim(top=30 * axes.get_ylim()[1])
     axes.set_title(f"d = {d}, points measured, dashed the bound", fontsize=10)

@@ -116,12 +116,12 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return errors, weights and margin of the networks for the first n images, at every n."""
     X = load_images(setting.data)
     sizes = sorted({min(n, len(X)) for n in setting.n})
-    own = own_construction(X[:OWN], seed)
+    own_numbers = own_construction(X[:OWN], seed)
     rows = []
     for n in sizes:
         stored = bench if seed == 0 and n == sizes[-1] else None
         fits = {r: measure_memorizer(X[:n], r, seed, setting, stored) for r in LABELS}
-        rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own)
+        rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own_numbers)
     return sizes, {key: np.array([row[key] for row in rows]) for key in rows[0]}
 
 
@@ -137,18 +137,18 @@ def measure_memorizer(
     from theory.memorization import memorize
 
     n, y = len(X), random_labels(r, len(X), seed)
-    found = memorize(X, y, dtype=setting.precision)
-    outputs = predict_with_keras(found, X, stored if r == LABELS[0] else None)
-    right = np.searchsorted(found.labels, y)
-    error = np.abs(outputs - np.eye(len(found.labels), dtype=outputs.dtype)[right]).max()
+    memorizer = memorize(X, y, dtype=setting.precision)
+    outputs = predict_with_keras(memorizer, X, stored if r == LABELS[0] else None)
+    right = np.searchsorted(memorizer.labels, y)
+    error = np.abs(outputs - np.eye(len(memorizer.labels), dtype=outputs.dtype)[right]).max()
     return {
         "errors": np.sum(outputs.argmax(axis=1) != right),
         "output_error": error,
-        "error_over_bound": error / found.error,
-        "constant": found.parameter_count / (n * np.log(n) + r**2),
-        "width": found.width,
-        "margin": found.margin,
-        "weights_per_point": found.parameter_count / n,
+        "error_over_bound": error / memorizer.error,
+        "constant": memorizer.parameter_count / (n * np.log(n) + r**2),
+        "width": memorizer.width,
+        "margin": memorizer.margin,
+        "weights_per_point": memorizer.parameter_count / n,
     }
 
 

@@ -69,10 +69,10 @@ def measure(cells: Cells) -> Curves:
     Q, N, factors = cells.draw(instance, "d", "pairs")
     columns = [rotation_curves(Q, q) for q in cells.shared("q")]
     curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
-    same = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
+    constant = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
     return cells.shared("q"), curves | {
-        name: np.broadcast_to(values[:, None], shape) for name, values in same.items()
+        name: np.broadcast_to(values[:, None], shape) for name, values in constant.items()
     }
 
 

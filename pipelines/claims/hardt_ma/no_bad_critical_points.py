@@ -170,8 +170,8 @@ def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 
 def critical(measured: Sequence[Measured]) -> tuple[Array, Array]:
     """Return the largest layer norm and relative excess risk of all critical ends, in a row."""
-    norm, excess, found = ends(measured)
-    return norm[found > 0], excess[found > 0]
+    norm, excess, is_critical = ends(measured)
+    return norm[is_critical > 0], excess[is_critical > 0]
 
 
 def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
@@ -237,9 +237,9 @@ def draw_bars(axes: Any, measured: Sequence[Measured]) -> None:
 
 def outcomes(measured: Sequence[Measured]) -> list[float]:
     """Return percentages of the ends, in the order of OUTCOMES."""
-    norm, excess, found = ends(measured)
-    good, bad = (found > 0) & (excess <= TOLERANCE), (found > 0) & (excess > TOLERANCE)
-    kinds = (good & (norm < 1), good & (norm >= 1), bad, found == 0)
+    norm, excess, is_critical = ends(measured)
+    good, bad = (is_critical > 0) & (excess <= TOLERANCE), (is_critical > 0) & (excess > TOLERANCE)
+    kinds = (good & (norm < 1), good & (norm >= 1), bad, is_critical == 0)
     return [100 * float(np.mean(kind)) for kind in kinds]
 
 

@@ -117,15 +117,15 @@ def measure(cells: Cells) -> Curves:
     layers = as_layers(identity)
     norms, bound = layer_gradient_norms(layers, x, y), stationary_bound(layers, x, y)[:, None]
     at_identity, along = risk(identity, x, y), risk(move(identity, STEP, direction), x, y)
-    same = np.ones((1, len(layers)))
+    ones = np.ones((1, len(layers)))
     return range(1, len(layers) + 1), {
-        "excess_risk": at_identity[:, None] * same,
+        "excess_risk": at_identity[:, None] * ones,
         "parameter_gradient": block_norms(identity, x, y),
         "silent_gradient": block_norms(silence_units(teacher, x), x, y),
         "parameter_slope": np.abs(along - at_identity)[:, None] / STEP / norms,
         "functional_gradient": norms,
         "functional_ratio": norms / bound,
-        "saddle_risk": (risk(leave_saddle(identity, x, y), x, y) / at_identity)[:, None] * same,
+        "saddle_risk": (risk(leave_saddle(identity, x, y), x, y) / at_identity)[:, None] * ones,
         **measure_fitted_block(teacher, x),
     }
 
@@ -139,11 +139,11 @@ def measure_fitted_block(teacher: "Blocks", x: Array) -> dict[str, Array]:
     y = outputs(odd_block(teacher), x)
     blocks = fit_first_block(teacher, x, y)
     layers = as_layers(blocks)
-    bound, same = stationary_bound(layers, x, y)[:, None], np.ones((1, len(layers)))
+    bound, ones = stationary_bound(layers, x, y)[:, None], np.ones((1, len(layers)))
     return {
         "fitted_gradient": block_norms(blocks, x, y),
-        "fitted_excess_risk": risk(blocks, x, y)[:, None] * same,
-        "fitted_distance": np.asarray(layers[0].distance)[:, None] * same,
+        "fitted_excess_risk": risk(blocks, x, y)[:, None] * ones,
+        "fitted_distance": np.asarray(layers[0].distance)[:, None] * ones,
         "fitted_functional_ratio": layer_gradient_norms(layers, x, y) / bound,
         "fitted_descent_ratio": descent_rates(layers, x, y) / bound,
     }
@@ -202,13 +202,13 @@ def descent_rates(layers: "list[Layer]", x: Array, y: Array) -> Array:
     def risk_of(changed: "list[Layer]") -> Array:
         return np.asarray(np.mean(np.sum((network(changed, x) - y) ** 2, axis=-1), axis=-1) / 2)
 
-    found, u, h = [], x, network(layers, x)
+    rates, u, h = [], x, network(layers, x)
     for i, layer in enumerate(layers):
         Delta, after = step_towards(u, y - h), layer.function(u)
         changed = layer._replace(function=partial(np.add, STEP * Delta + after - u))
-        found.append((risk_of(layers) - risk_of([*layers[:i], changed, *layers[i + 1 :]])) / STEP)
+        rates.append((risk_of(layers) - risk_of([*layers[:i], changed, *layers[i + 1 :]])) / STEP)
         u = after
-    return np.stack(found, axis=-1)
+    return np.stack(rates, axis=-1)
 
 
 def step_towards(u: Array, missing: Array) -> Array:

@@ -21,9 +21,9 @@ STYLES = {"true": "-", "printed": ":", "sgd": "."}
 WAYS = {"true": "by the gradient", "printed": "by π times it, as printed", "sgd": "by batches"}
 
 
-def first_step(m: Measured, there: NDArray[np.bool_]) -> float:
+def first_step(m: Measured, holds: NDArray[np.bool_]) -> float:
     """Return the first step at which a condition, given at every step, holds; inf if at none."""
-    return float(m.steps[there.argmax()]) if there.any() else np.inf
+    return float(m.steps[holds.argmax()]) if holds.any() else np.inf
 
 
 def measure_plane(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
@@ -58,17 +58,17 @@ def draw_landscape(
     from theory.two_phases import SECOND_PHASE
 
     sizes, traces = np.linspace(-widest, widest, POINTS), np.linspace(lowest, -lowest / 5, POINTS)
-    found = measure_plane(min(d, WIDEST), sizes, traces)
+    plane = measure_plane(min(d, WIDEST), sizes, traces)
     levels = np.geomspace(0.02, 40, 15)
     colours = {"norm": "log", "cmap": "Blues", "alpha": 0.8, "extend": "both"}
-    axes.contourf(sizes, traces, found["loss"], levels, **colours)
+    axes.contourf(sizes, traces, plane["loss"], levels, **colours)
     if chords:
-        above = height_above_chords(found["loss"], sizes, traces)
+        above = height_above_chords(plane["loss"], sizes, traces)
         axes.contourf(sizes, traces, above, [0, np.inf], colors="C1", alpha=0.5)
         axes.fill_between([], [], color="C1", alpha=0.5, label="not convex: above a line to W*")
-    axes.contourf(sizes, traces, found["inner_product"], [-np.inf, 0], colors="C3", alpha=0.5)
+    axes.contourf(sizes, traces, plane["inner_product"], [-np.inf, 0], colors="C3", alpha=0.5)
     axes.fill_between([], [], color="C3", alpha=0.5, label="-grad points away from W*")
-    axes.contour(sizes, traces, found["potential"], [SECOND_PHASE], colors="k", linestyles="--")
+    axes.contour(sizes, traces, plane["potential"], [SECOND_PHASE], colors="k", linestyles="--")
     axes.plot([], [], "k--", label=f"g = {SECOND_PHASE:g}, less above")
     axes.plot(0, 0, "k*", markersize=10, linestyle="none", label="teacher W* = 0")
     axes.set(xlabel="skew part of W: ± its Frobenius norm", ylabel="tr W")
@@ -101,11 +101,11 @@ def _draw_start(axes: Any, m: Measured) -> None:
     """Draw four curves, inner products on the true scale; a ring where these turn positive."""
     from theory.circulant import SCALES
 
-    way, there = m.point["descent"], m.steps <= 100
+    way, early = m.point["descent"], m.steps <= 100
     true = {"inner_product": SCALES["true"] / SCALES["printed" if way == "printed" else "true"]}
     for colour, key in enumerate(CURVES):
-        values = true.get(key, 1) * m.curves[key][there]
-        axes.plot(m.steps[there], values, f"C{colour}{STYLES[way]}", markersize=4)
+        values = true.get(key, 1) * m.curves[key][early]
+        axes.plot(m.steps[early], values, f"C{colour}{STYLES[way]}", markersize=4)
     change = first_step(m, m.curves["inner_product"] > 0)
     label = f"{WAYS[way]}: inner product > 0 at {change:.0f}"
     axes.plot([], [], f"k{STYLES[way]}", label=label if change < np.inf else WAYS[way])

@@ -191,7 +191,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
         "steep_ratio": (norm <= SMALL) & (g > FLAT),
         "loose_ratio": (norm > SMALL) & (g <= FLAT),
     }
-    return {key: float(ratio[there].min()) for key, there in points.items() if there.any()}
+    return {key: float(ratio[chosen].min()) for key, chosen in points.items() if chosen.any()}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
@@ -230,12 +230,12 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
     holds = np.concatenate([m.holds for m in measured])
     grid = np.geomspace(size.min(), max(size.max(), 1), 200)
     flat = ~holds & (g <= FLAT)
-    for some, style, label in (
+    for chosen, style, label in (
         (~holds & ~flat, "C3.", "g above 0.1"),
         (flat, "C1.", "g at most 0.1, norms above 1/100"),
         (holds, "C0.", "the premise holds"),
     ):
-        axes.plot(size[some], ratio[some], style, markersize=4, label=label)
+        axes.plot(size[chosen], ratio[chosen], style, markersize=4, label=label)
     worst = np.where(grid < 4 * FLAT, -grid / 16, -FLAT / 2 + FLAT**2 / grid)
     axes.plot(
         grid, np.pi / 2 - 1 + worst, "k--", linewidth=1, label="least at g ≤ 0.1, leading order"

@@ -93,17 +93,17 @@ def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
     formula, printed = gradient(W, W_star), gradient(W, W_star, "printed")
     rng = np.random.default_rng([cell.seed, 1])
     draw = partial(gaussian_inputs, rng, len(W))
-    found = monte_carlo(draw, W, W_star, cell.point["samples"])
+    estimate = monte_carlo(draw, W, W_star, cell.point["samples"])
     difference = np.abs(formula - differences(W, W_star)) / np.abs(formula).max()
-    loss_z = (loss(W, W_star) - found["loss"]) / found["loss_error"]
+    loss_z = (loss(W, W_star) - estimate["loss"]) / estimate["loss_error"]
     return {
         "gradient": formula.ravel(),
-        "monte_carlo": found["gradient"].ravel(),
-        "z": np.abs((formula - found["gradient"]) / found["gradient_error"]).ravel(),
+        "monte_carlo": estimate["gradient"].ravel(),
+        "z": np.abs((formula - estimate["gradient"]) / estimate["gradient_error"]).ravel(),
         "loss_z": np.full(W.size, np.abs(loss_z)),
         "finite_difference_error": difference.ravel(),
         "printed_factor": np.full(
-            W.size, np.vdot(printed, printed) / np.vdot(printed, found["gradient"])
+            W.size, np.vdot(printed, printed) / np.vdot(printed, estimate["gradient"])
         ),
     }
 
@@ -161,9 +161,9 @@ def figure(measured: Sequence[Measured]) -> Any:
 
     picture, (left, right) = panels(2)
     for i, norm in enumerate(sorted({m.point["norm"] for m in measured}, reverse=True)):
-        found = [m for m in measured if m.point["norm"] == norm]
+        chosen = [m for m in measured if m.point["norm"] == norm]
         x, y = (
-            np.concatenate([m.curves[key] for m in found]) for key in ("gradient", "monte_carlo")
+            np.concatenate([m.curves[key] for m in chosen]) for key in ("gradient", "monte_carlo")
         )
         left.plot(x, y, ".", color=f"C{i}", markersize=2, label=f"norms up to {norm:g}")
     ends = np.array(left.get_xlim())

@@ -104,9 +104,9 @@ def least_speed(g: Array, promised: Array, ceiling: float) -> Array:
     """
     under = g[:, 1:] <= ceiling
     first = np.where(under.any(axis=1), under.argmax(axis=1), len(promised) - 1)
-    there = np.minimum(np.arange(len(promised)), first[:, None])
-    fallen = np.log(g[:, :1] / np.take_along_axis(g[:, 1:], there, axis=1))
-    return np.asarray(np.min(fallen / promised[there], axis=0))
+    last = np.minimum(np.arange(len(promised)), first[:, None])
+    fallen = np.log(g[:, :1] / np.take_along_axis(g[:, 1:], last, axis=1))
+    return np.asarray(np.min(fallen / promised[last], axis=0))
 
 
 def starts(rng: np.random.Generator, d: int, gamma: float, count: int) -> Array:

@@ -178,13 +178,13 @@ def figure(measured: Sequence[Measured]) -> Any:
     ends = concatenate_curves(measured)
     at_zero, elsewhere = ends["loss"] <= ZERO_LOSS, ends["distance"] > ZERO
     permuted = at_zero & elsewhere
-    for some, style, label in (
+    for chosen, style, label in (
         (~elsewhere, "C0o", "at the teacher"),
         (permuted, "C1s", "at its columns in another order"),
         (~at_zero & elsewhere, "C3^", "at a positive loss"),
     ):
-        distance = np.maximum(ends["distance"][some], 1e-16)
-        left.plot(ends["start_norm"][some], distance, style, ms=4, alpha=0.6, label=label)
+        distance = np.maximum(ends["distance"][chosen], 1e-16)
+        left.plot(ends["start_norm"][chosen], distance, style, ms=4, alpha=0.6, label=label)
     left.axvline(BALL, color="k", lw=0.8, ls="--", label=f"judged up to {BALL:g}")
     left.set(xscale="log", yscale="log", xlabel="|W| at the start", ylabel="|W - W*|_F at the end")
     teacher = ends["teacher_norm"]

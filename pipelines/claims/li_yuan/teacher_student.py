@@ -140,12 +140,12 @@ def check_norms(recipe: Recipe) -> None:
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return losses and distances of the students and of the population descent, by epoch."""
-    found, steps = recipes(setting, seed), validations(setting)
-    W, target = start(found["reslink"]), teacher(found["reslink"])
+    students, steps = recipes(setting, seed), validations(setting)
+    W, target = start(students["reslink"]), teacher(students["reslink"])
     population = population_descent(W, target, setting.learning_rate * np.diff([0, *steps]))
-    bench.add("population descent", found["reslink"].flat(), steps, population)
+    bench.add("population descent", students["reslink"].flat(), steps, population)
     curves = {f"population_{name}": curve for name, curve in population.items()}
-    for arm, recipe in found.items():
+    for arm, recipe in students.items():
         trained = train_student(bench, recipe, len(steps))
         curves |= {f"{arm}_{name}": curve for name, curve in trained.items()}
     curves["reslink_distance_ratio"] = curves["reslink_distance"] / np.linalg.norm(W - target)
@@ -215,22 +215,22 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return ResLink's largest loss and distance, the 3-Block over vanilla, all end losses."""
     ends = [{key: float(curve[-1]) for key, curve in m.curves.items()} for m in measured]
     worst = {key: max(each[key] for each in ends) for key in ends[0]}
-    kept = [f"{arm}_{split}_loss" for arm in ARMS for split in ("fitted", "test")]
-    kept += ["reslink_distance", "vanilla_distance", "vanilla_own_distance", "population_loss"]
-    kept += [f"{arm}_{norm}" for arm in ("reslink", "vanilla") for norm in OF_MATRIX[1:]]
+    names = [f"{arm}_{split}_loss" for arm in ARMS for split in ("fitted", "test")]
+    names += ["reslink_distance", "vanilla_distance", "vanilla_own_distance", "population_loss"]
+    names += [f"{arm}_{norm}" for arm in ("reslink", "vanilla") for norm in OF_MATRIX[1:]]
     return {
         "reslink_end_loss": max(worst[f"reslink_{name}_loss"] for name in ENDS),
         "reslink_end_distance_ratio": worst["reslink_distance_ratio"],
         **{f"three_block_{split}_share": ratio(worst, split) for split in ("fitted", "test")},
-        **{key: worst[key] for key in kept},
+        **{key: worst[key] for key in names},
     }
 
 
 def ratio(losses: Mapping[str, float], split: str) -> float:
     """Return the 3-Block's loss over vanilla's; NaN where neither is finite."""
     with np.errstate(invalid="ignore"):
-        found = np.divide(losses[f"three_block_{split}_loss"], losses[f"vanilla_{split}_loss"])
-    return float(found)
+        share = np.divide(losses[f"three_block_{split}_loss"], losses[f"vanilla_{split}_loss"])
+    return float(share)
 
 
 def figure(measured: Sequence[Measured]) -> Any:

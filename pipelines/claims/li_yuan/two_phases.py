@@ -148,9 +148,9 @@ def thin_out(steps: NDArray[np.int64], curves: dict[str, Array], printed: float)
     """Return all early iterations, then some; `printed` makes inner products those of LY."""
     late = np.geomspace(CLOSE, max(steps[-1], CLOSE), 200)
     near = np.arange(min(CLOSE + 1, len(steps)))
-    some = np.unique(np.append(near, np.searchsorted(steps, late[late <= steps[-1]])))
+    indices = np.unique(np.append(near, np.searchsorted(steps, late[late <= steps[-1]])))
     ratio = printed * curves["inner_product"] / curves["distance"] ** 2
-    return steps[some], {key: c[:, some] for key, c in (curves | {"ratio": ratio}).items()}
+    return steps[indices], {key: c[:, indices] for key, c in (curves | {"ratio": ratio}).items()}
 
 
 def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:

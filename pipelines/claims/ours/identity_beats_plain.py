@@ -70,11 +70,11 @@ def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return the test error of both arms, their difference, and the rate without shortcuts."""
-    found = recipes(setting, seed)
-    found["plain"] = _arms.choose_rate(bench, found["plain"], setting.rates)
-    errors = _arms.errors(bench, found)
+    arms = recipes(setting, seed)
+    arms["plain"] = _arms.choose_rate(bench, arms["plain"], setting.rates)
+    errors = _arms.errors(bench, arms)
     identity, plain = (errors[name] for name in ERRORS)
-    rate = {"plain_rate": found["plain"].learning_rate}
+    rate = {"plain_rate": arms["plain"].learning_rate}
     return numbers(errors | rate | {"advantage_pct": plain - identity})
 
 

@@ -100,13 +100,13 @@ def measure_cell(cell: Cell) -> dict[str, Array]:
     root = covariance_root(rng, point["d"], point["condition"])
     W, W_star = random_instance(rng, point["d"], point["norm"], "random")
     draw = partial(draw_inputs, rng, root, point["radius"])
-    found = monte_carlo(draw, W, W_star, point["samples"])
+    estimate = monte_carlo(draw, W, W_star, point["samples"])
     formula, ratio = correlated_gradient(W, W_star, root), least_ratio(root)
     share = ratio / np.linalg.eigvalsh(root)[0] ** 2
     return {
         "gradient": formula.ravel(),
-        "monte_carlo": found["gradient"].ravel(),
-        "z": np.abs((formula - found["gradient"]) / found["gradient_error"]).ravel(),
+        "monte_carlo": estimate["gradient"].ravel(),
+        "z": np.abs((formula - estimate["gradient"]) / estimate["gradient_error"]).ravel(),
         "least_ratio": np.full(W.size, ratio),
         "eigenvalue_share": np.full(W.size, share),
     }
@@ -132,8 +132,8 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
         condition = m.point["condition"]
         ratios[condition] = min(ratios.get(condition, np.inf), float(m.curves["least_ratio"][0]))
     safe = [c for c in ratios if min(r for k, r in ratios.items() if k <= c) >= PRINTED]
-    found = {"least_ratio": min(ratios.values()), "safe_condition": max(safe, default=0.0)}
-    return found | ({"isotropic_ratio": ratios[1.0]} if 1.0 in ratios else {})
+    metrics = {"least_ratio": min(ratios.values()), "safe_condition": max(safe, default=0.0)}
+    return metrics | ({"isotropic_ratio": ratios[1.0]} if 1.0 in ratios else {})
 
 
 def figure(measured: Sequence[Measured]) -> Any:
