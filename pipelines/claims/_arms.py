@@ -9,6 +9,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import Diverged, check_counts
 from pipelines.measurement.claim import Bench
 from pipelines.measurement.grid import Measured
@@ -23,6 +24,13 @@ LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 
 FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
 SEARCH_SEED = 10**6  # no claim's own seed
 POINTS = "offset points"
+SMOKE: Mapping[str, Any] = {  # settings of a test that shows that a claim can be measured
+    "data": "digits",
+    "steps": 8,
+    "batch_size": 32,
+    "blocks_per_stage": 1,
+    "width": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -181,10 +189,8 @@ def figure(
 
     Means are over the seeds that did not diverge.
     """
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(max(6, 2.4 * len(labels)), 4), layout="constrained")
-    axes = picture.add_subplot(ylabel=f"{' and '.join(splits)} error (%)")
+    picture, axes = panels(1, max(6, 2.4 * len(labels)), 4)
+    axes.set(ylabel=f"{' and '.join(splits)} error (%)")
     axes.set_xticks(range(len(labels)), list(labels.values()))
     for colour, split in zip(("C0", "C1"), splits, strict=False):
         keys = [f"{arm}_{split}_error_pct" for arm in labels]

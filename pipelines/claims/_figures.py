@@ -3,12 +3,15 @@
 from typing import Any
 
 
-def panels(count: int, width: float = 10, height: float = 4) -> tuple[Any, Any]:
-    """Return a figure of that size in inches, and the axes of its panels beside one another."""
+def panels(count: int, width: float = 10, height: float = 4, **shares: Any) -> tuple[Any, Any]:
+    """Return a figure of that size in inches, and the axes of its panels beside one another.
+
+    `shares` may have their `width_ratios`. One panel is its axes themselves.
+    """
     from matplotlib.figure import Figure
 
     picture = Figure(figsize=(width, height), layout="constrained")
-    return picture, picture.subplots(1, count)
+    return picture, picture.subplots(1, count, **shares)
 
 
 def place_legend_below(axes: Any, columns: int = 2) -> None:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 import tyro
 
+from pipelines.claims._arms import SMOKE
+from pipelines.claims._figures import panels
 from pipelines.claims._search import Search
 from pipelines.errors import UserError
 from pipelines.measurement.claim import Bench, Experiment, means
@@ -69,16 +71,7 @@ S = TypeVar("S", bound=TuningSearch)
 def scales(kind: type[S]) -> dict[str, S]:
     """Return the settings of that kind at each scale."""
     return {
-        "smoke": kind(
-            data="digits",
-            steps=8,
-            batch_size=32,
-            blocks_per_stage=1,
-            width=4,
-            trials=3,
-            workers=1,
-            good_pct=89,
-        ),
+        "smoke": kind(**SMOKE, trials=3, workers=1, good_pct=89),
         "cpu": kind(steps=200, batch_size=64, blocks_per_stage=1, width=8, good_pct=80),
         "hours": kind(steps=12 * (45_000 // 128), blocks_per_stage=2, width=16),
         "paper": kind(space="lr-schedule", sampler="random", trials=100, good_pct=10),
@@ -99,7 +92,6 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
     """Return the claim that fewer trials train `harder` well; `card` has the fields of its own."""
     shown = [f"{arm}_{key}" for arm in variants.labels for key in NUMBERS]
     return Experiment(
-        family="trained networks",
         decided_by=(Unanimous("share_lost", at_least=LEAST_SHARE),),
         floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
@@ -148,10 +140,8 @@ def compare_networks(
 
 def figure(labels: Mapping[str, str], measured: Sequence[Measured]) -> Any:
     """Return the expected error of the best of k trials, a line a search, a colour a network."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = picture.add_subplot(xlabel="trials k", ylabel="best validation error (%)")
+    picture, axes = panels(1, 7, 4.5)
+    axes.set(xlabel="trials k", ylabel="best validation error (%)")
     for i, (arm, label) in enumerate(labels.items()):
         curves = [m.curves[f"{arm}_best_of_k_pct"] for m in measured]
         for m, curve in zip(measured, curves, strict=True):

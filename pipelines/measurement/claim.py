@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement.grid import Cells, Curves, Measured
+from pipelines.measurement.grid import Cells, Curves, Measured, join
 from pipelines.measurement.verdict import VERDICTS, Bound, Floor
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, Result, RunOptions, run
@@ -53,9 +53,22 @@ class Bench:
         bulk.write(self.run.experiment, [added], self.run.id)
 
 
-def no_metrics(measured: Sequence[Measured]) -> dict[str, float]:
-    """Return no numbers beside those that decide."""
-    return {}
+def numbers(metrics: Mapping[str, float]) -> Curves:
+    """Return single numbers as curves of one step."""
+    return [0], {key: np.array([value]) for key, value in metrics.items()}
+
+
+def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
+    """Return an `also`: the mean of these curves over all cells and steps."""
+    return reductions(**dict.fromkeys(metrics, np.mean))
+
+
+def reductions(**reduce: Callable[..., Any]) -> Callable[[Sequence[Measured]], dict[str, float]]:
+    """Return an `also`: each of these curves, of all cells and steps, reduced to a number."""
+    return lambda measured: {key: float(each(join(measured, key))) for key, each in reduce.items()}
+
+
+NO_NUMBERS = reductions()  # beside those that decide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +83,11 @@ class Claim:
     source: str
     says: str
     family: str
+    """The experiment in MLflow that its runs stand in."""
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
     figure: Callable[[Sequence[Measured]], Any]
-    also: Callable[[Sequence[Measured]], dict[str, float]] = no_metrics
+    also: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
     """What is printed, in the damaged copies that were read, without margins of ours; or none."""
@@ -207,15 +221,4 @@ class Experiment(Claim):
     """
 
     measure: Callable[[Any, int, Bench], Curves]
-
-
-def numbers(metrics: Mapping[str, float]) -> Curves:
-    """Return single numbers as curves of one step."""
-    return [0], {key: np.array([value]) for key, value in metrics.items()}
-
-
-def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
-    """Return an `also`: the mean of these curves over all cells and steps."""
-    return lambda measured: {
-        key: float(np.mean(np.concatenate([m.curves[key] for m in measured]))) for key in metrics
-    }
+    family: str = "trained networks"

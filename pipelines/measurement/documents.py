@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -23,7 +23,6 @@ CSV = "settings.csv"  # one row a cell
 WORST_PREFIX = "worst_"  # begins the columns of the bounded metrics
 MAX_NAME_CHARS = 250  # characters of a run's name, where the database limits them
 MAX_PAGE_CHARS = 7_900  # characters of a run's page; MLflow cuts at 8,000
-BOOKKEEPING = ("wall_s",)
 
 
 def run_name(plan: MeasurementPlan) -> str:
@@ -72,15 +71,11 @@ def run_page(
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
     more = ["", f"The other settings are in {CSV}."]
     room = MAX_PAGE_CHARS - sum(len(line) + 1 for line in (*above, *more, *below))
-    fitting = list(itertools.takewhile(lambda n: n <= room, _cumulative_lengths(table)))
-    if len(fitting) == len(table):
+    used = itertools.accumulate(len(line) + 1 for line in table)
+    fitting = sum(1 for chars in used if chars <= room)
+    if fitting == len(table):
         more = []
-    return "\n".join([*above, *table[: len(fitting)], *more, *below])
-
-
-def _cumulative_lengths(lines: Sequence[str]) -> Iterator[int]:
-    """Return characters of the first line, of the first two, ..."""
-    return itertools.accumulate(len(line) + 1 for line in lines)
+    return "\n".join([*above, *table[:fitting], *more, *below])
 
 
 def repeat_command(plan: MeasurementPlan) -> str:
@@ -185,7 +180,7 @@ def claim_document(row: history.Row) -> dict[str, Any]:
         "as_printed": row.tags.get("as_printed", ""),  # a bundle of before has none
         "floor": row.tags.get("floor", ""),
         "seeds": n,
-        "metrics": metric_spreads(_results(row.metrics), n),
+        "metrics": metric_spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
         "reported": dict(claim_catalog.load(name).reported),
         "run_id": row.id,
         "wall_s": row.metrics["wall_s"],
@@ -205,7 +200,12 @@ def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]
 def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
     """Return by id what the rules of today say of runs: verdict, as printed, floor."""
     histories = history.histories([row.id for row in rows])
-    return {row.id: _judgement(row, histories[row.id], altered) for row in rows}
+    return {
+        row.id: claim_catalog.load(row.tags["claim"]).judge(
+            seed_values(histories[row.id]), row.tags["scale"], altered
+        )
+        for row in rows
+    }
 
 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
@@ -215,13 +215,6 @@ def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[
         for key, by_seed in histories.items()
         if key.startswith(claim.SEED_PREFIX)
     }
-
-
-def _judgement(
-    row: history.Row, histories: Mapping[str, Mapping[int, float]], altered: bool
-) -> dict[str, str]:
-    values = seed_values(histories)
-    return claim_catalog.load(row.tags["claim"]).judge(values, row.tags["scale"], altered)
 
 
 def has_recorded(
@@ -239,10 +232,6 @@ def are_same(first: Sequence[float], second: Sequence[float]) -> bool:
     """
     same_length = len(first) == len(second)
     return same_length and np.allclose(first, second, rtol=1e-9, atol=1e-14, equal_nan=True)
-
-
-def _results(metrics: Mapping[str, float]) -> dict[str, float]:
-    return {key: value for key, value in metrics.items() if key not in BOOKKEEPING}
 
 
 def read_table(run_id: str) -> list[dict[str, Any]]:

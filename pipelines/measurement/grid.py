@@ -92,6 +92,12 @@ def select(measured: Sequence[Measured], **point: Any) -> list[Measured]:
     return [m for m in measured if all(m.point[key] == value for key, value in point.items())]
 
 
+def group_by(measured: Sequence[Measured], name: str) -> list[tuple[Any, list[Measured]]]:
+    """Return the values of a setting, ascending, each with what was measured at it."""
+    values = sorted({m.point[name] for m in measured})
+    return [(value, select(measured, **{name: value})) for value in values]
+
+
 def split_by(
     measured: Sequence[Measured], names: Iterable[str]
 ) -> list[tuple[tuple[str, ...], list[Measured]]]:
@@ -105,6 +111,11 @@ def split_by(
 def stack(measured: Sequence[Measured], name: str) -> Array:
     """Return one curve of several cells with equal steps; [n, k]."""
     return np.stack([m.curves[name] for m in measured])
+
+
+def join(measured: Sequence[Measured], name: str) -> Array:
+    """Return one curve of several cells, one after another; [all their steps]."""
+    return np.concatenate([m.curves[name] for m in measured])
 
 
 def sort_axes(settings: Any) -> Any:

@@ -135,12 +135,6 @@ def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(plan: MeasurementPlan) -> None:
-    """Raise UserError where a cell of the plan cannot be measured anywhere."""
-    for recipe in _recipes(plan, plan.cells):
-        recipe.check()
-
-
 def _check_here(plan: MeasurementPlan) -> None:
     """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
     finished = _finished_cells(plan)
@@ -161,7 +155,8 @@ def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:
 
 def measure(plan: MeasurementPlan) -> dict[str, Any]:
     """Return the document of a plan, from a finished run of it or from a new one."""
-    _check(plan)
+    for recipe in _recipes(plan, plan.cells):
+        recipe.check()
     tags = {"fingerprint": plan.fingerprint, "code": plan.verdict_digest, "scale": plan.scale}
     waiting = f"Another process measures the same settings of {plan.name}; waiting for it."
     with recovery.one_at_a_time(f"{plan.kind}-{plan.fingerprint}", waiting):

@@ -315,8 +315,9 @@ def test_gradients_above_their_bounds_refute(monkeypatch):
     values = measured_values(claim, rates_setting(100, 110))
     assert claim.verdict(values, "cpu") == "reproduced"
     assert claim.judge_printed(values) == "holds"
-    sizes = "theory.two_phases.gradient_sizes"
-    monkeypatch.setattr(sizes, lambda d, gamma, noise=0: (4 * d * gamma, 1e3))
+    monkeypatch.setattr(
+        potential_rates, "gradient_sizes", lambda d, gamma, noise=0: (4 * d * gamma, 1e3)
+    )
     steep = {"gradient_share": measured_values(claim, rates_setting(100, 110))["gradient_share"]}
     assert steep["gradient_share"][0] > 1
     assert claim.verdict(values | steep, "cpu") == "refuted"
@@ -377,7 +378,8 @@ def test_correlated_inputs_need_their_own_formula(monkeypatch):
     assert values["isotropic_ratio"][0] == pytest.approx(np.pi / 2 - 1, abs=2e-5)
     assert values["least_ratio"][0] < 0.3
     monkeypatch.setattr(
-        "theory.relu_population.correlated_gradient",
+        input_distributions,
+        "correlated_gradient",
         lambda W, W_star, root, scale="true": gradient(W, W_star, scale),
     )
     wrong = measured_values(claim, setting)

@@ -143,11 +143,11 @@ def test_where_nothing_is_judged_the_table_says_so(home: Path, capsys) -> None:
 
 def test_a_database_half_made_is_made_anew(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
-    (tmp_path / "mlflow.new").write_bytes(b"")
-    with closing(sqlite3.connect(tmp_path / "mlflow.new")) as killed:
+    (tmp_path / "half.mlflow.db").write_bytes(b"")
+    with closing(sqlite3.connect(tmp_path / "half.mlflow.db")) as killed:
         killed.execute("create table runs (run_uuid text)")
     assert history.rows(None) == []
-    assert not (tmp_path / "mlflow.new").exists()
+    assert not (tmp_path / "half.mlflow.db").exists()
 
 
 def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:

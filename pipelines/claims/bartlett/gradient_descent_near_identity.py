@@ -47,6 +47,10 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
+from theory import descent
+from theory import descent_bounds as bounds
+from theory.descent import descent_path, loss
+from theory.descent_bounds import distance, stay_close_bound
 
 FLOOR = 1e-12  # of the first loss: far below it the loss is rounding
 SLACK = 1e-6  # of the bounds on the loss, equalities at l = 1: rounding grows relative to it
@@ -90,8 +94,6 @@ def recorded_iterations(depth: int, start_loss: float) -> list[int]:
 
 def measure(cells: Cells) -> Curves:
     """Return losses, bounds and ratios along the path; [n, iterations]."""
-    from theory.descent import descent_path
-
     depth, start = cells.shared("l"), cells.shared("start_loss")
     Phi, V = cells.draw(random_instance, "d", "l", "start_loss")
     rate = 1 / (depth * (1 + np.linalg.norm(Phi, 2, axis=(-2, -1)) ** 2))
@@ -114,9 +116,6 @@ def measure(cells: Cells) -> Curves:
 
 def step_bound(Theta: Array, Phi: Array, rate: Array) -> tuple[Array, NDArray[np.bool_]]:
     """Return the factor of the loss that the three lemmas give a step, and where they do; [n]."""
-    from theory.descent import loss
-    from theory.descent_bounds import distance, stay_close_bound
-
     n, a, b = Theta.shape[-3], distance(Theta), stay_close_bound(Theta, Phi, rate)
     h = n * (1 + b) ** (2 * n - 2) + (n - 1) * (1 + b) ** (n - 2) * np.sqrt(2 * loss(Theta, Phi))
     slope = n * np.maximum(1 - a, 0) ** (2 * n - 2)
@@ -133,9 +132,6 @@ def proved_bounds(rate: Array, depth: int, start_loss: float) -> tuple[Array, fl
 
 def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[str, Array]:
     """Return loss, distance, the lemmas' ratios without a Hessian, gradient error along V; [n]."""
-    from theory import descent
-    from theory import descent_bounds as bounds
-
     G = descent.loss_gradient(now, Phi)
     squared, along = (np.sum(G * X, axis=(-3, -2, -1)) for X in (G, V))
     step = 1e-4 * np.maximum(descent.loss(now, Phi), 1e-30) ** 0.25  # as accurate at all losses
@@ -154,8 +150,6 @@ def lemmas(now: Array, after: Array, Phi: Array, rate: Array, V: Array) -> dict[
 
 def hessians(Theta: Array, Phi: Array) -> dict[str, Array]:
     """Return norms of the exact Hessian over their bounds; [n]."""
-    from theory import descent_bounds as bounds
-
     H = bounds.hessian(Theta, Phi)
     size, largest = np.linalg.norm(H, axis=(-2, -1)), np.abs(np.linalg.eigvalsh(H)).max(axis=-1)
     return {

@@ -35,7 +35,7 @@ henon_whole, m max |h_i - Id| of Henon's map with its linear layers, 5.08 at m =
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -44,9 +44,20 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
-
-if TYPE_CHECKING:
-    from theory.smooth_maps import SmoothMap
+from theory import near_identity
+from theory.composition import compose, near_layers, whole_layers, whole_profile
+from theory.near_identity import ball, scales
+from theory.smooth_maps import (
+    HENON,
+    SmoothMap,
+    bump,
+    graph_map,
+    henon_largest,
+    henon_map,
+    normalize,
+    pendulum,
+    tanh_map,
+)
 
 RADII = {"henon": 1.0, "tanh-0.3": 3.0, "tanh-0.9": 3.0, "pendulum": 2.0, "scalar": 2.0}
 SCHEDULES = ("uniform", "geometric", "equalised")
@@ -84,8 +95,6 @@ class Setting:
 
 def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple[Array, Array]:
     """Return W [d, d] of norm 1, and points of the map's ball [n, d], [n, d + 1] or [n, 2]."""
-    from theory.near_identity import ball
-
     W = rng.normal(size=(d, d))
     width = {"tanh": d, "scalar": d + 1}.get(name.partition("-")[0], 2)
     points = ball(width, RADII[name], samples, int(rng.integers(2**32)))
@@ -94,8 +103,6 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
 
 def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
     """Return the map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
-    from theory.smooth_maps import HENON, graph_map, henon_map, normalize, pendulum, tanh_map
-
     if name == "henon":
         return henon_map(), HENON
     if name == "scalar":
@@ -107,9 +114,6 @@ def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
 
 def measure(cells: Cells) -> Curves:
     """Return m times the largest distances and their bounds, and errors, for every m; [n, k]."""
-    from theory import near_identity
-    from theory.composition import whole_profile
-
     name = cells.shared("map")
     W, x = cells.draw(instance, "map", "d", "samples")
     h, g = build_maps(name, W)
@@ -136,8 +140,6 @@ def measure(cells: Cells) -> Curves:
 
 def composition_error(g: "SmoothMap", a: Array, x: Array) -> Array:
     """Return the largest error of the layers, up to the 64th, run one by one; relative; [n]."""
-    from theory.composition import compose, near_layers
-
     a = a[:RUN_TO]
     g_a = g(a[-1] * x) / a[-1]
     error = compose(near_layers(g.function, g.jacobian, a), x) - g_a
@@ -149,10 +151,6 @@ def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
 
     At most as many layers as RUN_TO, the last two of them linear.
     """
-    from theory.composition import compose, whole_layers
-    from theory.near_identity import scales
-    from theory.smooth_maps import bump
-
     flat = np.concatenate([x[..., :-1], np.zeros((*x.shape[:-1], 1))], axis=-1)
     few = scales(min(m, RUN_TO))
     end = compose(whole_layers(h, np.zeros(h.dimension), few, 2), flat)[..., -1]
@@ -161,8 +159,6 @@ def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return slopes of all maps and of Henon's, his whole map, and distances to exact values."""
-    from theory.smooth_maps import henon_largest
-
     metrics = {
         "uniform_slope": max(slope(m, "uniform") for m in measured),
         "printed_rate_growth": max(growth(m) for m in measured),
@@ -195,8 +191,7 @@ def slope(m: Measured, schedule: str) -> float:
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw the largest distance of Henon's layers, or the first map's; m times it, of every map."""
     names = list(dict.fromkeys(m.point["map"] for m in measured))
-    first = "henon" if "henon" in names else names[0]
-    n = measured[0].steps
+    first, n = "henon" if "henon" in names else names[0], measured[0].steps
     picture, (left, right) = panels(2, height=4.5)
     for key, mark in zip(SCHEDULES, ("o-", "s-", "x"), strict=True):
         distance = stack(select(measured, map=first), key).mean(axis=0) / n

@@ -54,6 +54,9 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
+from theory.descent import descent_path, eigenvalue_recursion, loss
+from theory.descent_bounds import negative_floor
+from theory.penalties import ALIKE, entrywise, first_layer, one_entry
 
 PENALIZED_STEPS, SYMMETRIC_STEPS = 300, 50  # rounding parts the layers later than that
 KEEPING = ("to_identity", "l2", "spectral", "nuclear", "entrywise")  # penalties, the floor
@@ -128,8 +131,6 @@ def measure(cells: Cells) -> Curves:
 
 def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:
     """Return what is measured at one depth; [n] each."""
-    from theory.descent_bounds import negative_floor
-
     make = partial(instance, depth=depth)
     phi, V, noise, weights = cells.draw(make, "d", "negative", "lam", "positive")
     d = phi.shape[-1]
@@ -159,8 +160,6 @@ def descend_with_penalties(
 
     Where a gradient jumps, rounding decides on its side: with random eigenvectors it parts layers.
     """
-    from theory.penalties import ALIKE, entrywise, first_layer
-
     ratios, size = {}, cells.shared("penalty")
     for name, penalty in {**ALIKE, "entrywise": entrywise(weights)}.items():
         pull = partial(penalty_gradient, penalty, size)
@@ -174,8 +173,6 @@ def descend_with_penalties(
 
 def descend_asymmetrically(cells: Cells, depth: int) -> Array:
     """Return the least loss / floor at the turned 2 x 2 target, one entry penalized; [n]."""
-    from theory.penalties import one_entry
-
     low, high = -cells.values("lam"), np.full(len(cells), cells.shared("positive"))
     pull = partial(penalty_gradient, one_entry, cells.shared("penalty"))
     start = np.broadcast_to(np.eye(2), (len(cells), depth, 2, 2))
@@ -207,8 +204,6 @@ def lowest_ratio(
     penalty: Callable[[Array], Array] | None = None,
 ) -> tuple[Array, Array]:
     """Return the least loss / floor, and the first step below half of it, NaN if none; [n]."""
-    from theory.descent import descent_path, loss
-
     low, escape = np.full(len(Phi), np.inf), np.full(len(Phi), np.nan)
     path = descent_path(Phi, start.shape[1], rate, steps, start, penalty=penalty)
     for step, Theta in enumerate(path):
@@ -275,8 +270,6 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 def draw_losses(axes: Any) -> None:
     """Draw losses for Phi = -1, from the recursion of the layers' common eigenvalue."""
-    from theory.descent import eigenvalue_recursion
-
     cases = [(2, 0.1, "-"), (2, 0.4, "--"), (4, 0.1, "-"), (4, 0.4, "--"), (4, 1.0, ":")]
     for depth, rate, style in [*cases, (3, 0.1, "-"), (3, 1.0, "o-")]:
         loss = (eigenvalue_recursion(-1.0, depth, rate, 40) ** depth + 1) ** 2 / 2

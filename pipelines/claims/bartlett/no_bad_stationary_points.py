@@ -35,8 +35,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
 from pipelines.measurement.verdict import always
+from theory import stationary_points
 
 SIGMAS = ("tanh", "relu")
 
@@ -92,8 +93,6 @@ def random_instance(
 
 def measure(cells: Cells) -> Curves:
     """Return functional gradient norms of all layers against the bound; [n, l]."""
-    from theory import stationary_points
-
     d, l = cells.shared("d"), cells.shared("l")  # noqa: E741
     A, B, x, y = cells.draw(random_instance, "d", "l", "eps", "inputs")
     layers = stationary_points.residual_layers(A, B, cells.shared("sigma"))
@@ -111,8 +110,6 @@ def measure(cells: Cells) -> Curves:
 
 def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
     """Return |norm / bound - 1| at every layer of h_i(u) = (1 - eps) u with labels 3 x; [n, l]."""
-    from theory import stationary_points
-
     shrink = 1 - eps[:, None, None]
     layer = stationary_points.Layer(lambda u: shrink * u, lambda u, v: shrink * v, eps)
     norms = stationary_points.layer_gradient_norms([layer] * l, x, 3 * x)
@@ -121,18 +118,14 @@ def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the least ratios: by activation, over the slide's bound, where h_1(0) is not 0."""
-    names = sorted({m.point["sigma"] for m in measured})
-    least = {f"{name}_ratio": least_ratio(measured, name) for name in names}
-    return least | {
-        "slide_ratio": 2 * min(least.values()),
-        "moved_zero_ratio": moved_zero_ratio(-1.0),
-    }
+    ratios = ((name, join(chosen, "ratio")) for name, chosen in group_by(measured, "sigma"))
+    least = {f"{name}_ratio": float(ratio.min()) for name, ratio in ratios}
+    numbers = {"slide_ratio": 2 * min(least.values()), "moved_zero_ratio": moved_zero_ratio(-1.0)}
+    return least | numbers
 
 
 def moved_zero_ratio(shift: float) -> float:
     """Return the least norm / the slide's bound, of the layers u + shift and u at x = 1, y = 2."""
-    from theory import stationary_points
-
     layers = [
         stationary_points.Layer(lambda u: u + shift, lambda u, v: v, 0.0),
         stationary_points.Layer(lambda u: u, lambda u, v: v, 0.0),
@@ -142,19 +135,12 @@ def moved_zero_ratio(shift: float) -> float:
     return float(norms.min() / stationary_points.slide_bound(layers, x, y))
 
 
-def least_ratio(measured: Sequence[Measured], sigma: str) -> float:
-    """Return the least ratio over all networks with that activation."""
-    return min(float(m.curves["ratio"].min()) for m in select(measured, sigma=sigma))
-
-
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw norms by layer, over the bound, for growing eps; and smallest ratio against eps."""
     d, depths = max(m.point["d"] for m in measured), sorted({m.point["l"] for m in measured})
     depth = depths[len(depths) // 2]
-    grid = sorted({m.point["eps"] for m in measured})
     picture, (left, right) = panels(2)
-    for i, eps in enumerate(grid):
-        chosen = select(measured, d=d, l=depth, eps=eps)
+    for i, (eps, chosen) in enumerate(group_by(select(measured, d=d, l=depth), "eps")):
         ratio = stack(chosen, "ratio").min(axis=0)
         left.plot(chosen[0].steps, ratio, "o-", color=f"C{i % 10}", ms=3, label=f"ε = {eps:g}")
     attained = 1 + stack(select(measured, d=d, l=depth), "attained_gap").max(axis=0)
@@ -165,9 +151,9 @@ def figure(measured: Sequence[Measured]) -> Any:
     left.set_title(f"d = {d}, m = {depth}", fontsize=10)
     left.set_ylim(top=20 * left.get_ylim()[1])  # room for the legend
     left.legend(fontsize=7, ncols=2, loc="upper left")
-    for size in depths:
-        worst = [stack(select(measured, l=size, eps=eps, d=d), "ratio").min() for eps in grid]
-        right.plot(grid, worst, "o-", ms=3, label=f"m = {size}")
+    for size, deep in group_by(select(measured, d=d), "l"):
+        worst = {eps: join(chosen, "ratio").min() for eps, chosen in group_by(deep, "eps")}
+        right.plot([*worst], [*worst.values()], "o-", ms=3, label=f"m = {size}")
     right.axhline(1, color="k", ls="--", lw=1, label="the bound, attained by (1-ε) u")
     right.axhline(0.5, color="grey", ls=":", lw=1, label="the slide's")
     right.set(yscale="log", xlabel="ε", ylabel="smallest |D_{h_i} Q| / bound")

@@ -48,6 +48,8 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
+from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
+from theory.descent_bounds import iteration_bound, iterations_to
 
 TOLERANCE = 1e-10  # of the loss
 WIDTH = 8  # of the matrices that confirm the recursion
@@ -96,8 +98,6 @@ def spectrum(rng: np.random.Generator, d: int, gamma: float, top: float) -> tupl
 
 def measure(cells: Cells) -> Curves:
     """Return iterations, their bound, how matrices agree with the recursion; [n, depths]."""
-    from theory.descent_bounds import iteration_bound, iterations_to
-
     l = np.asarray(cells.shared("l"))  # noqa: E741
     phi, V = cells.draw(spectrum, "d", "gamma", "top")
     phi = phi[:, None]  # [n, 1, d] against depths [k]
@@ -121,8 +121,6 @@ def measure(cells: Cells) -> Curves:
 @np.errstate(over="ignore", invalid="ignore")  # steps beyond the premise may diverge
 def overshoot(phi: Array, depth: NDArray[np.int64], rate: Array, steps: int) -> Array:
     """Return the furthest that an lam^l / phi passed 1 on the way from 1 / phi; [n, depths]."""
-    from theory.descent import eigenvalue_path
-
     scale = -np.sign(phi - 1) / phi
     furthest = np.zeros(np.broadcast_shapes(phi.shape, (len(depth), 1)))
     for _, gap in islice(eigenvalue_path(phi, depth[:, None], rate[..., None]), steps + 1):
@@ -135,8 +133,6 @@ def compare_with_matrices(
     phi: Array, V: Array, depths: NDArray[np.int64], rate: Array, steps: NDArray[np.int64]
 ) -> dict[str, Array]:
     """Return the largest differences of matrix descent from the recursion; [n, depths]."""
-    from theory.descent import descent_path, eigenvalue_recursion
-
     Phi = V * phi[:, None] @ V.mT
     errors, spreads = np.zeros(rate.shape), np.zeros(rate.shape)
     for k, (depth, last) in enumerate(zip(depths, steps, strict=True)):
@@ -193,9 +189,6 @@ def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
 
 def draw_eigenvalues(axes: Any, point: Any, depth: int) -> None:
     """Draw eigenvalues of the product against the iteration, for a measured spectrum."""
-    from theory.descent import eigenvalue_recursion
-    from theory.descent_bounds import iterations_to
-
     gamma, top = point["gamma"], point["top"]
     phi = np.geomspace(gamma, top, 7)
     rate = 1 / (depth * (1 + top**2))
@@ -210,7 +203,7 @@ def draw_eigenvalues(axes: Any, point: Any, depth: int) -> None:
 
 def draw_rotations(axes: Any) -> None:
     """Draw the product's eigenvalue on its way from 1 to that of a rotation, in small steps."""
-    from theory.descent import descent_path, product
+    from matplotlib.patches import Circle
 
     angles, depth = np.radians([60, 120, 170, 180]), 4
     c, s = np.cos(angles), np.sin(angles)
@@ -220,17 +213,10 @@ def draw_rotations(axes: Any) -> None:
     for k, angle in enumerate(np.degrees(angles)):
         axes.plot(W[:, k, 0, 0], W[:, k, 1, 0], f"C{k}-", linewidth=1.5)
         axes.plot(Phi[k, 0, 0], Phi[k, 1, 0], f"C{k}*", markersize=12, label=f"{angle:.0f}°")
-    axes.add_patch(circle())
+    axes.add_patch(Circle((0, 0), 1, fill=False, color="grey", linewidth=0.5))
     axes.set(xlabel="Re", ylabel="Im", aspect="equal", xlim=(-1.15, 1.15), ylim=(-0.25, 1.15))
     axes.set_title(f"rotations (stars), l = {depth}: reached, but for 180°", fontsize=10)
     axes.legend(fontsize=8)
-
-
-def circle() -> Any:
-    """Return the unit circle."""
-    from matplotlib.patches import Circle
-
-    return Circle((0, 0), 1, fill=False, color="grey", linewidth=0.5)
 
 
 CLAIM = Theorem(

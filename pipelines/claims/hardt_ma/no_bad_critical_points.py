@@ -35,14 +35,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Cells, Curves, Measured, select
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join, select
+from pipelines.measurement.verdict import always
+from theory.factorization import max_norm
+from theory.linear_resnet import excess_risk, gradient, gradient_bound, hessian_vector
 
-Array = NDArray[np.float64]
 SEARCHES = ("descent", "hunt")
 TOLERANCE = 1e-9  # of the relative gradient, and of the relative excess
 LONGEST = 0.1  # step of the descent, so that it does not leap out of the ball
@@ -86,8 +87,6 @@ def random_instance(
 
     Each start is a random mixture of -I and Gaussian layers, of random norm up to tau.
     """
-    from theory.factorization import max_norm
-
     G = rng.normal(size=(1, d, d))
     R = np.eye(d) + 0.5 * G / np.linalg.norm(G, 2, axis=(-2, -1))
     root = rng.normal(size=(1, d, d)) / np.sqrt(d)
@@ -100,9 +99,6 @@ def random_instance(
 
 def measure(cells: Cells) -> Curves:
     """Return where the search from each start ended; [n, starts]."""
-    from theory.factorization import max_norm
-    from theory.linear_resnet import excess_risk, gradient, gradient_bound
-
     starts = cells.shared("starts")
     make = partial(random_instance, depth=cells.shared("l"), starts=starts)
     A, R, sigma = cells.draw(make, "d", "tau")  # [n, starts, l, d, d], [n, 1, d, d], [n, 1, d, d]
@@ -133,8 +129,6 @@ def descent(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 
     C_opt, which that step needs, is known here.
     """
-    from theory.linear_resnet import excess_risk, gradient
-
     for _ in range(iterations):
         G = gradient(A, R, sigma)
         squared = np.maximum(np.sum(G**2, axis=LAYERS), TINY)
@@ -152,8 +146,6 @@ def hunt(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
 def hunt_one(A: Array, R: Array, sigma: Array, iterations: int) -> Array:
     """Return the same from one start; [l, d, d]."""
     from scipy.optimize import root
-
-    from theory.linear_resnet import gradient, hessian_vector
 
     basis = np.eye(A.size).reshape(A.size, *A.shape)
 
@@ -176,8 +168,7 @@ def critical(measured: Sequence[Measured]) -> tuple[Array, Array]:
 
 def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
     """Return the largest layer norm, relative excess risk and `critical` of all ends, in a row."""
-    names = ("max_norm", "excess", "critical")
-    return tuple(np.concatenate([m.curves[name] for m in measured]) for name in names)
+    return tuple(join(measured, name) for name in ("max_norm", "excess", "critical"))
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
@@ -197,18 +188,15 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def count_unjudged(measured: Sequence[Measured]) -> dict[str, float]:
     """Return number and largest excess of critical ends inside the ball that are not judged."""
-    norm, excess, found = ends(measured)
-    dropped = (found > 0) & (norm < 1) & ~np.concatenate([m.holds for m in measured])
+    norm, excess, is_critical = ends(measured)
+    dropped = (is_critical > 0) & (norm < 1) & ~np.concatenate([m.holds for m in measured])
     largest = float(excess[dropped].max()) if dropped.any() else 0.0
     return {"unjudged_inside": float(dropped.sum()), "unjudged_excess": largest}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw excess risk against the largest norm of all critical ends; how the searches ended."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     for search, mark in zip(SEARCHES, "o+", strict=True):
         if not (chosen := select(measured, search=search)):
             continue
@@ -243,27 +231,17 @@ def outcomes(measured: Sequence[Measured]) -> list[float]:
     return [100 * float(np.mean(kind)) for kind in kinds]
 
 
+PRINTED = always(
+    "excess", "Theorem 2.2: a critical point inside is a global minimum", at_most=TOLERANCE
+)
 CLAIM = Theorem(
     source="HM Theorem 2.2",
     says="Where all layers of a linear residual network have norm below 1, every critical point of "
     "the population risk is a global minimum",
     family="linear theory",
-    scales={
-        "smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300),
-        "cpu": Setting(),
-    },
-    decided_by=(
-        Bound("excess", at_most=TOLERANCE, every=True),
-        Bound("ratio", at_most=1 + 1e-12, every=True),
-    ),
-    as_printed=(
-        Bound(
-            "excess",
-            at_most=TOLERANCE,
-            every=True,
-            wording="Theorem 2.2: a critical point inside is a global minimum",
-        ),
-    ),
+    scales={"smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300), "cpu": Setting()},
+    decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),
+    as_printed=(PRINTED,),
     costs={"cpu": "37 s"},
     measure=measure,
     also=also,

@@ -25,14 +25,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
+from pipelines.measurement.verdict import Bound, always
+from theory.linear_resnet import excess_risk
 
-Array = NDArray[np.float64]
 INPUTS = ("normal", "uniform")
 LEAST = 1_000  # samples of a standard error
 
@@ -82,8 +82,6 @@ def measure(cells: Cells) -> Curves:
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
     """Return both sides at one network, from a sample of its own."""
-    from theory.linear_resnet import excess_risk
-
     d, size, inputs = (cell.point[name] for name in ("d", "size", "inputs"))
     number = [cell.seed, depth, d, int(1e6 * size), INPUTS.index(inputs)]  # no two samples share
     rng = np.random.default_rng(number)
@@ -126,28 +124,23 @@ def sample_risk(x: Array, A: Array, R: Array, rng: np.random.Generator) -> tuple
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the root mean square of z, and the least z of the formula without C."""
-    return {
-        "rms_z": float(np.sqrt(np.mean(stack(measured, "z") ** 2))),
-        "no_noise_z": float(np.min(stack(measured, "no_noise_z"))),
-    }
+    rms_z = np.sqrt(np.mean(join(measured, "z") ** 2))
+    return {"rms_z": float(rms_z), "no_noise_z": float(join(measured, "no_noise_z").min())}
 
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw sample means against the closed form; the distribution of z."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     for inputs, mark in zip(INPUTS, "o+", strict=True):
-        if chosen := [m for m in measured if m.point["inputs"] == inputs]:
-            pair = (stack(chosen, name).ravel() for name in ("closed_form", "sample_mean"))
+        if chosen := select(measured, inputs=inputs):
+            pair = (join(chosen, name) for name in ("closed_form", "sample_mean"))
             left.plot(*pair, mark, markersize=4, alpha=0.6, label=f"{inputs} inputs")
     ends = left.get_xlim()
     left.plot(ends, ends, "k-", linewidth=0.8, label="equal")
     left.set(xscale="log", yscale="log", xlabel="closed form of the risk")
     left.set(ylabel=f"mean of {measured[0].point['samples']:,} squared errors")
     left.legend(fontsize=8)
-    z = stack(measured, "z").ravel()
+    z = join(measured, "z")
     bins = np.linspace(0, max(5.0, z.max()), 41)
     right.hist(z, bins=bins, alpha=0.6, label=f"{len(z)} networks")
     density = np.sqrt(2 / np.pi) * np.exp(-(bins**2) / 2)
@@ -166,11 +159,11 @@ CLAIM = Theorem(
         "cpu": Setting(),
     },
     decided_by=(
-        Bound("z", at_most=5, every=True),
+        always("z", at_most=5),
         Bound("rms_z", at_least=0.7, at_most=1.3),
-        Bound("resolution_pct", at_most=4, every=True),
+        always("resolution_pct", at_most=4),
     ),
-    as_printed=(Bound("z", at_most=5, every=True, wording="the closed form of Claim 2.3"),),
+    as_printed=(always("z", "the closed form of Claim 2.3", at_most=5),),
     costs={"cpu": "28 s"},
     measure=measure,
     also=also,

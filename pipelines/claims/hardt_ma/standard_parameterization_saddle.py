@@ -37,14 +37,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Cells, Curves, Measured, select, stack
-from pipelines.measurement.verdict import Bound
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.verdict import always
+from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
 
-Array = NDArray[np.float64]
 SOLVED = 1e-3  # of the initial excess risk
 POINTS = 100  # of a curve, at most
 LAYERS = (-3, -2, -1)  # axes of a network
@@ -111,8 +111,6 @@ def measure(cells: Cells) -> Curves:
 
 def descend_both(start: Array, R: Array, sigma: Array, iterations: int) -> Array:
     """Return f - C_opt over its initial value along both descents; [2, n, iterations + 1]."""
-    from theory.linear_resnet import descent_path, excess_risk
-
     norm = partial(np.linalg.norm, ord=2, axis=(-2, -1))
     rate = 1 / (2 * start.shape[1] * norm(sigma) * (1 + norm(R) ** 2))
     both = np.stack([start - np.eye(start.shape[-1]), start])  # the standard one is at A - I
@@ -123,8 +121,6 @@ def descend_both(start: Array, R: Array, sigma: Array, iterations: int) -> Array
 
 def measure_at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
     """Return gradient, risk and Hessian of the standard parameterization at A = 0; [n]."""
-    from theory.linear_resnet import excess_risk, gradient, hessian_vector
-
     n, d = len(R), R.shape[-1]
     size = depth * d * d
     zero = np.broadcast_to(-np.eye(d), (depth, d, d))
@@ -158,12 +154,9 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw risk against iterations of both forms, widest layers; iterations to SOLVED."""
-    from matplotlib.figure import Figure
-
     d, deltas = max(m.point["d"] for m in measured), sorted({m.point["delta"] for m in measured})
     delta = deltas[len(deltas) // 2]
-    picture = Figure(figsize=(13, 4), layout="constrained")
-    *pair, last = picture.subplots(1, 3)
+    picture, (*pair, last) = panels(3, 13)
     depths = sorted({m.point["l"] for m in measured})
     for axes, name in zip(pair, PARAMETERIZATIONS, strict=True):
         for colour, depth in enumerate(depths):
@@ -176,11 +169,11 @@ def figure(measured: Sequence[Measured]) -> Any:
         axes.set_title(f"{name}, d = {d}, δ = {delta:g}", fontsize=10)
         axes.legend(fontsize=8, loc="lower left")
     pair[0].set_ylabel("(f - C_opt) / initial")
-    iterations(last, select(measured, d=d), depths, deltas)
+    draw_iterations(last, select(measured, d=d), depths, deltas)
     return picture
 
 
-def iterations(
+def draw_iterations(
     axes: Any, measured: Sequence[Measured], depths: Sequence[int], deltas: Sequence[float]
 ) -> None:
     """Draw median iterations to SOLVED against depth, a line for each delta and form."""
@@ -203,18 +196,13 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2,), (2, 3), (0.1,), 500), "cpu": Setting()},
     decided_by=(
-        Bound("gradient_at_zero", at_most=0, every=True),
-        Bound("excess_at_zero", at_least=1e-3, every=True),
-        Bound("hessian_error", at_most=1e-12, every=True),
+        always("gradient_at_zero", at_most=0),
+        always("excess_at_zero", at_least=1e-3),
+        always("hessian_error", at_most=1e-12),
     ),
     as_printed=(
-        Bound("gradient_at_zero", at_most=0, every=True, wording="a critical point at A = 0"),
-        Bound(
-            "excess_at_zero",
-            at_least=1e-12,
-            every=True,
-            wording="that A = 0 is no global minimum",
-        ),
+        always("gradient_at_zero", "a critical point at A = 0", at_most=0),
+        always("excess_at_zero", "that A = 0 is no global minimum", at_least=1e-12),
     ),
     costs={"cpu": "10 s"},
     measure=measure,

@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels, place_legend_below
-from pipelines.measurement.grid import Array, Measured
+from pipelines.measurement.grid import Array, Measured, select
+from theory.circulant import SCALES, circulant_measures, circulant_start
+from theory.two_phases import SECOND_PHASE
 
 POINTS = 49  # of each axis of the plane
 WIDEST = 1500  # of the plane: wider networks look the same
@@ -28,8 +30,6 @@ def first_step(m: Measured, holds: NDArray[np.bool_]) -> float:
 
 def measure_plane(d: int, sizes: Array, traces: Array) -> dict[str, Array]:
     """Return `circulant_measures` of W = a S + (tr/d) I, S skew, |S|_F = 1; [traces, sizes]."""
-    from theory.circulant import circulant_measures, circulant_start
-
     columns, rows = sizes[:, None] * circulant_start(d, 1.0, 0.0), []
     for trace in traces:
         columns[:, 0] = trace / d  # where that of a skew S is 0
@@ -55,8 +55,6 @@ def draw_landscape(
     Red where the gradient points away from W*; with `chords`, orange where the loss is above a line
     from W*.
     """
-    from theory.two_phases import SECOND_PHASE
-
     sizes, traces = np.linspace(-widest, widest, POINTS), np.linspace(lowest, -lowest / 5, POINTS)
     plane = measure_plane(min(d, WIDEST), sizes, traces)
     levels = np.geomspace(0.02, 40, 15)
@@ -78,7 +76,7 @@ def draw_landscape(
 def draw_phases(measured: Sequence[Measured]) -> Any:
     """Draw LY Figure 8a with all descents; one to convergence; its path on the loss, Figure 3."""
     d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
-    chosen = [m for m in measured if (m.point["d"], m.cell.seed) == (d, seed)]
+    chosen = [m for m in select(measured, d=d) if m.cell.seed == seed]
     chosen.sort(key=lambda m: int(m.steps[-1]))
     picture, (first, whole, plane) = panels(3, 16, 5.6)
     for m in chosen:
@@ -99,8 +97,6 @@ def draw_phases(measured: Sequence[Measured]) -> Any:
 
 def _draw_start(axes: Any, m: Measured) -> None:
     """Draw four curves, inner products on the true scale; a ring where these turn positive."""
-    from theory.circulant import SCALES
-
     way, early = m.point["descent"], m.steps <= 100
     true = {"inner_product": SCALES["true"] / SCALES["printed" if way == "printed" else "true"]}
     for colour, key in enumerate(CURVES):
@@ -115,8 +111,6 @@ def _draw_start(axes: Any, m: Measured) -> None:
 
 def _draw_path(axes: Any, m: Measured, d: int) -> None:
     """Draw the path of a descent over the loss, its phases told apart."""
-    from theory.two_phases import SECOND_PHASE
-
     trace, g = m.curves["trace"], m.curves["potential"]
     size = np.sqrt(np.maximum(m.curves["distance"] ** 2 - trace**2 / d, 0))
     draw_landscape(axes, d, 1.15 * float(size.max()), 1.15 * float(trace.min()))

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.data.batches import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -194,16 +195,13 @@ def errors_before_and_after(m: Measured, error: str = "train_error_pct") -> tupl
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw errors of all pairs before and after, from the hardest, mean over seeds."""
-    from matplotlib.figure import Figure
-
     pairs = [
         (name, np.mean([errors_before_and_after(m) for m in part], axis=0))
         for (name,), part in split_by(measured, ["pair"])
     ]
     pairs.sort(key=lambda each: -each[1][0])
     names, errors = [name.removeprefix("pair=") for name, _ in pairs], [e for _, e in pairs]
-    point, picture = measured[0].point, Figure(figsize=(10, 4.5), layout="constrained")
-    axes = picture.subplots()
+    point, (picture, axes) = measured[0].point, panels(1, height=4.5)
     near = f"|W| ≤ {point['norm']:g}"
     looks = (("at_zero", "W = 0", "C7", "--"), ("near_zero", near, "C0", ":"))
     for (when, label, color, line), column in zip(looks, np.transpose(errors), strict=True):

@@ -40,8 +40,10 @@ import numpy as np
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
 from pipelines.measurement.verdict import always
+from theory.circulant import circulant_matrix, circulant_start, circulant_terms
+from theory.relu_population import inner_terms, potential
 
 DENSE = 4096  # widest W that is not circulant
 SMALL, WIDE, FLAT = 0.01, 100, 0.1  # the premise: norms at most, width at least, g at most
@@ -90,8 +92,6 @@ def circulant_points(
     The first, and the first with a W* opposite to it, are the largest of that norm, where the
     premise on g allows the least ratio.
     """
-    from theory.circulant import circulant_start, circulant_terms
-
     share, first = rng.uniform(0, 1, size=points), np.arange(d) == 0
     share[:3:2] = 0.999
     skew = np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(points)])
@@ -122,8 +122,6 @@ def circulant_points(
 
 def teachers(rng: np.random.Generator, W: Array, norm: float) -> Array:
     """Return columns of W*, in turn 0, opposite to a skew W, skew of random size; [points, d]."""
-    from theory.circulant import circulant_start
-
     points, d = W.shape
     sizes = np.sqrt(d * norm**2 * rng.uniform(0, 0.999, size=points))
     others = np.stack([circulant_start(d, size, 0.0, rng) for size in sizes])
@@ -133,8 +131,6 @@ def teachers(rng: np.random.Generator, W: Array, norm: float) -> Array:
 
 def dense_points(rng: np.random.Generator, d: int, norm: float, points: int) -> dict[str, Array]:
     """Return W and W* of many kinds; [points]."""
-    from theory.relu_population import inner_terms, potential
-
     W, W_star = pairs(rng, d, 0.9 * norm, points)
     size = np.sum((W - W_star) ** 2, axis=(1, 2))
     target = np.where(np.arange(points) % 2, size / 4, EDGE)
@@ -159,8 +155,6 @@ def dense_points(rng: np.random.Generator, d: int, norm: float, points: int) -> 
 
 def pairs(rng: np.random.Generator, d: int, norm: float, points: int) -> tuple[Array, Array]:
     """Return W from Gaussian to skew, W* in turn Gaussian, 0, opposite to W; [points, d, d]."""
-    from theory.circulant import circulant_matrix, circulant_start
-
     G = rng.normal(size=(2, points, d, d))
     G /= np.linalg.norm(G, 2, axis=(2, 3), keepdims=True)
     S = circulant_matrix(np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(points)]))
@@ -181,10 +175,8 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
     What was measured nowhere is left out, so that points which cannot fail decide nothing.
     """
-    ratio, size, g, norm = (
-        np.concatenate([m.curves[key] for m in measured])
-        for key in ("ratio", "size", "potential", "largest_norm")
-    )
+    names = ("ratio", "size", "potential", "largest_norm")
+    ratio, size, g, norm = (join(measured, name) for name in names)
     holds = np.concatenate([m.holds for m in measured])
     points = {
         "wide_ratio": holds & (size >= CAN_FAIL),
@@ -224,9 +216,7 @@ def draw_map(picture: Any, axes: Any, circulant: Sequence[Measured]) -> None:
 
 def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
     """Draw all ratios against |W - W*|_F^2, the judged ones told apart, with the least possible."""
-    size, ratio, g = (
-        np.concatenate([m.curves[key] for m in measured]) for key in ("size", "ratio", "potential")
-    )
+    size, ratio, g = (join(measured, name) for name in ("size", "ratio", "potential"))
     holds = np.concatenate([m.holds for m in measured])
     grid = np.geomspace(size.min(), max(size.max(), 1), 200)
     flat = ~holds & (g <= FLAT)
@@ -237,10 +227,9 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
     ):
         axes.plot(size[chosen], ratio[chosen], style, markersize=4, label=label)
     worst = np.where(grid < 4 * FLAT, -grid / 16, -FLAT / 2 + FLAT**2 / grid)
-    axes.plot(
-        grid, np.pi / 2 - 1 + worst, "k--", linewidth=1, label="least at g ≤ 0.1, leading order"
-    )
-    axes.plot(grid, np.pi / 2 - 1 - grid / 16, "k:", label="least at any g, leading order")
+    top = np.pi / 2 - 1
+    axes.plot(grid, top + worst, "k--", linewidth=1, label="least at g ≤ 0.1, leading order")
+    axes.plot(grid, top - grid / 16, "k:", label="least at any g, leading order")
     axes.axhline(0.03, color="C2", label="bound 0.03")
     axes.set(xscale="log", xlabel="|W - W*|_F²", ylim=(-3, 4), title="all points")
     place_legend_below(axes)

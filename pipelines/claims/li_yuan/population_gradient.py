@@ -30,8 +30,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join
 from pipelines.measurement.verdict import always
+from theory.relu_population import gradient, loss
 
 STEP = 1e-3  # of the differences, whose error is of fourth order
 LEAST = 0.05  # norm, beside which that step is small
@@ -88,8 +89,6 @@ def measure(cells: Cells) -> Curves:
 
 def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
     """Return the curves of one cell; [d^2]."""
-    from theory.relu_population import gradient, loss
-
     formula, printed = gradient(W, W_star), gradient(W, W_star, "printed")
     rng = np.random.default_rng([cell.seed, 1])
     draw = partial(gaussian_inputs, rng, len(W))
@@ -110,8 +109,6 @@ def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:
 
 def differences(W: Array, W_star: Array) -> Array:
     """Return central differences of the loss in every entry; [d, d]."""
-    from theory.relu_population import loss
-
     slopes = np.empty_like(W)
     for i in range(len(W)):
         moves = np.zeros((len(W), *W.shape))  # one entry of row i each
@@ -160,18 +157,15 @@ def figure(measured: Sequence[Measured]) -> Any:
     from scipy.stats import halfnorm
 
     picture, (left, right) = panels(2)
-    for i, norm in enumerate(sorted({m.point["norm"] for m in measured}, reverse=True)):
-        chosen = [m for m in measured if m.point["norm"] == norm]
-        x, y = (
-            np.concatenate([m.curves[key] for m in chosen]) for key in ("gradient", "monte_carlo")
-        )
+    for i, (norm, chosen) in enumerate(reversed(group_by(measured, "norm"))):
+        x, y = (join(chosen, key) for key in ("gradient", "monte_carlo"))
         left.plot(x, y, ".", color=f"C{i}", markersize=2, label=f"norms up to {norm:g}")
     ends = np.array(left.get_xlim())
     left.plot(ends, ends, "k", linewidth=0.8, label="the true gradient")
     left.plot(ends, ends / np.pi, "k:", linewidth=0.8, label="slope 1/π: Lemma 2.1 as printed")
     left.set(xlabel="entry of the gradient, closed form", ylabel="the same by Monte Carlo")
     left.legend(fontsize=8, markerscale=4)
-    z = np.concatenate([m.curves["z"] for m in measured])
+    z = join(measured, "z")
     grid = np.linspace(0, max(5.0, z.max()), 200)
     right.hist(z, bins=40, density=True, alpha=0.5, label=f"{len(z):,} entries")
     right.plot(grid, halfnorm.pdf(grid), "k", linewidth=1, label="standard normal")

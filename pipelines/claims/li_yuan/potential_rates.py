@@ -45,8 +45,11 @@ from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select
 from pipelines.measurement.verdict import always
+from theory.circulant import circulant_descent, circulant_start
+from theory.relu_population import gradient, potential
+from theory.two_phases import first_phase, gradient_sizes, second_phase_error
 
 CONSTANT = 0.01  # gamma, of which LY's distance sqrt(d)/50 is made
 CURVED = 0.05  # longest step of the first phase times the curvature d
@@ -72,8 +75,6 @@ class Setting:
 
 def measure(cells: Cells) -> Curves:
     """Return all shares at the iterations T; [n, iterations]."""
-    from theory.two_phases import first_phase
-
     phase = first_phase(cells.shared("d"), cells.shared("gamma"))
     T = np.unique(np.geomspace(4, float(phase.steps), POINTS).astype(np.int64))
     rows = [
@@ -111,8 +112,6 @@ def least_speed(g: Array, promised: Array, ceiling: float) -> Array:
 
 def starts(rng: np.random.Generator, d: int, gamma: float, count: int) -> Array:
     """Return first columns of circulant W with eigenvalues of size gamma, -gamma I the first."""
-    from theory.circulant import circulant_start
-
     skew = np.stack([circulant_start(d, 1.0, 0.0, rng) for _ in range(count)])
     skew /= np.abs(np.fft.rfft(skew)).max(axis=1, keepdims=True)
     part = np.append(0, rng.uniform(0, 0.9, size=count - 1))[:, None]
@@ -126,8 +125,6 @@ def potential_along_descent(
 
     Several steps are taken as one, of the length that does as much along the curvature d.
     """
-    from theory.circulant import circulant_descent
-
     d, lengths = columns.shape[-1], np.diff(T, prepend=0)
     leaps = np.minimum(lengths, np.ceil(lengths * rate * d / CURVED).astype(np.int64))
     rates = -np.expm1(np.log1p(-rate * d) * np.repeat(lengths / leaps, leaps)) / d
@@ -138,9 +135,6 @@ def potential_along_descent(
 
 def gradients(rng: np.random.Generator, d: int, gamma: float, count: int) -> dict[str, float]:
     """Return the largest gradient / bound, the largest potential and that of Gaussian weights."""
-    from theory.relu_population import gradient, potential
-    from theory.two_phases import gradient_sizes
-
     W, W_star = pairs(rng, d, gamma, count)
     W[0], W_star[0] = -gamma * np.eye(d), gamma * np.eye(d)
     G = gradient(W, W_star, "printed")
@@ -161,12 +155,10 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
     Shares of no cell are left out.
     """
     numbers: dict[str, float] = {}
-    for name, chosen in (
-        ("first_phase_share", [m for m in measured if m.point["gamma"] >= CONSTANT]),
-        ("small_gamma_share", [m for m in measured if m.point["gamma"] < CONSTANT]),
-    ):
-        ends = [m.curves["potential"][-1] / m.curves["ceiling"][-1] for m in chosen]
-        numbers |= {name: float(max(ends))} if ends else {}
+    for m in measured:
+        name = "first_phase_share" if m.point["gamma"] >= CONSTANT else "small_gamma_share"
+        share = float(m.curves["potential"][-1] / m.curves["ceiling"][-1])
+        numbers[name] = max(numbers.get(name, 0.0), share)
     d, gamma = (min(m.point[key] for m in measured) for key in ("d", "gamma"))
     numbers["useful_steps"] = useful_steps(d, gamma)
     return numbers | exponent(measured, "largest") | exponent(measured, "gaussian")
@@ -184,8 +176,6 @@ def exponent(measured: Sequence[Measured], name: str) -> dict[str, float]:
 
 def useful_steps(d: int, gamma: float) -> float:
     """Return the steps after which Theorem 3.1's bound is below its start's, alpha = 0."""
-    from theory.two_phases import second_phase_error
-
     T = np.geomspace(1e2, 1e15, 10_000)
     return float(T[second_phase_error(d, gamma, T, 0.0) < d / 50**2][0])
 
@@ -194,16 +184,13 @@ def figure(measured: Sequence[Measured]) -> Any:
     """Draw the potential against both promises; potentials against d."""
     picture, (left, right) = panels(2, height=4.2)
     d, gamma = min(m.point["d"] for m in measured), max(m.point["gamma"] for m in measured)
-    chosen = [m for m in measured if (m.point["d"], m.point["gamma"]) == (d, gamma)]
-    draw_fall(left, chosen[0], d, gamma)
+    draw_fall(left, select(measured, d=d, gamma=gamma)[0], d, gamma)
     draw_growth(right, measured)
     return picture
 
 
 def draw_fall(axes: Any, m: Measured, d: int, gamma: float) -> None:
     """Draw the potential at one setting, what it is promised to be, and where the phase ends."""
-    from theory.two_phases import first_phase
-
     rate = float(first_phase(d, gamma).rate)
     axes.plot(m.steps, m.curves["potential"], "C0o-", markersize=3, label="largest potential g")
     promised = m.curves["potential"][0] * (1 - 0.5 * rate * d) ** (m.steps - m.steps[0])

@@ -75,11 +75,8 @@ CLAIM = Experiment(
     source="LY Table 1",
     says="Of three 56-layer networks the one with skips over two layers errs least on CIFAR-10, "
     "the one with skips over single layers more, the one without skips most",
-    family="trained networks",
     scales={
-        "smoke": dataclasses.replace(
-            PAPER, data="digits", steps=8, batch_size=32, blocks_per_stage=1, width=4
-        ),
+        "smoke": dataclasses.replace(PAPER, **_arms.SMOKE),
         "cpu": dataclasses.replace(PAPER, steps=200, batch_size=64, width=4, learning_rate=0.05),
         "hours": dataclasses.replace(PAPER, steps=8_424, width=8, first_seed=200),
         "paper": PAPER,

@@ -30,8 +30,9 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by
 from pipelines.measurement.verdict import always
+from theory.two_phases import descent_error, descent_rate
 
 POINTS = 24  # values of T
 FEWEST = 4  # steps, from which the lemma holds for every alpha
@@ -63,8 +64,6 @@ def measure(cells: Cells) -> Curves:
 
 def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
     """Return the curves of one cell; [steps]."""
-    from theory.two_phases import descent_error
-
     rng, alpha, runs = np.random.default_rng(cell.seed), cell.point["alpha"], cell.point["runs"]
     squares = np.array([np.mean(descend(rng, int(steps), alpha, runs) ** 2) for steps in T])
     bound = descent_error(T, alpha, 1.0, 1.0)
@@ -73,8 +72,6 @@ def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
 
 def descend(rng: np.random.Generator, steps: int, alpha: float, runs: int) -> Array:
     """Return where descents from 1 to 0 end, of gradients x + sqrt(1 - x^2) s; [runs]."""
-    from theory.two_phases import descent_rate
-
     x, rate = np.ones(runs), float(descent_rate(steps, alpha, 1.0))
     for _ in range(steps):
         sign = 2.0 * rng.integers(2, size=runs) - 1
@@ -85,11 +82,9 @@ def descend(rng: np.random.Generator, steps: int, alpha: float, runs: int) -> Ar
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw squared distances beside their bound; the share of it."""
     picture, (left, right) = panels(2, height=4.2)
-    for i, alpha in enumerate(sorted({m.point["alpha"] for m in measured})):
-        chosen = [m for m in measured if m.point["alpha"] == alpha]
-        left.plot(
-            chosen[0].steps, chosen[0].curves["bound"], f"C{i}", label=f"bound, α = {alpha:g}"
-        )
+    for i, (alpha, chosen) in enumerate(group_by(measured, "alpha")):
+        first = chosen[0]
+        left.plot(first.steps, first.curves["bound"], f"C{i}", label=f"bound, α = {alpha:g}")
         for m in chosen:
             left.plot(m.steps, m.curves["squared_distance"], f"C{i}.")
             right.plot(m.steps, m.curves["descent_share"], f"C{i}.")

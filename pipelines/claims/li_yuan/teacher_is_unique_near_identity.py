@@ -47,8 +47,9 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
 from pipelines.measurement.verdict import always
+from theory.relu_population import gradient, loss
 
 BALL = 0.6  # spectral norm of LY's W* and start
 RATE, MOMENTUM = 2.0, 0.9  # the rate is this over d
@@ -92,8 +93,6 @@ def instance(
 
 def measure(cells: Cells) -> Curves:
     """Return where each descent ended, and the teacher with two columns switched; [n, starts]."""
-    from theory.relu_population import gradient, loss
-
     starts = cells.shared("starts")
     W, W_star, switched = cells.draw(partial(instance, starts=starts), "d", "norm")
     end = descent(W, W_star, cells.shared("iterations"))
@@ -116,8 +115,6 @@ def measure(cells: Cells) -> Curves:
 
 def descent(W: Array, W_star: Array, iterations: int) -> Array:
     """Return the ends of gradient descent with momentum on the population loss; [..., d, d]."""
-    from theory.relu_population import gradient
-
     velocity = np.zeros_like(W)
     for _ in range(iterations):
         velocity = MOMENTUM * velocity - RATE / W.shape[-1] * gradient(W, W_star)
@@ -169,7 +166,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def concatenate_curves(measured: Sequence[Measured]) -> dict[str, Array]:
     """Return every curve of all cells, one after another."""
-    return {key: np.concatenate([m.curves[key] for m in measured]) for key in measured[0].curves}
+    return {key: join(measured, key) for key in measured[0].curves}
 
 
 def figure(measured: Sequence[Measured]) -> Any:

@@ -53,6 +53,7 @@ from pipelines.measurement.verdict import always
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
+from theory.relu_population import gradient, loss
 
 ARMS = {
     "reslink": "ResLink",
@@ -199,8 +200,6 @@ def population_descent(W: Array, target: Array, times: Array) -> dict[str, Array
 
     `loss`, `distance` and the norms of W after each; [k].
     """
-    from theory.relu_population import gradient, loss
-
     rows = []
     for time in times:
         iterations = int(np.ceil(time * len(W) / POPULATION_RATE))

@@ -111,7 +111,6 @@ CLAIM = Experiment(
     source="LY section 5.4",
     says="With the identity, a network that starts from zeros learns MNIST as well as one that "
     "starts at random; without the identity it learns nothing",
-    family="trained networks",
     scales={
         "smoke": Setting(data="digits", epochs=4, depth=1, batch_size=64, learning_rate=0.02),
         "cpu": Setting(data="digits", epochs=100, learning_rate=0.02),

@@ -73,7 +73,6 @@ CLAIM = Experiment(
     source="HM abstract, Table 2",
     says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
     "the best all-convolutional network before it",
-    family="trained networks",
     scales={
         "smoke": Setting(
             data="synthetic",

@@ -84,11 +84,8 @@ CLAIM = Experiment(
     source="HM section 4.1",
     says="With batch normalization a network of the same size overfits CIFAR-10: it fits the "
     "training set better, and its test error is further from its training error",
-    family="trained networks",
     scales={
-        "smoke": Setting(
-            data="digits", train_examples=64, steps=8, batch_size=32, blocks_per_stage=1, width=4
-        ),
+        "smoke": Setting(**_arms.SMOKE, train_examples=64),
         "cpu": Setting(
             train_examples=1_000,
             augment=False,

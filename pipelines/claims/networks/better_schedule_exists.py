@@ -63,19 +63,8 @@ CLAIM = Experiment(
     source="HM section 4.2",
     says="On ImageNet a substantially better learning-rate schedule than the published one exists: "
     "the best that a search finds on validation pictures errs less on the test set",
-    family="trained networks",
     scales={
-        "smoke": Transfer(
-            data="digits",
-            steps=8,
-            batch_size=32,
-            blocks_per_stage=1,
-            width=4,
-            trials=2,
-            workers=1,
-            search_steps=8,
-            search_width=4,
-        ),
+        "smoke": Transfer(**_arms.SMOKE, trials=2, workers=1, search_steps=8, search_width=4),
         "cpu": Transfer(
             steps=200,
             batch_size=64,

@@ -95,15 +95,9 @@ CLAIM = Experiment(
     source="B, plain and residual networks, after He et al. 2015 section 4.2",
     says="Deeper plain networks have higher training error than shallower ones, and deeper "
     "residual networks have not",
-    family="trained networks",
     scales={
         "smoke": Setting(
-            data="digits",
-            steps=8,
-            batch_size=32,
-            blocks_per_stage=2,
-            shallow_blocks=1,
-            width=4,
+            data="digits", steps=8, batch_size=32, blocks_per_stage=2, shallow_blocks=1, width=4
         ),
         "cpu": Setting(steps=200, batch_size=64, width=4),
         "hours": Setting(steps=2_808),

@@ -54,9 +54,8 @@ def measure(setting: Arms, seed: int, bench: Bench) -> Curves:
 CLAIM = Experiment(
     source="HM section 4.1",
     says="A last layer that is a fixed random projection errs slightly less than a trained one",
-    family="trained networks",
     scales={
-        "smoke": Arms(data="digits", steps=8, batch_size=32, blocks_per_stage=1, width=4),
+        "smoke": Arms(**_arms.SMOKE),
         "cpu": Arms(steps=500, batch_size=64, blocks_per_stage=2, width=8),
         "hours": Arms(steps=7_020, blocks_per_stage=2, width=32),
         "paper": Arms(),

@@ -96,7 +96,6 @@ CLAIM = Experiment(
     source="HM section 4.2",
     says="On ImageNet the all-convolutional network underfits: its training error is within 5 "
     "points of its test error, and a wider one errs less on both",
-    family="trained networks",
     scales={
         "smoke": Setting(
             recipe="allconv-cifar10",

@@ -83,11 +83,8 @@ CLAIM = Experiment(
     source="HM section 4.1",
     says="Initial weights of standard deviation 1/(k² c) in the residual convolutions help "
     "training, against 1/(k √c), each at its own best learning rate",
-    family="trained networks",
     scales={
-        "smoke": Setting(
-            data="digits", steps=8, batch_size=32, blocks_per_stage=1, width=4, rates=1
-        ),
+        "smoke": Setting(**_arms.SMOKE, rates=1),
         "cpu": Setting(steps=200, batch_size=64, width=4),
         "hours": Setting(steps=7_020, width=8),
         "paper": Setting(),

@@ -90,7 +90,6 @@ CLAIM = Experiment(
     source="ours, after LY Table 1",
     says="At equal depth and parameters a network with identity shortcuts errs less than its "
     "plain twin",
-    family="trained networks",
     scales={
         "smoke": dataclasses.replace(DIGITS, steps=8, blocks_per_stage=1, width=4),
         "cpu": DIGITS,

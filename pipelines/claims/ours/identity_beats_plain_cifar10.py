@@ -24,7 +24,7 @@ Expect: 75 ± 2 % against 90.1 ± 0.3 %, which is a guess; advantage_pct 15.5 ±
 import dataclasses
 from functools import partial
 
-from pipelines.claims._arms import LEARNED_PCT, ArmBound
+from pipelines.claims._arms import LEARNED_PCT, SMOKE, ArmBound
 from pipelines.claims.ours import identity_beats_plain
 from pipelines.claims.ours.identity_beats_plain import LABELS, Setting, recipes
 from pipelines.measurement.verdict import Floor
@@ -39,7 +39,7 @@ CLAIM = dataclasses.replace(
     says="On CIFAR-10 HM's network, of 31 convolutions or more, errs less with identity shortcuts "
     "than without",
     scales={
-        "smoke": Setting(data="digits", steps=8, batch_size=32, blocks_per_stage=1, width=4),
+        "smoke": Setting(**SMOKE),
         "cpu": Setting(steps=200, batch_size=64, width=4),
         "hours": HELPED(steps=4_212, blocks_per_stage=5, width=16),
         "paper": HELPED(),

@@ -34,6 +34,7 @@ import numpy as np
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
+from pipelines.claims._figures import panels
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves, Measured
@@ -109,13 +110,12 @@ def gains(errors: Mapping[str, float]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw the way from the published error to that of all habits, a bar a habit: means ± sd."""
-    from matplotlib.figure import Figure
 
     def column(key: str) -> list[float]:
         return [float(m.curves[key][0]) for m in measured]
 
-    picture = Figure(figsize=(7, 4), layout="constrained")
-    axes = picture.add_subplot(xlabel="test error (%)")
+    picture, axes = panels(1, 7, 4)
+    axes.set(xlabel="test error (%)")
     labels = ["as published", *HABITS.values(), "together, beyond their sum", "all"]
     published, *gained, everything = (float(np.mean(column(key))) for key in ROWS)
     widths = [published, *(0.0 - gain for gain in gained), everything]
@@ -138,19 +138,8 @@ CLAIM = Experiment(
     source="ours, after HM Table 2",
     says="Trained by the habits of later years, HM's network without normalization errs less on "
     "CIFAR-10 than trained as published",
-    family="trained networks",
     scales={
-        "smoke": Setting(
-            data="digits",
-            steps=8,
-            batch_size=32,
-            blocks_per_stage=1,
-            width=4,
-            trials=2,
-            workers=1,
-            search_steps=4,
-            search_width=4,
-        ),
+        "smoke": Setting(**_arms.SMOKE, trials=2, workers=1, search_steps=4, search_width=4),
         "cpu": Setting(
             steps=400,
             batch_size=64,

@@ -25,17 +25,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import check_sizes
-from pipelines.measurement.claim import Bench, Experiment
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.claim import Bench, Experiment, reductions
+from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-
-Array = NDArray[np.float64]
+from theory.linear_resnet import descent_path, excess_risk
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,6 @@ def excess_ratio(recipe: Recipe, start: float, trained: Array, population: Array
 
 def population_risk(recipe: Recipe) -> Array:
     """Return f(A_t) at the steps t = 0, 1, ... of descent from the identity; [steps + 1]."""
-    from theory.linear_resnet import descent_path, excess_risk
-
     d, noise, seed = (recipe.data_args[key] for key in ("dimension", "noise", "data_seed"))
     R = generated.linear_target(d, recipe.data_args["gamma"], seed)
     sigma = generated.covariance(d, recipe.data_args["condition"], seed)
@@ -104,17 +101,9 @@ def population_risk(recipe: Recipe) -> Array:
     return np.array([float(excess_risk(A, R, sigma)) for A in path]) + float(d * noise**2)
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
-    """Return the largest quotient of the two excesses."""
-    return {"excess_ratio": max(float(m.curves["excess_ratio"].max()) for m in measured)}
-
-
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw validation loss of the training and population risk of the descent, one pair a run."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    left, right = picture.subplots(1, 2)
+    picture, (left, right) = panels(2)
     for i, m in enumerate(measured):
         colour = f"C{i % 10}"
         left.plot(m.steps, m.curves["population"], "--", color=colour, lw=1)
@@ -140,7 +129,7 @@ CLAIM = Experiment(
     decided_by=(Bound("deviation_pct", at_most=1),),
     measure=measure,
     recipes=recipes,
-    also=also,
+    also=reductions(excess_ratio=np.max),
     figure=figure,
     costs={"cpu": "18 s"},
     seeds=3,

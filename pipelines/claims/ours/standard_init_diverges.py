@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._arms import Arms
+from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
@@ -131,10 +132,8 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw the loss of every batch from either start, a line a seed, up to its last finite one."""
-    from matplotlib.figure import Figure
-
-    picture = Figure(figsize=(6, 4), layout="constrained")
-    axes = picture.add_subplot(xlabel="step", ylabel="cross entropy of the batch", yscale="log")
+    picture, axes = panels(1, 6, 4)
+    axes.set(xlabel="step", ylabel="cross entropy of the batch", yscale="log")
     for colour, (arm, label) in zip(("C0", "C1"), LABELS.items(), strict=True):
         for m in measured:
             curve = m.curves[f"{arm}_loss"]
@@ -154,7 +153,6 @@ CLAIM = Experiment(
     source="ours, after HM section 4.1",
     says="HM's network at HM's rate diverges from initial weights of standard deviation 1/(k √c) "
     "in the residual convolutions, and not from 1/(k² c)",
-    family="trained networks",
     scales={
         "smoke": Setting(data="digits", steps=4, batch_size=32, blocks_per_stage=1, width=4),
         "cpu": Setting(first_seed=200),

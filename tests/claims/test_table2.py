@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.claims import _table_cell
+from pipelines.claims import table2
 from pipelines.errors import Diverged
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import Cell, Measured
@@ -37,7 +37,7 @@ class Bench:
 
 def test_a_cell_measures_the_errors_of_a_training_with_its_own_seed() -> None:
     recipe = get_recipe("mlp-digits", "smoke").override(seed=2)
-    steps, curves = _table_cell.measure(recipe, 1, Bench())  # type: ignore[arg-type]
+    steps, curves = table2.measure(recipe, 1, Bench())  # type: ignore[arg-type]
     assert steps == [0]
     assert {key: float(value[0]) for key, value in curves.items()} == {
         "test_error_pct": 30.0,
@@ -50,7 +50,7 @@ def test_a_diverged_cell_errs_everywhere() -> None:
         def train(self, recipe: Recipe) -> Result:
             raise Diverged("The training loss must stay finite.", step=1)
 
-    _, curves = _table_cell.measure(get_recipe("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
+    _, curves = table2.measure(get_recipe("mlp-digits", "smoke"), 1, Wild())  # type: ignore[arg-type]
     assert {float(value[0]) for value in curves.values()} == {100.0}
 
 
@@ -64,11 +64,11 @@ def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
         )
         for seed in range(3)
     ]
-    axes = _table_cell.figure(measured, 6.38).axes[0]
+    axes = table2.figure(measured, 6.38).axes[0]
     drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert drawn["test"] == [7.0, 8.0, 9.0]
     assert drawn["train"] == [0.5, 0.5, 0.5]
     assert drawn["test, reported: 6.38 %"] == [6.38, 6.38]
     assert [8.0, 8.0] in drawn.values()  # the mean, which runs from edge to edge
     assert (7.0, 9.0) in {(band.get_y(), band.get_y() + band.get_height()) for band in axes.patches}
-    assert _table_cell.also(measured) == {"final_train_error_pct": 0.5}
+    assert table2.also(measured) == {"final_train_error_pct": 0.5}
