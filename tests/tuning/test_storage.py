@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from pipelines.tracking import store
 from tests.conftest import ROOT, free_port
 from tuning.__main__ import dispatch
 from tuning.execution import trial_queue
+from tuning.optuna_log import silence
 from tuning.plan import Plan
 from tuning.storage import copies, serving, storage
 
@@ -250,6 +252,37 @@ def old_database(file: Path, *names: str) -> str:
         study.set_user_attr("run_id", f"of {name}")
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     return url
+
+
+def test_a_proxy_that_goes_away_is_one_sentence() -> None:
+    from optuna.storages._grpc import server
+
+    port = free_port()
+    with silence():
+        proxy = server.make_server(optuna.storages.InMemoryStorage(), "127.0.0.1", port)
+    proxy.start()
+    url = f"grpc://127.0.0.1:{port}"
+    study = optuna.create_study(storage=storage.connect(url))
+    proxy.stop(0).wait()
+    with pytest.raises(Unavailable) as caught, storage.translate_errors(url):
+        study.ask()
+    said = str(caught.value)
+    assert f"Received: {url}: UNAVAILABLE: " in said
+    assert "RPC" not in said
+    assert "\n" not in said
+
+
+def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
+    import grpc
+
+    other, port = grpc.server(ThreadPoolExecutor(1)), free_port()
+    other.add_insecure_port(f"127.0.0.1:{port}")
+    other.start()
+    with pytest.raises(Unavailable) as caught:
+        storage.connect(f"grpc://127.0.0.1:{port}")
+    other.stop(0).wait()
+    said = f"grpc://127.0.0.1:{port}: no proxy of Optuna's: UNIMPLEMENTED: Method not found. "
+    assert said in str(caught.value)
 
 
 def test_an_old_database_is_named_and_taken_over_by_one_command(

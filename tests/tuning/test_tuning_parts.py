@@ -2,10 +2,7 @@
 
 import dataclasses
 import importlib.util
-import io
-import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,19 +15,17 @@ from pipelines import resume
 from pipelines.claims.networks import better_schedule_exists
 from pipelines.cli.run_command import Options
 from pipelines.cli.shell import run_command_safely
-from pipelines.errors import Ended, Pruned, Unavailable, UserError
+from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result, RunOptions, TrainingObserver, run
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
-from tests.conftest import free_port
 from tuning import budget_comparison, catalog
 from tuning.__main__ import _print_study, dispatch
 from tuning.analysis import summary, trial_results
 from tuning.execution import trial
-from tuning.optuna_log import silence
 from tuning.plan import OBJECTIVE, PLAN, Plan, changed_fields, count_steps
 from tuning.search import _ranges, spaces
 from tuning.storage import storage
@@ -401,84 +396,6 @@ def test_wrong_words_are_one_sentence(
     assert said in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
-
-
-def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def ask(_: list[str]) -> None:
-        with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
-            subcommands.run_json("tuning", "run")
-
-    assert run_command_safely(ask, []) == 2
-    said = capsys.readouterr().err
-    assert said.count("study's name stands first") == 1
-    assert "Traceback" not in said
-    (row,) = history.rows("FAILED", kind="claim")
-    assert "study's name stands first" in row.tags[tracked_run.FAILURE]
-
-
-@pytest.mark.parametrize(
-    ("code", "said", "error", "reason"),
-    [
-        (1, "error: first\nerror: The loss diverged.\nmore\n", Ended, "The loss diverged."),
-        (1, "Traceback:\nOSError: no device\n", Ended, "OSError: no device"),
-        (2, "", Ended, "exit code 2"),
-        (-9, "half a li", Unavailable, "killed by signal 9"),
-        (143, "", SystemExit, "143"),
-    ],
-)
-def test_the_end_of_a_command_says_what_happened(
-    code: int, said: str, error: type[BaseException], reason: str
-) -> None:
-    with pytest.raises(error, match=reason):
-        subcommands._raise_for_exit_code(code, ("tuning", "run", "s"), said)
-
-
-class Broken(io.BytesIO):
-    def write(self, _: Any) -> int:
-        raise BrokenPipeError
-
-
-def test_a_command_is_read_to_its_end_where_nobody_hears_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (closed := io.BytesIO()).close()
-    for nobody in (Broken(), closed):
-        monkeypatch.setattr(sys, "stderr", SimpleNamespace(buffer=nobody))
-        said = io.BytesIO(b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
-        assert subcommands._pass_on(said).endswith("error: last\n")
-
-
-def test_a_proxy_that_goes_away_is_one_sentence() -> None:
-    from optuna.storages._grpc import server
-
-    port = free_port()
-    with silence():
-        proxy = server.make_server(optuna.storages.InMemoryStorage(), "127.0.0.1", port)
-    proxy.start()
-    url = f"grpc://127.0.0.1:{port}"
-    study = optuna.create_study(storage=storage.connect(url))
-    proxy.stop(0).wait()
-    with pytest.raises(Unavailable) as caught, storage.translate_errors(url):
-        study.ask()
-    said = str(caught.value)
-    assert f"Received: {url}: UNAVAILABLE: " in said
-    assert "RPC" not in said
-    assert "\n" not in said
-
-
-def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
-    import grpc
-
-    other, port = grpc.server(ThreadPoolExecutor(1)), free_port()
-    other.add_insecure_port(f"127.0.0.1:{port}")
-    other.start()
-    with pytest.raises(Unavailable) as caught:
-        storage.connect(f"grpc://127.0.0.1:{port}")
-    other.stop(0).wait()
-    said = f"grpc://127.0.0.1:{port}: no proxy of Optuna's: UNIMPLEMENTED: Method not found. "
-    assert said in str(caught.value)
 
 
 def test_claims_read_finished_studies_and_invent_no_error(

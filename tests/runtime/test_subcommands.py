@@ -1,0 +1,61 @@
+"""Our own commands run for others: what they print, how they end, and that it is said once."""
+
+import io
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.cli.shell import run_command_safely
+from pipelines.errors import Ended, Unavailable
+from pipelines.runtime import subcommands
+from pipelines.tracking import history, tracked_run
+
+
+def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(_: list[str]) -> None:
+        with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
+            subcommands.run_json("tuning", "run")
+
+    assert run_command_safely(ask, []) == 2
+    said = capsys.readouterr().err
+    assert said.count("study's name stands first") == 1
+    assert "Traceback" not in said
+    (row,) = history.rows("FAILED", kind="claim")
+    assert "study's name stands first" in row.tags[tracked_run.FAILURE]
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "error", "reason"),
+    [
+        (1, "error: first\nerror: The loss diverged.\nmore\n", Ended, "The loss diverged."),
+        (1, "Traceback:\nOSError: no device\n", Ended, "OSError: no device"),
+        (2, "", Ended, "exit code 2"),
+        (-9, "half a li", Unavailable, "killed by signal 9"),
+        (143, "", SystemExit, "143"),
+    ],
+)
+def test_the_end_of_a_command_says_what_happened(
+    code: int, said: str, error: type[BaseException], reason: str
+) -> None:
+    with pytest.raises(error, match=reason):
+        subcommands._raise_for_exit_code(code, ("tuning", "run", "s"), said)
+
+
+class Broken(io.BytesIO):
+    def write(self, _: Any) -> int:
+        raise BrokenPipeError
+
+
+def test_a_command_is_read_to_its_end_where_nobody_hears_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (closed := io.BytesIO()).close()
+    for nobody in (Broken(), closed):
+        monkeypatch.setattr(sys, "stderr", SimpleNamespace(buffer=nobody))
+        said = io.BytesIO(b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
+        assert subcommands._pass_on(said).endswith("error: last\n")
