@@ -53,45 +53,42 @@ def optuna_charts(
 
     complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     converged = [trial for trial in complete if not trial_results.has_diverged(trial)]
+    charts: dict[str, Any] = {}
     with silence():
-        drawn: dict[str, Any] = {}
         study = importances.build_study(trials)
         if complete:
-            errors = axis_scale(map(trial_results.error_pct, complete))
-            drawn["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
-            drawn["history"].update_yaxes(type=errors)
-            drawn["ranks"] = optunas.plot_edf(study, target_name=ERROR)
-            drawn["ranks"].update_xaxes(type=errors)
+            charts["history"] = optunas.plot_optimization_history(study, target_name=ERROR)
+            charts["ranks"] = optunas.plot_edf(study, target_name=ERROR)
         if names := frequent_parameters(complete):
-            drawn["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
-            drawn["slice"].update_yaxes(type=errors)
-        if names := frequent_parameters(
-            converged
-        ):  # one that diverged would leave the others one colour
-            drawn["parallel"] = optunas.plot_parallel_coordinate(
+            charts["slice"] = optunas.plot_slice(study, params=names, target_name=ERROR)
+        if names := frequent_parameters(converged):  # a diverged one would leave all one colour
+            charts["parallel"] = optunas.plot_parallel_coordinate(
                 importances.build_study(converged), params=names, target_name=ERROR
             )
-        if not importances.reason_none(trials):
-            drawn["importances"] = optunas.plot_param_importances(
+        if not measured.no_importances:
+            charts["importances"] = optunas.plot_param_importances(
                 study,
                 evaluator=FanovaImportanceEvaluator(seed=seed),
                 params=importances.shared_parameters(complete),
             )
-        values = [
-            trial.intermediate_values.values()
-            for trial in trial_results.finished_trials(study.trials)
-        ]
-        if any(len(each) > 1 for each in values):
-            drawn["intermediate"] = optunas.plot_intermediate_values(study)
-            drawn["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*values)))
-        if front := trial_results.pareto_front(trials):
-            offers = importances.build_study(converged, objectives=len(front[0].values))
-            drawn["pareto"] = optunas.plot_pareto_front(offers)
+        finished = trial_results.finished_trials(study.trials)
+        reports = [trial.intermediate_values.values() for trial in finished]
+        if any(len(each) > 1 for each in reports):
+            charts["intermediate"] = optunas.plot_intermediate_values(study)
+            charts["intermediate"].update_yaxes(title=ERROR, type=axis_scale(chain(*reports)))
+        if measured.front:
+            offers = importances.build_study(converged, objectives=len(measured.front[0].values))
+            charts["pareto"] = optunas.plot_pareto_front(offers)
     titles = dict(TITLES)
+    if complete:
+        scale = axis_scale(map(trial_results.error_pct, complete))
+        charts["ranks"].update_xaxes(type=scale)
+        for name in charts.keys() & {"history", "slice"}:
+            charts[name].update_yaxes(type=scale)
     if complete and (paper := measured.paper):
-        drawn["ranks"].add_vline(paper.error_pct, line_dash="dash")
+        charts["ranks"].add_vline(paper.error_pct, line_dash="dash")
         titles["ranks"] += f"; dashed: {start}, rank {paper.rank} of {measured.finished}"
-    return {name: each.update_layout(title=titles[name]) for name, each in drawn.items()}
+    return {name: each.update_layout(title=titles[name]) for name, each in charts.items()}
 
 
 def frequent_parameters(complete: Sequence[Any]) -> list[str]:
