@@ -18,7 +18,7 @@ RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
 GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
 
-def begun(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
+def make_study(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
     """A study with that goal whose finished trials have these errors."""
     there = open_study.open_study("s", plan, goal, storage.resolve_url(), force=True)
     open_study.set_goal(there, goal)
@@ -69,13 +69,13 @@ def test_what_is_not_asked_for_stays(
     found: tuple[Goal, bool],
 ) -> None:
     """Goal and errors that the study has, goal that is asked for; its goal then, is any left?"""
-    there = begun(*held)
+    there = make_study(*held)
     left = open_study.set_goal(there, asked)
     assert (workers.load_goal(there), left) == found
 
 
 def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: Path) -> None:
-    there = begun(Goal(trials=9), [5, 5, 5])
+    there = make_study(Goal(trials=9), [5, 5, 5])
     for count in (2, 3, 8):
         with pytest.raises(UserError, match=rf"not lowered\. Received: {count} trials .* way to 9"):
             open_study.set_goal(there, Goal(trials=count))
@@ -84,8 +84,8 @@ def test_fewer_trials_than_it_is_on_its_way_to_are_refused(home: Path, digits: P
 
 def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -> None:
     with pytest.raises(UserError, match="no number of trials"):
-        begun(Goal(hours=1), [], GRID)
-    there = begun(Goal(trials=6), [], GRID)
+        make_study(Goal(hours=1), [], GRID)
+    there = make_study(Goal(trials=6), [], GRID)
     trial_queue.fill(there, GRID, workers.load_goal(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]
     for asked in (Goal(trials=8), Goal(trials=60)):
@@ -99,13 +99,13 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
 def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
     home: Path, digits: Path
 ) -> None:
-    there = begun(Goal(trials=3), [])
+    there = make_study(Goal(trials=3), [])
     there.enqueue_trial({})
     at_work = trial_queue.start_next(there, RATES)
     with pytest.raises(Unavailable, match="cannot be started over"):
-        begun(Goal(trials=3), [])
+        make_study(Goal(trials=3), [])
     there.tell(at_work, 1.0)
-    assert len(begun(Goal(trials=3), []).trials) == 0
+    assert len(make_study(Goal(trials=3), []).trials) == 0
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one is played: it leads for a few looks at who does."""
-    there = begun(Goal(trials=1), [])
+    there = make_study(Goal(trials=1), [])
     with tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
         trial_queue.fill(there, RATES, Goal(trials=1))
@@ -138,7 +138,7 @@ def test_a_crew_gives_up_on_deaths_that_nothing_finishes_between(
     looks = iter(range(100))
     monkeypatch.setattr(workers, "_start", lambda *_: Killed())
     monkeypatch.setattr(workers, "POLL_S", 0)
-    there = begun(Goal(trials=50), [])
+    there = make_study(Goal(trials=50), [])
     with pytest.raises(Unavailable, match="killed again and again"):
         workers.run_workers(
             there, storage.resolve_url(), 2, lambda: finish(there, 1.0) if next(looks) < 6 else None

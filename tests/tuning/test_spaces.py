@@ -41,7 +41,7 @@ def table(of: Recipe, steps: int = 1000) -> Any:
     return lr.table(of.schedule, of.learning_rate, steps, of.warmup, **of.schedule_args)
 
 
-def drawn(space: str, base: Recipe, count: int, seed: int = 0) -> list[tuple[Any, Recipe]]:
+def draw_recipes(space: str, base: Recipe, count: int, seed: int = 0) -> list[tuple[Any, Recipe]]:
     """Random trials and their recipes."""
     searched = study(seed)
     trials = [searched.ask() for _ in range(count)]
@@ -58,7 +58,7 @@ def test_classification_recipes_are_searched_and_only_those() -> None:
 def test_every_draw_is_a_run_that_can_be_drawn(alike: list[Recipe], space: str) -> None:
     base = alike[0]
     lengths = {min(each.steps or 500, 10_007) for each in alike} | {10_007}
-    for _, tried in drawn(space, base, 12):
+    for _, tried in draw_recipes(space, base, 12):
         for steps in lengths:
             rates = table(tried, steps)
             assert rates.min() > 0
@@ -69,7 +69,7 @@ def test_every_draw_is_a_run_that_can_be_drawn(alike: list[Recipe], space: str) 
 def test_every_schedule_is_in_the_space_and_its_arguments_are_searched() -> None:
     base = get_recipe("allconv-cifar10")
     found: dict[str, set[str]] = {}
-    for trial, tried in drawn("lr-schedule", base, 400):
+    for trial, tried in draw_recipes("lr-schedule", base, 400):
         shapes = {key for key in trial.params if key.startswith(f"{tried.schedule}.")}
         found[tried.schedule] = found.get(tried.schedule, set()) | shapes
         others = trial.params.keys() - shapes
@@ -92,7 +92,7 @@ def test_a_new_schedule_is_in_the_space_without_another_edit(
     monkeypatch.setitem(lr.SCHEDULES, "new", new)
     own = [
         (t, r)
-        for t, r in drawn("lr-schedule", get_recipe("mlp-digits"), 200)
+        for t, r in draw_recipes("lr-schedule", get_recipe("mlp-digits"), 200)
         if r.schedule == "new"
     ]
     assert own
@@ -109,7 +109,9 @@ def test_every_row_of_shapes_is_an_argument_of_a_schedule() -> None:
 
 def test_the_peak_rate_is_log_uniform_about_the_base_s() -> None:
     base = get_recipe("allconv-imagenet", "paper")
-    octaves = np.log2([tried.learning_rate / 0.1 for _, tried in drawn("lr-only", base, 2000)])
+    octaves = np.log2(
+        [tried.learning_rate / 0.1 for _, tried in draw_recipes("lr-only", base, 2000)]
+    )
     assert (octaves.min(), octaves.max()) == (pytest.approx(-5, abs=0.1), pytest.approx(3, abs=0.1))
     counts, _ = np.histogram(octaves, bins=8, range=(-5, 3))
     assert counts.min() > 200  # 250 in each octave
@@ -118,13 +120,13 @@ def test_the_peak_rate_is_log_uniform_about_the_base_s() -> None:
 def test_what_the_base_has_not_is_not_searched() -> None:
     assert get_recipe("mlp-digits").weight_decay == 0
     base = get_recipe("mlp-digits").override(momentum=0.0)
-    for trial, tried in drawn("lr-schedule", base, 30):
+    for trial, tried in draw_recipes("lr-schedule", base, 30):
         assert not {"momentum", "weight_decay"} & trial.params.keys()
         assert (tried.momentum, tried.weight_decay) == (0, 0)
 
 
 def test_one_cycle_brings_its_own_warmup() -> None:
-    tried = [r for _, r in drawn("lr-schedule", get_recipe("allconv-digits"), 200)]
+    tried = [r for _, r in draw_recipes("lr-schedule", get_recipe("allconv-digits"), 200)]
     assert {r.warmup for r in tried if r.schedule == "one-cycle"} == {0.0}
     own = get_recipe("allconv-digits").override(schedule="one-cycle")  # with the warm-up 0.1
     (point,) = (
@@ -136,7 +138,7 @@ def test_one_cycle_brings_its_own_warmup() -> None:
 @every_recipe
 def test_the_neighbourhood_is_of_one_family_and_near(alike: list[Recipe]) -> None:
     base = alike[0]
-    for _, tried in drawn("paper-neighbourhood", base, 20):
+    for _, tried in draw_recipes("paper-neighbourhood", base, 20):
         assert tried.schedule == base.schedule
         assert 0.5 <= tried.learning_rate / base.learning_rate <= 2
         assert abs(tried.warmup - base.warmup) <= 0.025
@@ -212,7 +214,7 @@ def test_ranges_widen_to_hold_any_base(space: str, changes: dict[str, Any]) -> N
     for label, point in published_schedules(space, base).items():
         searched.enqueue_trial(point.params, user_attrs={spaces.PUBLISHED: label})
         assert recipe(space, base, searched.ask()) == point.recipe
-    for _, tried in drawn(space, base, 20):
+    for _, tried in draw_recipes(space, base, 20):
         assert table(tried).min() > 0
 
 

@@ -8,7 +8,7 @@ import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState
 
-from tests.tuning.searched import CHANCE, at_rates, errors_of, trials, valley
+from tests.tuning.sample_trials import CHANCE, at_rates, errors_of, trials, valley
 from tuning.analysis import tunability
 
 

@@ -9,7 +9,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from tests.tuning.searched import CHANCE, at_rates, errors_of, random_trials, trials, valley
+from tests.tuning.sample_trials import CHANCE, at_rates, errors_of, random_trials, trials, valley
 from tuning.analysis import importances, trial_results, tunability, tunability_report
 
 

@@ -42,7 +42,7 @@ def search(trials: int, plan: Plan | None = PLAN, name: str = "s", **how: Any) -
     return study.search(name, plan, Goal(trials), **how)
 
 
-def opened(plan: Plan, goal: Goal, name: str = "s") -> Any:
+def open_new_study(plan: Plan, goal: Goal, name: str = "s") -> Any:
     """A study of which no trial has begun."""
     return open_study.open_study(name, plan, goal, storage.resolve_url(), force=False)
 
@@ -56,7 +56,7 @@ def trials_of(parent: str) -> list[str]:
     return sorted(row.status for row in runs(parent, kind="trial"))
 
 
-def held(name: str = "s") -> Any:
+def load_study(name: str = "s") -> Any:
     """What Optuna's storage has of the study."""
     return catalog.load(name, storage.resolve_url())
 
@@ -67,14 +67,14 @@ def contents(trials: list[Any]) -> list[dict[str, Any]]:
 
 
 def points(name: str = "s") -> list[tuple[Any, ...]]:
-    return [tuple(sorted(each.params.items())) for each in held(name).trials]
+    return [tuple(sorted(each.params.items())) for each in load_study(name).trials]
 
 
 def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
     home: Path, digits: Path
 ) -> None:
     published = spaces.published_schedules("lr-schedule", PLAN.base)
-    waiting = opened(PLAN, Goal(6), "waiting")
+    waiting = open_new_study(PLAN, Goal(6), "waiting")
     trial_queue.fill(waiting, PLAN, Goal(6))
     labels = [each.user_attrs.get(spaces.PUBLISHED) for each in waiting.trials]
     assert labels == [*published, None]
@@ -107,13 +107,13 @@ def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
         patch.setattr(tracked_run, "tracked", end_at_once)
         search(2)
-    assert "run_id" not in held().user_attrs
+    assert "run_id" not in load_study().user_attrs
     (row,) = history.rows(None, kind="study")
-    assert catalog.find_run(held()) == row
+    assert catalog.find_run(load_study()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
         patch.setattr(tracked_run, "tracked", end_at_once)
         search(2, force=True)  # another study of that name has another run
-    own = catalog.find_run(held())
+    own = catalog.find_run(load_study())
     assert own is not None
     assert own.id != row.id
 
@@ -153,7 +153,7 @@ def test_an_interrupted_study_ends_like_an_uninterrupted_one(
     assert len(history.rows(None, kind="study")) == 1
     whole = search(4, RATES, name="t")
     assert document["metrics"]["trials"] == whole["metrics"]["trials"] == 4
-    ended = [each.params for each in trial_results.finished_trials(held().trials)]
+    ended = [each.params for each in trial_results.finished_trials(load_study().trials)]
     assert ended == [each["params"] for each in whole["trials"]]
     assert search(4, RATES)["reused"]
 
@@ -198,14 +198,14 @@ def test_what_no_trial_could_be_trained_with_is_refused_before_there_is_a_study(
 def test_a_mistake_that_shows_in_a_trial_ends_the_study(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def mistaken(*_: Any, **__: Any) -> None:
+    def raise_user_error(*_: Any, **__: Any) -> None:
         raise UserError("A rate must be. Received: none. Set one.")
 
-    monkeypatch.setattr(trial, "run", mistaken)
+    monkeypatch.setattr(trial, "run", raise_user_error)
     with pytest.raises(UserError, match="A rate must be"):
         search(3)
     assert history.rows("FAILED", kind="study", study="s")
-    assert [each.state.name for each in held().trials].count("RUNNING") == 0
+    assert [each.state.name for each in load_study().trials].count("RUNNING") == 0
 
 
 @pytest.mark.slow
@@ -219,7 +219,9 @@ def test_a_study_whose_trials_all_crash_ends_with_their_error(
     with pytest.raises(OSError, match="no such device"):
         search(20)
     tried = [
-        each for each in held().trials if "no such device" in each.user_attrs.get("reason", "")
+        each
+        for each in load_study().trials
+        if "no such device" in each.user_attrs.get("reason", "")
     ]
     assert [each.state.name for each in tried] == ["FAIL", "WAITING"]  # the first one twice
 
@@ -262,7 +264,7 @@ def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
         assert ("pruned" in row.tags) == pruned
         assert not (pruned and each["published"])
         assert each["device_s"] > 0
-    steps = [list(each.intermediate_values) for each in held().trials]
+    steps = [list(each.intermediate_values) for each in load_study().trials]
     assert steps[0] == list(range(2, 19, 2))
     assert all(reported == steps[0][: len(reported)] for reported in steps)
 
@@ -282,13 +284,13 @@ def test_error_and_cost_are_minimized_together(home: Path, digits: Path) -> None
     plan = Plan(recipe="mlp-digits", scale="smoke", minimize_cost=True, sampler="nsga2")
     search(7, plan)
     base = PLAN.base
-    for each in trial_results.finished_trials(held().trials):
+    for each in trial_results.finished_trials(load_study().trials):
         steps = int(history.row(each.user_attrs["run_id"]).params["steps"])
         assert each.values[1] == steps * base.batch_size
         assert (base.steps or 0) / 4 <= steps <= (base.steps or 0)
-    lengths = {each.values[1] for each in held().trials}
+    lengths = {each.values[1] for each in load_study().trials}
     assert len(lengths) > 1
-    best = trial_results.best_trial(held().trials)
+    best = trial_results.best_trial(load_study().trials)
     tested = {row.params["steps"] for row in runs(describe("s")["run_id"], kind="training")}
     assert tested == {str(best.user_attrs["steps"]), str(base.steps)}  # as long as it was searched
 
@@ -374,7 +376,7 @@ def test_what_a_study_leaves_for_people(
     assert [row["study"] for row in catalog.list_studies()] == ["s"]
 
 
-def dead() -> dict[str, str]:
+def dead_process() -> dict[str, str]:
     """A process of this machine that has ended."""
     return heartbeat.tags() | {heartbeat.PROCESS: "1 0.0"}
 
@@ -391,7 +393,7 @@ def test_a_dead_worker_s_trial_waits_again_as_it_is_once(home: Path) -> None:
         taken.suggest_float("learning_rate", 0, 1)
         if again == "WAITING":
             taken.report(50.0, step=3)
-        taken.set_user_attr(trial_queue.WORKER, dead())
+        taken.set_user_attr(trial_queue.WORKER, dead_process())
         assert trial_queue.requeue_lost(there, suspects=set()) == {2}
         assert there.trials[2].state.name == "RUNNING"  # its worker may be putting it back
         trial_queue.requeue_lost(there, suspects={2})
@@ -406,12 +408,12 @@ def test_a_trial_that_was_trained_when_its_worker_was_killed_is_not_trained_agai
 ) -> None:
     real = trial.run
 
-    def killed(*arguments: Any, **options: Any) -> Any:
+    def end_by_signal(*arguments: Any, **options: Any) -> Any:
         real(*arguments, **options)
         raise SystemExit(143)
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(trial, "run", killed)
+        patch.setattr(trial, "run", end_by_signal)
         search(2, RATES)
     (first,) = history.rows(kind="trial")
     document = search(2, RATES)
@@ -474,7 +476,7 @@ def after_the_first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Any])
 def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    after_the_first(monkeypatch, lambda: held().set_user_attr(leader.LEADER, None))
+    after_the_first(monkeypatch, lambda: load_study().set_user_attr(leader.LEADER, None))
     with pytest.raises(Unavailable, match=r"One process leads a study\. Received: s"):
         search(3)
     assert not history.rows("FINISHED", kind="study")
@@ -486,11 +488,11 @@ def test_a_study_whose_lead_is_lost_is_not_summed_up_short_of_its_goal(
 def test_a_trial_that_was_taken_for_dead_counts_once(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def taken_for_dead() -> None:
-        (running,) = trial_queue.running_trials(held())
-        trial_queue.requeue(held(), running, "no sign of life for 700 s")
+    def requeue_running() -> None:
+        (running,) = trial_queue.running_trials(load_study())
+        trial_queue.requeue(load_study(), running, "no sign of life for 700 s")
 
-    after_the_first(monkeypatch, taken_for_dead)
+    after_the_first(monkeypatch, requeue_running)
     document = search(2)
     assert "Trial 0 was taken for dead" in capsys.readouterr().err
     assert [each["state"] for each in document["trials"]] == ["COMPLETE"] * 2
@@ -508,7 +510,7 @@ def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_
             ask()
 
 
-def carrying(text: str) -> str:
+def import_run(text: str) -> str:
     """A finished run of the study s with that artifact, as an import leaves it; its id."""
     tags = {"study": "s", "recipe": PLAN.recipe, "scale": PLAN.scale, "space": PLAN.space}
     with tracked_run.tracked("s", experiment="tuning", kind="study", tags=tags) as run:
@@ -521,12 +523,12 @@ def test_a_study_whose_database_is_lost_is_shown_and_goes_on(home: Path, digits:
     import optuna
 
     document = search(2)
-    before = contents(held().trials)
+    before = contents(load_study().trials)
     for _ in range(2):
         for name in optuna.get_all_study_names(storage.connect(storage.resolve_url())):
             optuna.delete_study(study_name=name, storage=storage.connect(storage.resolve_url()))
         assert describe("s") == document
-        assert contents(held().trials) == before
+        assert contents(load_study().trials) == before
         optuna.delete_study(study_name="s", storage=storage.connect(storage.resolve_url()))
         optuna.create_study(
             study_name="s", storage=storage.connect(storage.resolve_url())
@@ -559,7 +561,7 @@ def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: 
     made.enqueue_trial({"learning_rate": 0.5})
     made.set_user_attr("run_id", "of the machine it comes from")
     made.set_user_attr(PLAN_OF, PLAN.identity)
-    before, run_id = made.trials, carrying(copies.to_journal(made))
+    before, run_id = made.trials, import_run(copies.to_journal(made))
     for half_made in (False, True):
         optuna.delete_study(study_name="s", storage=there)
         if half_made:
@@ -567,8 +569,8 @@ def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: 
             half.set_user_attr(PLAN_OF, PLAN.identity)
             half.set_user_attr("run_id", None)
         copies.restore("s", storage.resolve_url())
-        assert held().user_attrs == {"run_id": run_id, PLAN_OF: PLAN.identity, "leader": None}
-        assert contents(held().trials) == contents(before)
+        assert load_study().user_attrs == {"run_id": run_id, PLAN_OF: PLAN.identity, "leader": None}
+        assert contents(load_study().trials) == contents(before)
     states = ["COMPLETE", "PRUNED", "FAIL", "COMPLETE", "WAITING"]
     assert [each.state.name for each in before] == states
 
@@ -587,7 +589,7 @@ def test_every_kind_of_trial_is_carried_and_bound_to_the_run_it_came_with(home: 
 def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged: str) -> None:
     import optuna
 
-    run_id = carrying(damaged)
+    run_id = import_run(damaged)
     for ask in (lambda: describe("s"), lambda: search(1)):
         with pytest.raises(UserError, match=f"run {run_id}.*--force") as caught:
             ask()
@@ -619,7 +621,7 @@ def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: P
 
 
 def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
-    opened(PLAN, Goal(1))
+    open_new_study(PLAN, Goal(1))
     with pytest.raises(UserError, match="space: lr-schedule there, lr-only here") as caught:
         search(1, RATES)
     assert "recipe" not in str(caught.value).partition("Received")[2].partition("Take")[0]

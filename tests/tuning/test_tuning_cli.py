@@ -86,19 +86,21 @@ def test_gp_without_pytorch_is_refused_before_there_is_a_study(
 def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     home: Path, digits: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def said(*words: str) -> str:
+    def output_of(*words: str) -> str:
         assert run_command_safely(dispatch, list(words)) == 0
         return capsys.readouterr().out
 
-    document = json.loads(said("run", "s", *SMOKE, "--trials", "6", "--json"))
-    said("run", "t", *SMOKE, "--trials", "2", "--space", "lr-only")
-    best = said("best", "s").strip()
+    document = json.loads(output_of("run", "s", *SMOKE, "--trials", "6", "--json"))
+    output_of("run", "t", *SMOKE, "--trials", "2", "--space", "lr-only")
+    best = output_of("best", "s").strip()
     assert best == f"--scale smoke {document['best']}"
-    assert best in said("show", "s").splitlines()[-1]
-    assert "as published" in said("show", "s")
-    assert "gain over its start" in said("compare", "s", "t", "--out", str(tmp_path / "both.png"))
+    assert best in output_of("show", "s").splitlines()[-1]
+    assert "as published" in output_of("show", "s")
+    assert "gain over its start" in output_of(
+        "compare", "s", "t", "--out", str(tmp_path / "both.png")
+    )
     assert (tmp_path / "both.png").stat().st_size > 10_000
-    assert [line.split()[0] for line in said("list").splitlines()] == ["s", "t"]
+    assert [line.split()[0] for line in output_of("list").splitlines()] == ["s", "t"]
     from pipelines.__main__ import dispatch as pipelines
 
     assert run_command_safely(pipelines, ["run", "mlp-digits", *shlex.split(best)]) == 0

@@ -10,13 +10,13 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from pipelines.recipes import lr
-from tests.tuning.searched import CHANCE, errors_of, random_trials, trials
+from tests.tuning.sample_trials import CHANCE, errors_of, random_trials, trials
 from tuning.analysis import figures, tunability
 
 OF_COMPLETE = {"history", "ranks", "slice", "parallel"}
 
 
-def searched(trial: optuna.Trial) -> float:
+def conditional_error(trial: optuna.Trial) -> float:
     """As the space of schedules: families with shapes of their own, rates that diverge."""
     family = trial.suggest_categorical("schedule", ["constant", "steps", "exponential"])
     if family == "steps":
@@ -36,7 +36,7 @@ def searched(trial: optuna.Trial) -> float:
     return error
 
 
-def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
+def draw(found: list[FrozenTrial]) -> dict[str, Any]:
     """All of Optuna's figures, each of which can be written."""
     charts = figures.optuna_charts(found, tunability.measure(found, chance_pct=CHANCE))
     for chart in charts.values():
@@ -45,7 +45,7 @@ def drawn(found: list[FrozenTrial]) -> dict[str, Any]:
 
 
 def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
-    charts = drawn(random_trials(searched))
+    charts = draw(random_trials(conditional_error))
     assert charts.keys() == OF_COMPLETE | {"importances", "intermediate"}
     names = charts["parallel"].layout.xaxis.ticktext
     assert list(names) == [
@@ -56,21 +56,21 @@ def test_a_search_with_conditional_parameters_is_drawn_whole() -> None:
 
 
 def test_a_page_has_every_figure_and_plotly_once() -> None:
-    charts = drawn(errors_of(40.0, 35.0))
+    charts = draw(errors_of(40.0, 35.0))
     page = figures.html_page("a < b", charts)
     assert "<title>a &lt; b</title>" in page
     assert page.count("plotly.js v") == 1
     assert "<script src=" not in page
     assert all(f'id="{name}"' in page for name in charts)
-    assert page == figures.html_page("a < b", drawn(errors_of(40.0, 35.0)))
+    assert page == figures.html_page("a < b", draw(errors_of(40.0, 35.0)))
 
 
-def pruned(count: int) -> list[FrozenTrial]:
+def pruned_trials(count: int) -> list[FrozenTrial]:
     row = {"state": TrialState.PRUNED, "intermediate_values": {10: 60.0, 20: 50.0}}
     return trials([row] * count)
 
 
-def diverged(count: int) -> list[FrozenTrial]:
+def diverged_trials(count: int) -> list[FrozenTrial]:
     return trials([{"values": [100.0], "user_attrs": {"diverged": 3}}] * count)
 
 
@@ -81,25 +81,25 @@ def diverged(count: int) -> list[FrozenTrial]:
         (trials([{"state": TrialState.FAIL}]), set()),
         (errors_of(40.0), OF_COMPLETE),
         (errors_of(40.0, math.inf, 35.0), OF_COMPLETE),
-        (pruned(12), {"intermediate"}),
-        (diverged(12), OF_COMPLETE - {"parallel"}),
+        (pruned_trials(12), {"intermediate"}),
+        (diverged_trials(12), OF_COMPLETE - {"parallel"}),
         (errors_of(*[40.0] * 12), OF_COMPLETE),
     ],
     ids=["none", "failed", "one", "inf", "pruned", "lost", "ties"],
 )
 def test_what_cannot_be_drawn_is_left_out(found: list[FrozenTrial], expected: set[str]) -> None:
-    assert drawn(found).keys() == expected
+    assert draw(found).keys() == expected
 
 
 def test_reports_that_are_not_finite_do_no_harm() -> None:
     row = {"values": [50.0], "intermediate_values": {1: math.nan, 2: math.inf, 3: 50.0}}
-    assert "intermediate" in drawn(trials([row] * 3))
+    assert "intermediate" in draw(trials([row] * 3))
 
 
 def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     rows = [{"values": [30.0 + i, 900.0 - i], "rate": 0.1 + i} for i in range(12)]
     found = trials([*rows, {"values": [100.0, 5.0], "user_attrs": {"diverged": 2}}])
-    charts = drawn(found)
+    charts = draw(found)
     assert charts.keys() == OF_COMPLETE | {"importances", "pareto"}
     assert sum(len(each.x) for each in charts["pareto"].data) == 12  # the diverged is no offer
     assert charts["pareto"].layout.xaxis.title.text == figures.ERROR
@@ -114,7 +114,7 @@ def test_two_objectives_have_a_front_and_their_errors_are_drawn() -> None:
     ],
 )
 def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: str) -> None:
-    charts = drawn(errors_of(*errors))
+    charts = draw(errors_of(*errors))
     axes = [charts["history"].layout.yaxis, charts["slice"].layout.yaxis]
     assert [axis.type for axis in [*axes, charts["ranks"].layout.xaxis]] == [scale] * 3
     assert axes[0].title.text == figures.ERROR
@@ -122,7 +122,7 @@ def test_one_bad_trial_does_not_flatten_the_others(errors: list[float], scale: s
 
 def test_the_published_schedule_has_its_rank_among_the_errors() -> None:
     own = {"values": [35.0], "user_attrs": {"published": "paper"}}
-    chart = drawn(trials([own, {"values": [30.0]}, {"values": [40.0]}]))["ranks"]
+    chart = draw(trials([own, {"values": [30.0]}, {"values": [40.0]}]))["ranks"]
     assert chart.layout.title.text.endswith("dashed: published, rank 2 of 3")
     assert chart.layout.shapes[0].x0 == pytest.approx(35.0)
 

@@ -56,14 +56,14 @@ def trials(where: str) -> list[Any]:
     return list(catalog.load("s", where).get_trials(deepcopy=False))
 
 
-def at_work(where: str) -> list[int]:
+def pids_at_work(where: str) -> list[int]:
     """The processes of the trials that are being trained and have been for a while."""
     running = [trial for trial in trials(where) if trial.state.name == "RUNNING"]
     workers = [t.user_attrs.get("worker") for t in running if "steps" in t.user_attrs]
     return [int(worker["process"].split()[0]) for worker in workers if worker]
 
 
-def finished(where: str) -> int:
+def count_finished(where: str) -> int:
     return len(trial_results.finished_trials(trials(where)))
 
 
@@ -100,7 +100,7 @@ def test_killed_workers_trials_are_tried_again_by_others(
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
     process = start_process("run", "s", *words)
     for count in (1, 2):
-        victim = until(lambda: finished(where) >= count and at_work(where), process)[0]  # noqa: B023
+        victim = until(lambda: count_finished(where) >= count and pids_at_work(where), process)[0]  # noqa: B023
         os.kill(victim, signal.SIGKILL)
     check(where, process)
     assert sum(trial.user_attrs.get("failures", 0) for trial in trials(where)) == 2
@@ -112,7 +112,7 @@ def test_a_leader_of_four_killed_with_a_worker_is_followed_by_resume(
 ) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "4"]
     process = start_process("run", "s", *words)
-    victims = until(lambda: finished(where) >= 2 and at_work(where), process)
+    victims = until(lambda: count_finished(where) >= 2 and pids_at_work(where), process)
     for pid in (process.pid, victims[0]):
         os.kill(pid, signal.SIGKILL)
     process.communicate()
@@ -126,7 +126,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
 ) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS), "--workers", "2"]
     process = start_process("run", "s", *words)
-    until(lambda: at_work(where), process)
+    until(lambda: pids_at_work(where), process)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
@@ -142,7 +142,7 @@ def test_ctrl_c_stops_in_order_and_counts_as_no_failure(
 def test_a_second_command_joins_the_study(where: str, home: Path, digits: Path) -> None:
     words = [*LONG, "--storage", where, "--trials", str(TRIALS)]
     first = start_process("run", "s", *words)
-    until(lambda: at_work(where), first)
+    until(lambda: pids_at_work(where), first)
     second = start_process("run", "s", *words)
     check(where, first)
     said = second.communicate(timeout=WAIT_S)[0]

@@ -36,24 +36,26 @@ TWO_SEEDS = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", seeds=2)
 OFTEN = RunOptions(checkpoint_every=1)
 
 
-def asked(rate: float = 0.1, **more: float) -> Any:
+def ask_first(rate: float = 0.1, **more: float) -> Any:
     """A study in memory and its first trial, of that peak rate."""
     study = optuna.create_study(directions=["minimize"] * (2 if more else 1))
     study.enqueue_trial({"learning_rate": rate, **more})
     return study, study.ask()
 
 
-def planned(plan: Plan) -> Any:
+def study_of(plan: Plan) -> Any:
     """What is read of a study that was begun with a plan."""
     return SimpleNamespace(user_attrs={PLAN: plan.identity})
 
 
-def below(study: str = "s") -> Any:
+def open_study_run(study: str = "s") -> Any:
     """A study's run, which ends with the block."""
     return tracked_run.tracked(study, experiment="tuning", kind="study", tags={"study": study})
 
 
-def trains(errors: list[Any], trained: list[Recipe], diverged: str = "") -> Callable[..., Result]:
+def stand_in_for_run(
+    errors: list[Any], trained: list[Recipe], diverged: str = ""
+) -> Callable[..., Result]:
     """Stands in for `run`: every call has the next error or raises it; what began is in `trained`.
 
     Its runs are there as those of `run` are.
@@ -85,8 +87,8 @@ def test_what_a_trial_costs_is_counted_by_its_own_epochs(home: Path, digits: Pat
         minimize_cost=True,
         changes=changed_fields(in_epochs, SMOKE),
     )
-    study, first = asked(length=0.5)
-    with below() as parent:
+    study, first = ask_first(length=0.5)
+    with open_study_run() as parent:
         values = trial.train_trial(study, first, plan, parent)
     study.tell(first, values)
     (row,) = history.rows(kind="trial")
@@ -117,7 +119,7 @@ def test_a_new_schedule_is_another_space_of_schedules_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     families = Plan(recipe="mlp-digits", scale="smoke")
-    before = {plan.space: planned(plan) for plan in (LR_ONLY, families)}
+    before = {plan.space: study_of(plan) for plan in (LR_ONLY, families)}
     monkeypatch.setitem(lr.SCHEDULES, "half", lambda t: 0.5)
     assert Plan.to_continue(before["lr-only"]) == LR_ONLY
     with pytest.raises(UserError, match="lr-schedule, which has changed since"):
@@ -129,7 +131,7 @@ def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     costly = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
-    before = [planned(LR_ONLY), planned(costly)]
+    before = [study_of(LR_ONLY), study_of(costly)]
     monkeypatch.setattr(spaces, "LENGTH", _ranges.Range(0.1, 1))
     assert Plan.to_continue(before[0]) == LR_ONLY
     with pytest.raises(UserError, match="the ranges it began with"):
@@ -142,9 +144,9 @@ def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
 def test_a_pruned_trial_of_several_seeds_says_so_itself(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "run", trains([Pruned(3)], []))
-    study, first = asked()
-    with below() as parent, pytest.raises(Pruned):
+    monkeypatch.setattr(trial, "run", stand_in_for_run([Pruned(3)], []))
+    study, first = ask_first()
+    with open_study_run() as parent, pytest.raises(Pruned):
         trial.train_trial(study, first, TWO_SEEDS, parent)
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
@@ -154,9 +156,9 @@ def test_a_pruned_trial_of_several_seeds_says_so_itself(
 def test_a_trial_of_which_one_seed_diverged_says_so_itself(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "run", trains([20.0, 100.0], [], diverged="5"))
-    study, first = asked()
-    with below() as parent:
+    monkeypatch.setattr(trial, "run", stand_in_for_run([20.0, 100.0], [], diverged="5"))
+    study, first = ask_first()
+    with open_study_run() as parent:
         assert trial.train_trial(study, first, TWO_SEEDS, parent) == [60]
     (own,) = history.rows(kind="trial")
     assert (own.tags["diverged"], own.metrics[OBJECTIVE]) == ("5", 60)
@@ -168,9 +170,9 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
 ) -> None:
     trained: list[Recipe] = []
     errors = [20.0, KeyboardInterrupt(), 40.0]
-    monkeypatch.setattr(trial, "run", trains(errors, trained))
-    study, first = asked()
-    with below() as parent:
+    monkeypatch.setattr(trial, "run", stand_in_for_run(errors, trained))
+    study, first = ask_first()
+    with open_study_run() as parent:
         with pytest.raises(KeyboardInterrupt):
             trial.train_trial(study, first, TWO_SEEDS, parent)
         study.enqueue_trial(first.params)
@@ -182,7 +184,7 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
     assert again.user_attrs["run_id"] == own.id
 
 
-def searched(plan: Plan) -> Any:
+def make_study(plan: Plan) -> Any:
     """A study of five complete trials, in the storage of the tracking home."""
     there = storage.connect(storage.resolve_url())
     study = optuna.create_study(study_name="s", storage=there)
@@ -195,9 +197,11 @@ def searched(plan: Plan) -> Any:
 
 
 def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    searched(TWO_SEEDS)
+    make_study(TWO_SEEDS)
     trained: list[Recipe] = []
-    monkeypatch.setattr(budget_comparison, "run", trains([float(n) for n in range(10)], trained))
+    monkeypatch.setattr(
+        budget_comparison, "run", stand_in_for_run([float(n) for n in range(10)], trained)
+    )
     found = budget_comparison.compare_budgets("s", (0.25, 0.25), 5)
     assert found["short"].keys() == {"0.25"}
     assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
@@ -213,7 +217,7 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
         proxy="allconv-cifar10",
         changes={"learning_rate": proxy.learning_rate / 5},
     )
-    study, best = asked(proxy.learning_rate / 2, length=0.25)
+    study, best = ask_first(proxy.learning_rate / 2, length=0.25)
     spaces.recipe(plan.space, plan.base, best, lengths=True)
     words = summary.override_flags(plan, study.trials[0]).split()
     said = dict(zip(words[::2], words[1::2], strict=True))
@@ -224,9 +228,9 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
     assert summary._transfer(other, found, proxy).weight_decay == pytest.approx(0.03)
 
 
-def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
+def summarize(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
     """The document of a study whose run has that status and was summed up before."""
-    study, one = asked(0.2)
+    study, one = ask_first(0.2)
     study.set_user_attr(PLAN, plan.identity)
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     if complete:
@@ -240,18 +244,18 @@ def summed_up(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[
 def test_what_a_study_found_is_known_while_it_is_finished(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    found = summed_up("FINISHED")
+    found = summarize("FINISHED")
     assert found["best"] == "--learning-rate 0.2"
     assert found["best_changes"] == {"learning_rate": 0.2}
     assert found["metrics"]["test_error_pct"] == 21
     _print_study(found)
     assert "20.00 % at best" in capsys.readouterr().out
     for status in ("KILLED", "RUNNING"):
-        stale = summed_up(status)
+        stale = summarize(status)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
         _print_study(stale)
         assert "Not finished" in capsys.readouterr().out
-    _print_study(summed_up("FINISHED", complete=False))
+    _print_study(summarize("FINISHED", complete=False))
     said = capsys.readouterr().out
     assert "No trial is complete." in said
     assert "Not finished" not in said
@@ -260,7 +264,7 @@ def test_what_a_study_found_is_known_while_it_is_finished(
 def test_what_best_prints_trains_at_the_study_s_scale(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = summed_up("FINISHED")
+    found = summarize("FINISHED")
     words = "--scale smoke --learning-rate 0.2"
     assert found["repeat"] == f"python -m pipelines run mlp-digits {words}"
     monkeypatch.setattr(catalog, "describe", lambda *_: found)
@@ -273,9 +277,9 @@ def texts(figure: Any) -> str:
     return "\n".join(each.get_text() for each in figure.findobj(Text))
 
 
-def began(plan: Plan) -> Any:
+def make_study_with_best(plan: Plan) -> Any:
     """A study in memory of the plan's own schedule and of one that is better."""
-    study, own = asked(plan.base.learning_rate)
+    study, own = ask_first(plan.base.learning_rate)
     study.set_user_attr(PLAN, plan.identity)
     own.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
     for one, error in ((own, 30.0), (study.ask(), 20.0)):
@@ -302,18 +306,18 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
     drawn: dict[str, str] = {}
     again: list[str] = []
 
-    def trained(recipe: Recipe, *, title: str, **_: Any) -> Result:
+    def train(recipe: Recipe, *, title: str, **_: Any) -> Result:
         again.append(title)
         return Result("id", {"test_error_pct": 25.0})
 
-    monkeypatch.setattr(summary, "run", trained)
+    monkeypatch.setattr(summary, "run", train)
     monkeypatch.setattr(
         tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
     )
     own = changed_fields(SMOKE.override(**overridden), SMOKE)
     plan = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
-    study = began(plan)
-    with below() as tracked:
+    study = make_study_with_best(plan)
+    with open_study_run() as tracked:
         summary.write(study, plan, tracked)
     row = history.row(tracked.id)
     _print_study(summary.document(study, plan, row))
@@ -350,9 +354,9 @@ def test_what_belongs_to_a_schedule_is_known(own: dict[str, Any], called: str) -
 def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with below() as tracked:
+    with open_study_run() as tracked:
         pass
-    study = searched(dataclasses.replace(LR_ONLY, sampler="gp"))
+    study = make_study(dataclasses.replace(LR_ONLY, sampler="gp"))
     study.set_user_attr("run_id", tracked.id)
     there = importlib.util.find_spec
     monkeypatch.setattr(
@@ -365,7 +369,7 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
 
 
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    study, one = asked(0.2)
+    study, one = ask_first(0.2)
     study.set_user_attr(PLAN, LR_ONLY.identity)
     spaces.recipe(LR_ONLY.space, LR_ONLY.base, one)
     study.tell(one, 20.0)
@@ -410,7 +414,7 @@ def test_claims_read_finished_studies_and_invent_no_error(
 
 
 def test_there_is_one_trial_of_the_paper_s_schedule() -> None:
-    study, one = asked()
+    study, one = ask_first()
     assert trial_results.paper_trial(study.trials) is None
     one.set_user_attr(spaces.PUBLISHED, spaces.PAPER)
     assert trial_results.paper_trial(study.trials) is None  # it has not finished
