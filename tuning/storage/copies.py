@@ -113,7 +113,7 @@ def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None
     lost = any(place.startswith(f) and not Path(place.removeprefix(f)).exists() for f in files)
     if place and place != without_password(where) and not lost:
         raise UserError(
-            f"A study is place in one storage. Received: {without_password(where)} for study "
+            f"A study is kept in one storage. Received: {without_password(where)} for study "
             f"{name}, which is in {place}. Name that with --storage or OPTUNA_STORAGE, or take the "
             f"study over: python -m tuning copy {place} {name}"
         )
