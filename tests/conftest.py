@@ -155,7 +155,7 @@ def prepared_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TFDS_DATA_DIR", str(folder))
-        datasets.prepare("digits")
+        datasets.get("digits").prepare()
     return folder
 
 

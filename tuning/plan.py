@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from pipelines.data import datasets, prepared
+from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
@@ -100,20 +100,19 @@ class Plan:
         """Return the same at the study's budget: where every study starts."""
         return shorten(self.full, self.budget)
 
-    def check_classifier(self) -> prepared.Dataset:
-        """Return the recipe's data set. Raise UserError where the recipe is no classifier."""
-        row = datasets.DATASETS.get(self.base.data)
-        if not isinstance(row, prepared.Dataset):
+    def check_classifier(self) -> None:
+        """Raise UserError if the recipe is no classifier."""
+        if not datasets.get(self.base.data).is_classification:
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "
                 f"{self.trained_name}, a regression on {self.base.data}. Choose another --recipe."
             )
-        return row
 
     @property
     def chance_pct(self) -> float:
         """Return the error of guessing."""
-        return 100 * (1 - 1 / self.check_classifier().classes)
+        _, classes = datasets.get(self.base.data).sizes(self.base.data_args)
+        return 100 * (1 - 1 / classes)
 
     def recipe_of(self, trial: Any, base: Recipe | None = None) -> Recipe:
         """Return what a trial trains; `base`: at another length than the study's."""

@@ -15,15 +15,15 @@ def data_command(action: str, name: str | None, json: bool) -> None:
     if name is None and action == "check":
         check_command(json)
     elif name is None and action == "list":
-        print_answer([datasets.check(each) for each in datasets.DATASETS], json, show)
+        print_answer([datasets.get(each).check() for each in datasets.DATASETS], json, show)
     elif name is None:
         raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
     else:
         if action == "prepare":
-            print(f"{name} is ready in {datasets.prepare(name)}", file=sys.stderr)
+            print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)
         elif action == "pack":
-            print(f"{name} is packed in {datasets.pack(name)}", file=sys.stderr)
-        print_answer(datasets.check(name, required=True), json, lambda row: show([row]))
+            print(f"{name} is packed in {datasets.get(name).pack()}", file=sys.stderr)
+        print_answer(datasets.get(name).check(required=True), json, lambda row: show([row]))
 
 
 def show(rows: Iterable[Mapping[str, Any]]) -> None:

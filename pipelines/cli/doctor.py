@@ -313,7 +313,7 @@ def check_data_sets() -> Finding:
     home, states, broken = datasets.data_home(), {}, {}
     for name in datasets.DATASETS:
         try:
-            states[name] = str(datasets.check(name)["state"])
+            states[name] = str(datasets.get(name).check()["state"])
         except Exception as error:
             broken[name] = error
     if broken:

@@ -1,10 +1,11 @@
 """Samples y = h(x) + noise of a teacher h, drawn in memory: regression without a stored data set.
 
 A teacher is a function (dimension, data_seed, *, its own arguments) -> h, where h maps inputs
-[n, d] to targets [n, k]; to add one, write the function and name it in DATASETS of data.py. Where h
-has a method `of_model`, its numbers of the network that learns are recorded (tasks.py). Inputs
-are x ~ N(0, Sigma). All arrays are pure functions of a recipe's `data_args`. Each is drawn from a
-random stream of its own: another noise, or another size of one part, leaves the rest as it was.
+[n, d] to targets [n, k]; to add one, write the function and name it in TEACHERS and in datasets.py.
+Where h has a method `of_model`, its numbers of the network that learns are recorded (tasks.py).
+Inputs are x ~ N(0, Sigma). All arrays are pure functions of a recipe's `data_args`. Each is drawn
+from a random stream of its own: another noise, or another size of one part, leaves the rest as it
+was.
 """
 
 import dataclasses
@@ -19,10 +20,10 @@ from numpy.typing import NDArray
 
 import keras_models
 from pipelines.data.batches import Split
-from pipelines.data.prepared import check_fits
+from pipelines.data.datasets import DataSet, check_fits
 from pipelines.data.splits import Splits
 from pipelines.data.tasks import REGRESSION
-from pipelines.errors import UserError, unknown
+from pipelines.errors import UserError
 
 Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
@@ -153,35 +154,62 @@ def _covariance_root(dimension: int, condition: float, data_seed: int) -> Array:
 
 
 @dataclass(frozen=True)
-class Samples:
-    """A row of DATASETS: samples of a teacher."""
+class Samples(DataSet):
+    """Samples of a teacher."""
 
-    teacher: Callable[..., Map]
+    is_classification = False
+    teacher: str  # a function of this module
     outputs: int | None = None
     """Targets of an example; None: as many as inputs."""
     of_model: bool = False
     """Whether numbers of the network that learns are recorded."""
 
-    def sizes(self, given: Args) -> tuple[tuple[int, ...], int]:
-        """Return the shape of an input and the number of targets, with these data arguments."""
-        dimension = {**self.defaults(), **given}["dimension"]
+    @property
+    def _teacher(self) -> Callable[..., Map]:
+        return TEACHERS[self.teacher]
+
+    def sizes(self, data_args: Args) -> tuple[tuple[int, ...], int]:
+        """Return the shape of an input and the number of targets."""
+        dimension = {**self.defaults(), **data_args}["dimension"]
         return (dimension,), self.outputs or dimension
 
-    def check(self, name: str, given: Args) -> None:
+    def defaults(self) -> dict[str, Any]:
+        """Return all data arguments with their default values."""
+        parameters = [*_keyword_only(draw), *_keyword_only(self._teacher)]
+        return {parameter.name: parameter.default for parameter in parameters}
+
+    def start(self, given: Args) -> dict[str, Any]:
+        """Return the data arguments of a recipe that goes over to this data set: the defaults."""
+        return self.defaults()
+
+    def check_arguments(self, data_args: Args) -> None:
         """Raise UserError unless samples can be drawn with these data arguments."""
+        super().check_arguments(data_args)
         known = self.defaults()
-        for key in given.keys() - known.keys():
-            raise unknown(f"A data argument of {name}", key, known)
-        for key, value in given.items():
+        for key, value in data_args.items():
             rule, kinds = KINDS[type(known[key])]
             _check(key, value, rule, type(value) in kinds)
             _check(key, value, f"at most {LARGEST:,} in size", not abs(value) > LARGEST)
-        _check_draw(name, {**known, **given})
+        _check_draw(self.name, {**known, **data_args})
 
-    def defaults(self) -> dict[str, Any]:
-        """All data arguments of the row with their default values."""
-        found = [*_named(draw), *_named(self.teacher)]
-        return {parameter.name: parameter.default for parameter in found}
+    def unsuitable_settings(self) -> dict[str, str]:
+        """Return the settings that samples do not allow, with the options that leave them out."""
+        settings = {"augment": "--no-augment", "label_smoothing": "--label-smoothing 0"}
+        settings["pictures"] = "--pictures host"
+        return settings | ({"ema": "--ema 0"} if self.of_model else {})
+
+    def examples(self, data_args: Args) -> int:
+        """Return how many training examples there are."""
+        return int({**self.defaults(), **data_args}["train_size"])
+
+    def load(self, train_examples: int | None, data_args: Args) -> Splits:
+        """Draw the three parts."""
+        return draw(self.name, self._teacher, train_examples, **data_args)
+
+    def check(self, required: bool = False) -> dict[str, Any]:
+        """Return the sizes of the parts: what is drawn in memory is always there."""
+        sizes = {part: self.defaults()[f"{part}_size"] for part in ("train", "val", "test")}
+        return {"name": self.name, "prepared": True, "state": "generated", **sizes}
 
 
 def draw(
@@ -222,6 +250,13 @@ def draw(
     return Splits(name, parts[0].y.shape[1], *parts, task=task, source="generated")
 
 
+TEACHERS: dict[str, Callable[..., Map]] = {
+    "linear": linear,
+    "relu": relu,
+    "three_blocks": three_blocks,
+}
+
+
 def _check_draw(name: str, args: Args) -> None:
     """Raise UserError unless samples can be drawn with all these data arguments."""
     sizes = [args[key] for key in SIZES]
@@ -250,7 +285,7 @@ def _check_norms(dimension: int, norm: float, frobenius: float) -> None:
         raise UserError(f"{error} They are --teacher-frobenius, --teacher-norm.") from error
 
 
-def _named(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _keyword_only(function: Callable[..., Any]) -> list[inspect.Parameter]:
     parameters = inspect.signature(function).parameters.values()
     return [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
 

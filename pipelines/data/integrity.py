@@ -28,7 +28,7 @@ def check() -> dict[str, Any]:
 
 def _checked(name: str) -> dict[str, Any]:
     try:
-        found = datasets.check(name)
+        found = datasets.get(name).check()
         if found["state"] == "prepared":
             _check_sizes(Path(found["folder"]))
     except UserError as error:

@@ -14,19 +14,35 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data.prepared import Examples, Stored
 from pipelines.errors import UserError, disk_error
 from pipelines.runtime.files import replace_whole
 
 PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
 ABOUT = "about.json"
+Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+
+
+class Stored(Protocol):
+    """Arrays on disk, packed or prepared by tensorflow-datasets."""
+
+    state: str
+
+    @property
+    def where(self) -> Mapping[str, str]:
+        """Return the folder and the version."""
+
+    def count(self, part: str) -> int:
+        """Return how many examples a part has."""
+
+    def read(self, part: str, cut: slice) -> Examples:
+        """Return some examples of a part, in stored order."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +62,14 @@ class Packed:
         return len(self.arrays[f"{part}_labels"])
 
     def read(self, part: str, cut: slice) -> Examples:
-        """Images uint8 [n, h, w, c] and labels int64 [n] of some examples, in stored order."""
+        """Return images uint8 [n, h, w, c] and labels int64 [n] of some examples."""
         return self.arrays[f"{part}_images"][cut], self.arrays[f"{part}_labels"][cut]
 
 
 def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
     """Pack a data set into the file, the same bytes each time; return its path.
 
-    UserError where the folder cannot be written.
+    Raise UserError if the folder cannot be written.
     """
     parts = [stored.read(part, slice(0, stored.count(part))) for part in PARTS]
     arrays = dict(zip(ARRAYS, (array for part in parts for array in part), strict=True))
@@ -75,7 +91,7 @@ def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
 
 
 def counts(path: Path, name: str) -> dict[str, int]:
-    """Return the examples in each part, by their labels; UserError for another file."""
+    """Return the examples in each part, by their labels. Raise UserError for another file."""
     try:
         with path.open("rb") as file, np.load(file) as archive:
             return {part: len(archive[f"{part}_labels"]) for part in PARTS}
@@ -84,7 +100,7 @@ def counts(path: Path, name: str) -> dict[str, int]:
 
 
 def read(path: Path, name: str) -> Packed:
-    """The packed data set of that name, its checksums verified; UserError where one differs."""
+    """Return the packed data set of that name. Raise UserError if a checksum differs."""
     try:
         with path.open("rb") as file, np.load(file) as archive:  # which would not close it
             about = json.loads(archive[ABOUT])
@@ -100,15 +116,8 @@ def read(path: Path, name: str) -> Packed:
     return Packed(path, arrays, about)
 
 
-def unfit(name: str) -> UserError:
-    """The sentence for a data set that is drawn, or that stays on disk."""
-    return UserError(
-        f"Only stored data sets that fit in memory are packed. Received: {name}. Use it as it is."
-    )
-
-
 def needed(folder: Path, error: ImportError) -> UserError:
-    """The sentence for a machine that reads no other file."""
+    """Return the error for a machine that reads no other file."""
     return UserError(
         f"Without TensorFlow only packed data are read. Received: none in {folder}, and {error}. "
         "Where TensorFlow is, run python -m pipelines data pack NAME, then copy its NAME.npz here."

@@ -143,7 +143,7 @@ def _check_here(plan: MeasurementPlan) -> None:
         check_trainable(recipe, plan.run_options)
     if plan.claim.reads:
         for name in {cell.point[plan.claim.reads] for cell in todo}:
-            datasets.examples(name)
+            datasets.get(name).examples({})
 
 
 def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:

@@ -147,11 +147,11 @@ class Recipe:
         Quick, without Keras. What depends on the machine is checked by `check_here`.
         """
         lr.check(self.schedule, self.schedule_args)
-        datasets.check_arguments(self.data, self.data_args)
+        datasets.get(self.data).check_arguments(self.data_args)
         self._check_data()
         if self.model not in keras_models.names():
             raise unknown("An architecture", self.model, keras_models.names())
-        shape, classes = datasets.sizes(self.data, self.data_args)
+        shape, classes = datasets.get(self.data).sizes(self.data_args)
         try:
             keras_models.check(self.model, shape, classes, **self.model_args)
         except ValueError as error:
@@ -160,7 +160,7 @@ class Recipe:
     def _check_data(self) -> None:
         """Raise UserError where something is to be done with the data that cannot be done."""
         self.check_even(self.devices or 1)
-        for name, option in datasets.unsuitable_settings(self.data).items():
+        for name, option in datasets.get(self.data).unsuitable_settings().items():
             value = getattr(self, name)
             if value and value not in ("auto", "host"):
                 raise UserError(
@@ -188,7 +188,7 @@ class Recipe:
 
     def examples(self) -> int:
         """Return how many training examples it uses. UserError where its data are not there."""
-        available = datasets.examples(self.data, self.data_args)
+        available = datasets.get(self.data).examples(self.data_args)
         return min(available, self.train_examples or available)
 
     def _has_length(self) -> bool:
@@ -229,7 +229,7 @@ class Recipe:
         if changes.get("model", self.model) != self.model:
             dropped["model_args"] = {}
         if changes.get("data", self.data) != self.data:
-            dropped["data_args"] = datasets.start(changes["data"], self.data_args)
+            dropped["data_args"] = datasets.get(changes["data"]).start(self.data_args)
         if changes.get("schedule", self.schedule) != self.schedule:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped

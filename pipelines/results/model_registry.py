@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipelines.data import datasets
-from pipelines.data.prepared import Dataset
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
@@ -263,8 +262,7 @@ def serve(name: str) -> str:
 
 def ask(recipe: Recipe) -> str:
     """Return the command that asks the served model about two examples of zeros."""
-    row = datasets.DATASETS[recipe.data]
-    shape = row.shape if isinstance(row, Dataset) else (recipe.data_args["dimension"],)
+    shape, _ = datasets.get(recipe.data).sizes(recipe.data_args)
     zeros = f"import json, numpy; x = numpy.zeros({(2, *shape)})"
     batch = f"{zeros}; print(json.dumps({{'inputs': x.tolist()}}))"
     post = "curl -s -H 'Content-Type: application/json' -d @-"

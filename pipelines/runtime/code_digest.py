@@ -21,6 +21,13 @@ from pipelines.runtime.provenance import ROOT, digest
 
 PACKAGES = ("pipelines", "theory", "keras_models", "tuning")
 MODELS = "keras_models"  # found by name when one is built: all of them belong to every training
+FOUND_BY_NAME = {  # what a definition imports when it is called
+    ("pipelines.data.datasets", "get"): (
+        "pipelines.data.generated",
+        "pipelines.data.photographs",
+        "pipelines.data.pictures",
+    )
+}
 TRAINING = (
     "pipelines.run:prepare",
     "pipelines.run:_splits",
@@ -123,6 +130,7 @@ class Reach:
                 writer = Writer(self, self.module(module), name)
                 templates[place] = writer.template()
                 todo += [*writer.references, *writer.modules]
+                todo += [(kind, "") for kind in FOUND_BY_NAME.get(place, ())]
         return _label(templates)
 
     def is_silent(self, place: Place) -> bool:

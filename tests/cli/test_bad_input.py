@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
-from pipelines.data.prepared import Examples
+from pipelines.data.packed import Examples
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.seeds import repeat
@@ -279,8 +279,8 @@ def test_examples_are_counted_as_they_are_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    before = datasets.examples(name)  # of a set that is not prepared yet
+    before = datasets.get(name).examples({})  # of a set that is not prepared yet
     assert list(tmp_path.iterdir()) == []
-    assert before == len(datasets.load(name).train) == datasets.examples(name)
-    datasets.pack(name)
-    assert datasets.examples(name) == before
+    assert before == len(datasets.load(name).train) == datasets.get(name).examples({})
+    datasets.get(name).pack()
+    assert datasets.get(name).examples({}) == before

@@ -73,18 +73,18 @@ def stored(name: str, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_embedded_sets_are_prepared_on_first_use(embedded: Splits) -> None:
     assert sizes(embedded) == SIZES[embedded.name]
-    assert datasets.check(embedded.name, required=True)["prepared"]
+    assert datasets.get(embedded.name).check(required=True)["prepared"]
 
 
 def test_parts_are_bytes_with_labels_of_every_class(embedded: Splits) -> None:
-    row = datasets.DATASETS[embedded.name]
-    assert (embedded.classes, embedded.input_shape) == (row.classes, row.shape)
+    shape, classes = datasets.get(embedded.name).sizes({})
+    assert (embedded.classes, embedded.input_shape) == (classes, shape)
     for part in (embedded.train, embedded.val, embedded.test):
         assert part.images.dtype == np.uint8
-        assert part.images.shape == (len(part), *row.shape)
+        assert part.images.shape == (len(part), *shape)
         assert part.images.max() == 255  # the whole range of a byte is used
         assert part.labels.dtype == np.int64
-        assert set(part.labels.tolist()) == set(range(row.classes))
+        assert set(part.labels.tolist()) == set(range(classes))
 
 
 def test_train_and_validation_are_the_stored_training_split_cut_in_two(embedded: Splits) -> None:
@@ -162,7 +162,7 @@ def test_every_part_is_standardized_by_the_training_part(digits: Path) -> None:
 def test_missing_data_is_one_sentence_with_the_command_and_no_network(
     name: str, nothing: Path, offline: None
 ) -> None:
-    for ask in (datasets.load, lambda name: datasets.check(name, required=True)):
+    for ask in (datasets.load, lambda name: datasets.get(name).check(required=True)):
         with pytest.raises(UserError) as caught:
             ask(name)
         assert f"none in {nothing}." in str(caught.value)
@@ -172,7 +172,7 @@ def test_missing_data_is_one_sentence_with_the_command_and_no_network(
     assert list(nothing.iterdir()) == []
 
 
-@pytest.mark.parametrize("ask", [datasets.load, datasets.prepare])
+@pytest.mark.parametrize("ask", [datasets.load, lambda name: datasets.get(name).prepare()])
 def test_imagenet_names_its_two_archives_and_where_they_go(
     ask: Any, nothing: Path, offline: None
 ) -> None:
@@ -183,17 +183,17 @@ def test_imagenet_names_its_two_archives_and_where_they_go(
 
 
 def test_check_says_what_is_there(nothing: Path, offline: None) -> None:
-    assert datasets.check("cifar10") == {
+    assert datasets.get("cifar10").check() == {
         "name": "cifar10",
         "prepared": False,
         "state": "not prepared",
     }
-    assert datasets.check("digits", required=True)["state"] == "on first use"
+    assert datasets.get("digits").check(required=True)["state"] == "on first use"
     assert list(nothing.iterdir()) == []
 
 
 def test_check_counts_a_prepared_set(digits: Path, offline: None) -> None:
-    found = datasets.check("digits", required=True)
+    found = datasets.get("digits").check(required=True)
     assert (found["prepared"], found["version"]) == (True, "1.0.0")
     assert (found["train"], found["val"], found["test"]) == SIZES["digits"]
     assert Path(found["folder"]).is_relative_to(digits)
@@ -208,15 +208,15 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
     unfinished = nothing / "cifar10" / "incomplete.2Q3XK7_3.0.2"
     unfinished.mkdir(parents=True)
     (unfinished / "dataset_info.json").write_text("{}")
-    assert datasets.check("cifar10")["prepared"] is False
+    assert datasets.get("cifar10").check()["prepared"] is False
 
 
 def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -> None:
-    found = datasets.check("linear-teacher", required=True)
+    found = datasets.get("linear-teacher").check(required=True)
     assert (found["prepared"], found["state"]) == (True, "generated")
     assert (found["train"], found["val"], found["test"]) == sizes(datasets.load("linear-teacher"))
     with pytest.raises(UserError, match=r"Only stored .* Received: linear-teacher"):
-        datasets.prepare("linear-teacher")
+        datasets.get("linear-teacher").prepare()
     assert list(nothing.iterdir()) == []
 
 
@@ -232,7 +232,7 @@ def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, noth
         datasets.load(name, data_args={"noice": 0.0})
 
 
-@pytest.mark.parametrize("ask", [datasets.load, datasets.check, datasets.prepare])
+@pytest.mark.parametrize("ask", [datasets.load, datasets.get])
 def test_unknown_names_list_the_near_ones(ask: Any, nothing: Path) -> None:
     with pytest.raises(UserError) as caught:
         ask("cifar11")
@@ -379,10 +379,10 @@ def test_imagenet32_is_tested_on_its_validation_part(
     np.testing.assert_array_equal(splits.val.images, order[99:])
     by_label = splits.test.images[np.argsort(splits.test.labels)]
     np.testing.assert_array_equal(by_label, imagenet32[100:])
-    found = datasets.check("imagenet32", required=True)
+    found = datasets.get("imagenet32").check(required=True)
     assert [found[part] for part in ("train", "val", "test")] == [99, 1, 3]
-    datasets.pack("imagenet32")
-    assert datasets.check("imagenet32")["state"] == "packed"
+    datasets.get("imagenet32").pack()
+    assert datasets.get("imagenet32").check()["state"] == "packed"
     packed = datasets.load("imagenet32")
     assert all(same(getattr(packed, k), getattr(splits, k)) for k in ("train", "val", "test"))
 

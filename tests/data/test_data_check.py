@@ -29,7 +29,7 @@ def test_all_that_is_there_is_checked(own: Path, capsys: pytest.CaptureFixture[s
     found = json.loads(capsys.readouterr().out)
     rows = {row["name"]: row for row in found["data"]}
     assert rows.keys() == datasets.DATASETS.keys()
-    assert rows["digits"] == datasets.check("digits")
+    assert rows["digits"] == datasets.get("digits").check()
     assert (rows["cifar10"]["state"], found["unreadable"]) == ("not prepared", [])
 
 
@@ -52,4 +52,4 @@ def test_what_is_damaged_is_named_in_a_sentence(
 
 @needs("imagenet2012")
 def test_photographs_are_decoded() -> None:
-    assert datasets.check("imagenet2012", required=True)["state"] == "prepared"
+    assert datasets.get("imagenet2012").check(required=True)["state"] == "prepared"

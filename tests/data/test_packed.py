@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, packed
-from pipelines.data.prepared import Dataset
+from pipelines.data.pictures import StoredPictures
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from tests.conftest import PREPARED, ROOT, needs
@@ -35,22 +35,22 @@ def same(one: Splits, other: Splits) -> bool:
 
 def test_packed_and_prepared_give_the_same_splits(own: Path) -> None:
     prepared = [datasets.load("digits"), datasets.load("digits", 100)]
-    file = datasets.pack("digits")
+    file = datasets.get("digits").pack()
     assert file == own / "digits.npz"
     first = file.read_bytes()
     shutil.copy(file, own / "kept")
-    assert datasets.pack("digits").read_bytes() == first
+    assert datasets.get("digits").pack().read_bytes() == first
     shutil.rmtree(own / "digits")
     assert same(datasets.load("digits"), prepared[0])
     assert same(datasets.load("digits", 100), prepared[1])
-    found = datasets.check("digits", required=True)
+    found = datasets.get("digits").check(required=True)
     assert (found["state"], found["version"]) == ("packed", "1.0.0")
     assert (found["train"], found["val"], found["test"]) == (1078, 269, 450)
     assert {path.name for path in own.iterdir()} == {"digits.npz", "kept"}
 
 
 def test_numpy_opens_a_packed_file(own: Path) -> None:
-    with np.load(datasets.pack("digits")) as archive:
+    with np.load(datasets.get("digits").pack()) as archive:
         assert archive["train_images"].shape == (1347, 8, 8, 1)
         assert archive["train_labels"].dtype == np.int64
         assert len(archive["test_images"]) == len(archive["test_labels"]) == 450
@@ -58,12 +58,12 @@ def test_numpy_opens_a_packed_file(own: Path) -> None:
 
 def test_a_packed_file_needs_no_tensorflow(own: Path) -> None:
     digest = datasets.load("digits").digest
-    datasets.pack("digits")
+    datasets.get("digits").pack()
     code = """
 import sys
 sys.modules["tensorflow"] = sys.modules["tensorflow_datasets"] = None  # importing them fails
 from pipelines.data import datasets
-print(datasets.load("digits").digest, datasets.check("digits")["state"])
+print(datasets.load("digits").digest, datasets.get("digits").check()["state"])
 """
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
@@ -81,12 +81,12 @@ def rewritten(file: Path, member: str, content: bytes) -> None:
 
 
 def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
-    file = datasets.pack("digits")
+    file = datasets.get("digits").pack()
     whole = file.read_bytes()
     command = f"python -m pipelines data pack digits --data-dir {own}"
 
     def refused(says: str) -> None:
-        for ask in (datasets.load, datasets.check):
+        for ask in (datasets.load, lambda name: datasets.get(name).check()):
             with pytest.raises(UserError, match=rf"Received: {file}: .*{says}") as caught:
                 ask("digits")
             assert str(caught.value).endswith(command)
@@ -101,7 +101,7 @@ def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
     labels[-8] ^= 1
     rewritten(file, "test_labels.npy", bytes(labels))
     refused("test_labels of another checksum")
-    datasets.pack("digits")  # the advice helps
+    datasets.get("digits").pack()  # the advice helps
     datasets.load("digits")
     file.rename(own / "mnist.npz")
     with pytest.raises(UserError, match=r"must hold mnist .*: the data set digits"):
@@ -111,11 +111,11 @@ def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
 @pytest.mark.parametrize("name", ["imagenet2012", "linear-teacher"])
 def test_only_arrays_are_packed(name: str, own: Path) -> None:
     with pytest.raises(UserError, match=f"fit in memory are packed. Received: {name}"):
-        datasets.pack(name)
+        datasets.get(name).pack()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(own: Path) -> None:
-    stored = datasets.Prepared(datasets._find(datasets.DATASETS["digits"]))
+    stored = StoredPictures("digits", *datasets.DATASETS["digits"][1:])._open_prepared()
     with pytest.raises(UserError, match="must be writable"):
         packed.write(own / "none" / "digits.npz", "digits", 10, stored)
 
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(own: Path) -> None:
 def test_the_cut_is_tensorflow_datasets_own(percent: int) -> None:
     import tensorflow_datasets as tfds
 
-    row = Dataset("any", 10, (1, 1, 1), percent)
+    row = StoredPictures("any", "any", 10, (1, 1, 1), percent)
     for count in [*range(60, 400), 50_000, 60_000, 1_281_167]:
         (_, train), (_, val), _ = row.cuts(lambda _, count=count: count)
         spec = tfds.core.ReadInstruction.from_spec(f"train[:{100 - percent}%]")
@@ -133,7 +133,7 @@ def test_the_cut_is_tensorflow_datasets_own(percent: int) -> None:
 
 
 def test_validation_is_never_empty() -> None:
-    (_, train), (_, val), _ = Dataset("any", 10, (1, 1, 1), 1).cuts(lambda _: 20)
+    (_, train), (_, val), _ = StoredPictures("any", "any", 10, (1, 1, 1), 1).cuts(lambda _: 20)
     assert (train, val) == (slice(0, 19), slice(19, 20))
 
 
@@ -144,6 +144,6 @@ def test_cifar10_packed_is_the_prepared_one(
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     (tmp_path / "cifar10").symlink_to(PREPARED.resolve() / "cifar10")
     prepared = datasets.load("cifar10")
-    datasets.pack("cifar10")
+    datasets.get("cifar10").pack()
     (tmp_path / "cifar10").unlink()
     assert same(datasets.load("cifar10"), prepared)

@@ -124,8 +124,8 @@ def test_a_teacher_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
         W = np.random.default_rng(data_seed).standard_normal((dimension, hidden))
         return lambda x: np.maximum(x @ W, 0).sum(axis=1, keepdims=True)
 
-    monkeypatch.setitem(datasets.DATASETS, "relu-teacher", generated.Samples(relu))
-    assert datasets.start("relu-teacher", {})["hidden"] == 3
+    monkeypatch.setitem(generated.TEACHERS, "relu", relu)
+    assert datasets.get("relu-teacher").start({})["hidden"] == 3
     drawn = datasets.load("relu-teacher", data_args=DRAWN | {"noise": 0.0, "hidden": 2})
     W = np.random.default_rng(0).standard_normal((8, 2))
     assert drawn.classes == 1

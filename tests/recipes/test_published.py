@@ -11,7 +11,7 @@ import pytest
 import keras_models
 from pipelines.cli.run_command import Options
 from pipelines.data import datasets
-from pipelines.data.datasets import DATASETS, Dataset
+from pipelines.data.datasets import DATASETS
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, SCALES, get_recipe
@@ -63,12 +63,7 @@ def rates(recipe: Recipe) -> Any:
 
 
 def network(recipe: Recipe) -> Any:
-    row = DATASETS[recipe.data]
-    if isinstance(row, Dataset):
-        shape, classes = row.shape, row.classes
-    else:
-        drawn = datasets.load(recipe.data, 1, recipe.data_args)
-        shape, classes = drawn.input_shape, drawn.classes
+    shape, classes = datasets.get(recipe.data).sizes(recipe.data_args)
     return keras_models.build(recipe.model, shape, classes, **recipe.model_args)
 
 

@@ -94,7 +94,7 @@ def test_another_model_or_schedule_starts_from_no_arguments() -> None:
 
 def test_other_data_start_from_their_own_arguments() -> None:
     teacher = TINY.override(data="linear-teacher", data_args={"noise": 0.5})
-    assert teacher.data_args == datasets.start("linear-teacher", {}) | {"noise": 0.5}
+    assert teacher.data_args == datasets.get("linear-teacher").start({}) | {"noise": 0.5}
     assert teacher.override(data_args={"gamma": 1.0}).data_args["noise"] == 0.5
     assert teacher.override(data="digits") == TINY
     assert teacher.override(data="linear-teacher") == teacher

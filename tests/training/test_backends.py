@@ -46,8 +46,8 @@ def packed_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepared, folder = (tmp_path_factory.mktemp(name) for name in ("prepared", "packed"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TFDS_DATA_DIR", str(prepared))
-        datasets.prepare("digits")
-        shutil.move(datasets.pack("digits"), folder)
+        datasets.get("digits").prepare()
+        shutil.move(datasets.get("digits").pack(), folder)
     return folder
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import optuna
 import pytest
 
-from pipelines.data.datasets import DATASETS, Dataset
+from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, get_recipe
@@ -22,7 +22,7 @@ SEARCHED = [
     (name, scale)
     for name, scales in RECIPES.items()
     for scale in scales
-    if isinstance(DATASETS[scales[scale].data], Dataset)
+    if datasets.get(scales[scale].data).is_classification
 ]
 ALIKE: dict[str, list[Recipe]] = {}  # recipes that a space cannot tell apart
 for searched_name, searched_scale in SEARCHED:

@@ -85,7 +85,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         check_sizes(2, n=self.n)
-        datasets.check_points(self.data)
+        datasets.get(self.data).check_points()
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,0 +1,45 @@
+"""Data sets of stored photographs, of many sizes and too many for memory: they stay on disk.
+
+What is done with them in a training is in streamed.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pipelines.data import _tfrecords, streamed
+from pipelines.data.datasets import DataSet
+from pipelines.data.pictures import Prepared, StoredPictures
+from pipelines.data.splits import Splits
+from pipelines.data.streamed import Photographs
+from pipelines.data.tasks import TOP5
+
+
+class StoredPhotographs(StoredPictures):
+    """ImageNet's photographs, from archives that a person has to fetch."""
+
+    manual = ("ILSVRC2012_img_train.tar", "ILSVRC2012_img_val.tar")
+    manual_from = "image-net.org, after registration"
+    arguments: ClassVar[Mapping[str, bool]] = {}
+    pack = DataSet.pack
+
+    def unsuitable_settings(self) -> dict[str, str]:
+        """Return the settings that such data do not allow, with the options that leave them out."""
+        return {"pictures": "--pictures host"}
+
+    def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:
+        """Return splits that stay on disk: only the places of their records are read."""
+        stored = self._open_prepared()
+        records = {
+            part: _tfrecords.stored(stored.builder, stored.file(part)) for part in ("train", "test")
+        }
+        splits = [
+            Photographs(records[part][cut], self.shape, streamed.MEAN, streamed.STD)
+            for part, cut in self.cuts(stored.count, train_examples)
+        ]
+        return Splits(self.name, self.classes, *splits, task=TOP5)
+
+    def _open(self) -> Prepared:
+        return self._open_prepared()
+
+    def _read_one(self, stored: Any, part: str, number: int) -> None:
+        stored.decode(part, number)

@@ -1,0 +1,299 @@
+"""Data sets of stored pictures of one size, which fit in memory: packed, or prepared.
+
+The only module that imports tensorflow-datasets, and not where a packed file is there. Parts are
+`train` and `test`; validation examples are cut from the end of `train`. Sets that need no download
+are made here, then stored and read like every other.
+"""
+
+import contextlib
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.data import packed, tasks
+from pipelines.data.batches import Pictures, channel_moments
+from pipelines.data.datasets import DataSet, check_fits, data_home
+from pipelines.data.packed import Examples, Stored
+from pipelines.data.splits import Splits
+from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import backend, files
+
+Cut = tuple[str, slice]  # examples of a part
+Arrays = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64 [n]}
+
+
+@dataclass(frozen=True)
+class StoredPictures(DataSet):
+    """Where the pictures come from and how they are cut."""
+
+    builder: str  # what tensorflow-datasets calls the data set
+    classes: int
+    shape: tuple[int, int, int]
+    val_percent: int
+    test: str = "test"  # what tensorflow-datasets calls that part
+    manual: ClassVar[tuple[str, ...]] = ()  # archives that a person has to fetch ...
+    manual_from: ClassVar[str] = ""  # ... and where
+    arguments: ClassVar[Mapping[str, bool]] = {"standardized": True}
+
+    def sizes(self, data_args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+        """Return the shape of an input, and the number of classes."""
+        return self.shape, self.classes
+
+    def defaults(self) -> dict[str, Any]:
+        """Return what a recipe may say of how its pictures are read, with the default values."""
+        return dict(self.arguments)
+
+    def check_arguments(self, data_args: Mapping[str, Any]) -> None:
+        """Raise UserError for an argument that such data do not have, or that is no bool."""
+        super().check_arguments(data_args)
+        for key, value in data_args.items():
+            if not isinstance(value, bool):
+                raise UserError(f"{key} must be True or False. Received: {key}={value!r}.")
+
+    def examples(self, data_args: Mapping[str, Any]) -> int:
+        """Return how many training examples there are, by what is written beside them."""
+        (_, train), *_ = self.cuts(self._counts().__getitem__)
+        return int(train.stop)
+
+    def cuts(self, count: Callable[[str], int], limit: int | None = None) -> list[Cut]:
+        """Return the training, validation and test examples, in parts of `count` examples.
+
+        Training as tensorflow-datasets rounds `train[:99%]`, then the first `limit` of it;
+        validation is the rest, and never empty.
+        """
+        whole, tests = count("train"), count("test")
+        cut = min(round(whole * (100 - self.val_percent) / 100), whole - 1)
+        train = slice(0, cut if limit is None else min(limit, cut))
+        return [("train", train), ("train", slice(cut, whole)), ("test", slice(0, tests))]
+
+    def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:
+        """Return the three parts in memory, with the channel moments of the training part."""
+        stored = self._open()
+        parts = self.cuts(stored.count, train_examples)
+        check_fits(self.name, self.shape, sum(cut.stop - cut.start for _, cut in parts))
+        arrays = [stored.read(part, cut) for part, cut in parts]
+        mean, std = channel_moments(arrays[0][0])
+        if not {**self.arguments, **data_args}["standardized"]:
+            mean, std = np.zeros_like(mean), np.ones_like(std)
+        task = tasks.TOP5 if self.classes == 1000 else tasks.CLASSIFICATION
+        splits = (Pictures(*part, mean, std) for part in arrays)
+        return Splits(self.name, self.classes, *splits, task=task)
+
+    def check(self, required: bool = False) -> dict[str, Any]:
+        """Return what is prepared, once one example of every part has been read."""
+        embedded = self.name in EMBEDDED
+        if not (self._packed.exists() or self._find() or (required and not embedded)):
+            state = "on first use" if embedded else "not prepared"
+            return {"name": self.name, "prepared": False, "state": state}
+        stored = self._open()
+        cuts = dict(zip(("train", "val", "test"), self.cuts(stored.count), strict=True))
+        for part, cut in cuts.values():
+            self._read_one(stored, part, cut.start)
+        sizes = {key: cut.stop - cut.start for key, (_, cut) in cuts.items()}
+        about = {"name": self.name, "prepared": True, "state": stored.state}
+        return {**about, **stored.where, **sizes}
+
+    def prepare(self) -> Path:
+        """Download or generate the data set and prepare it; return its folder."""
+        home = data_home()
+        if self.name in EMBEDDED:
+            with files.lock(home, f".{self.name}"):  # two first runs at once prepare it once
+                if self._find() is None:
+                    self._store(home)
+            return home / self.builder
+        by_hand = home / "downloads" / "manual"  # where tensorflow-datasets looks for archives
+        if not all((by_hand / file).exists() for file in self.manual):
+            raise self._not_prepared()
+        tfds = _tfds()
+        config = tfds.download.DownloadConfig(manual_dir=str(by_hand)) if self.manual else None
+        builder = tfds.builder(self.builder, data_dir=str(home))
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                builder.download_and_prepare(download_config=config)
+        except (OSError, tfds.download.DownloadError) as error:
+            raise Unavailable(
+                f"{self.name} could not be downloaded. Received: {str(error).splitlines()[0]}. "
+                "Check the network and the disk, then repeat the command."
+            ) from error
+        return home / self.builder
+
+    def pack(self) -> Path:
+        """Write the data set into one file, which is read instead from then on; return its path."""
+        stored = self._open_prepared()
+        check_fits(self.name, self.shape, sum(map(stored.count, packed.PARTS)))
+        return packed.write(self._packed, self.name, self.classes, stored)
+
+    @property
+    def _packed(self) -> Path:
+        return data_home() / f"{self.name}.npz"
+
+    def _open(self) -> Stored:
+        """Return the packed data set if there is one, else the prepared one."""
+        file = self._packed
+        return packed.read(file, self.name) if file.exists() else self._open_prepared()
+
+    def _open_prepared(self) -> "Prepared":
+        """Return the prepared data set; an embedded one is prepared if need be."""
+        if self.name in EMBEDDED and self._find() is None:
+            self.prepare()
+        builder = self._find()
+        if builder is None:
+            raise self._not_prepared()
+        return Prepared(builder, self.test)
+
+    def _find(self) -> Any:
+        """Return the builder of a prepared data set, made from its files alone, or None."""
+        with contextlib.suppress(OSError):
+            if folder := self._folder():
+                return _tfds().builder_from_directory(folder)
+        return None
+
+    def _folder(self) -> Path | None:
+        """Return the folder of the newest version that is prepared, or None."""
+        with contextlib.suppress(OSError):
+            versions = sorted((data_home() / self.builder).glob("[0-9]*.*.*/dataset_info.json"))
+            return versions[-1].parent if versions else None
+        return None
+
+    def _counts(self) -> Mapping[str, int]:
+        """Return the examples in each part, of an embedded set also before it is prepared."""
+        if self._packed.exists():
+            return packed.counts(self._packed, self.name)
+        if folder := self._folder():
+            return self._prepared_counts(folder)
+        if self.name in EMBEDDED:
+            return {part: len(arrays["label"]) for part, arrays in EMBEDDED[self.name]().items()}
+        raise self._not_prepared()
+
+    def _prepared_counts(self, folder: Path) -> dict[str, int]:
+        """Return the examples in each part, as written in the folder of a prepared version."""
+        try:
+            about = json.loads((folder / "dataset_info.json").read_text())
+            counts = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
+            return {"train": counts["train"], "test": counts[self.test]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"What is prepared must be readable. Received: {folder}: {error!r}. Delete this "
+                "folder and make it anew: python -m pipelines data prepare NAME"
+            ) from error
+
+    def _read_one(self, stored: Stored, part: str, number: int) -> None:
+        stored.read(part, slice(number, number + 1))
+
+    def _store(self, home: Path) -> None:
+        """Write an embedded data set in tensorflow-datasets' own format, without its chatter."""
+        tfds, tf, generate = _tfds(), backend.tensorflow(), EMBEDDED[self.name]
+        tfds.disable_progress_bar()
+        image = tfds.features.Image(shape=self.shape)
+        label = tfds.features.ClassLabel(num_classes=self.classes)
+        parts = {k: tf.data.Dataset.from_tensor_slices(v) for k, v in generate().items()}
+        with contextlib.redirect_stdout(io.StringIO()):
+            tfds.dataset_builders.store_as_tfds_dataset(
+                name=self.builder,
+                version="1.0.0",
+                data_dir=home,
+                description=generate.__doc__,
+                features=tfds.features.FeaturesDict({"image": image, "label": label}),
+                split_datasets=parts,
+            )
+
+    def _not_prepared(self) -> UserError:
+        """Return the error for a data set that is not there: how to get it."""
+        home = data_home()
+        archives = f"{' and '.join(self.manual)} (from {self.manual_from})"
+        steps = f"put {archives} into {home / 'downloads' / 'manual'}, then run"
+        return UserError(
+            f"Data set {self.name} must be prepared before it is used. Received: none in {home}. "
+            f"To prepare it, {steps if self.manual else 'run'}: python -m pipelines data prepare "
+            f"{self.name} --data-dir {home}"
+        )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set in the folder of tensorflow-datasets, whose part `test` has a name of its own."""
+
+    builder: Any
+    test: str = "test"
+    state = "prepared"
+
+    @property
+    def where(self) -> dict[str, str]:
+        return {"folder": str(self.builder.data_path), "version": str(self.builder.version)}
+
+    def file(self, part: str) -> str:
+        """Return what tensorflow-datasets calls a part."""
+        return self.test if part == "test" else part
+
+    def count(self, part: str) -> int:
+        return int(self.builder.info.splits[self.file(part)].num_examples)
+
+    def read(self, part: str, cut: slice) -> Examples:
+        """Return images uint8 [n, h, w, c] and labels int64 [n] of some examples."""
+        tf = backend.tensorflow()
+        split = f"{self.file(part)}[{cut.start}:{cut.stop}]"
+        ds = self.builder.as_dataset(split=split, shuffle_files=False)
+        ds = ds.map(lambda example: (example["image"], example["label"]))
+        batches = ds.batch(1024).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+        count = cut.stop - cut.start
+        images = np.empty((count, *self.builder.info.features["image"].shape), np.uint8)
+        labels = np.empty(count, np.int64)
+        for number, (image, label) in enumerate(batches):
+            place = slice(1024 * number, 1024 * number + len(label))
+            images[place], labels[place] = image, label
+        return images, labels
+
+    def decode(self, part: str, number: int) -> None:
+        """Read one example, of any size: a photograph has its own."""
+        split = f"{self.file(part)}[{number}:{number + 1}]"
+        for _ in self.builder.as_dataset(split=split, shuffle_files=False):
+            pass
+
+
+def _tfds() -> Any:
+    """Return tensorflow_datasets. Raise UserError if it, or TensorFlow, is not installed."""
+    try:
+        backend.tensorflow()
+        import tensorflow_datasets as tfds
+    except ImportError as error:
+        raise packed.needed(data_home(), error) from error
+    return tfds
+
+
+def digits() -> dict[str, Arrays]:
+    """1,797 handwritten digits, 8x8, of the UCI optdigits test set, as scikit-learn ships them."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    digits = load_digits()
+    images = np.round(digits.images[..., None] * 255 / 16).astype(np.uint8)
+    parts = train_test_split(
+        images, digits.target, test_size=0.25, random_state=0, stratify=digits.target
+    )
+    return {
+        "train": {"image": parts[0], "label": parts[2]},
+        "test": {"image": parts[1], "label": parts[3]},
+    }
+
+
+def synthetic() -> dict[str, Arrays]:
+    """Ten random 32x32 colour prototypes under Gaussian noise: CIFAR's shape, no download."""
+    rng = np.random.default_rng(0)
+    prototypes = rng.uniform(64, 192, (10, 32, 32, 3))
+
+    def draw(n: int) -> Arrays:
+        labels = rng.integers(0, 10, n)
+        noisy = prototypes[labels] + rng.normal(0, 64, (n, 32, 32, 3))
+        return {"image": noisy.clip(0, 255).astype(np.uint8), "label": labels}
+
+    return {"train": draw(2_000), "test": draw(500)}
+
+
+EMBEDDED: dict[str, Callable[[], dict[str, Arrays]]] = {"digits": digits, "synthetic": synthetic}
