@@ -80,8 +80,8 @@ def evidence_command(
     what: tyro.conf.Positional[tuple[str, ...]] = (),
     json: bool = False,
 ) -> None:
-    """The runs behind RESULTS.md, in mlruns/evidence: list the bundles; add FILE (of `export`) or
-    CLAIM (run here), joined with what is there; check: derive every verdict anew from its curves
+    """List the bundles of runs behind RESULTS.md, in mlruns/evidence; add FILE (of `export`) or
+    CLAIM (run here), joined with what they hold; check: derive every verdict anew from its curves
     and compare it with RESULTS.md. Exit code 1 where one differs."""
     from pipelines.cli import results_command
     from pipelines.results import evidence
@@ -225,7 +225,7 @@ def export(
 
 @app.command(name="import")
 def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
-    """Take in the runs of a file that `export` wrote; those that are here already are left out."""
+    """Import the runs of a file that `export` wrote; those that are here already are left out."""
     from pipelines.results import evidence
 
     def show(document: Mapping[str, Any]) -> None:

@@ -40,7 +40,7 @@ REACH_STORE = (
 
 @dataclass(frozen=True)
 class Finding:
-    """State what a check found and, where that is a problem or a note, its costs and its mend."""
+    """What a check found and, where that is a problem or a note, its costs and its mend."""
 
     state: Literal["ok", "note", "problem"]
     found: str

@@ -142,7 +142,7 @@ def add(
 
 @app.command
 def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
-    """Take a job away; its history stays, and one that runs goes on."""
+    """Remove a job; its history stays, and one that runs goes on."""
     from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.remove)
@@ -150,7 +150,7 @@ def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
 
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
-    """Let a job have no ticks until it is resumed; one that runs goes on."""
+    """Stop the ticks of a job until it is resumed; one that runs goes on."""
     from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.pause)

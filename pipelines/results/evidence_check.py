@@ -27,7 +27,7 @@ NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 @dataclass(frozen=True)
 class Derived:
-    """Hold what the curves of a claim say at the largest scale that is complete."""
+    """What the curves of a claim say at the largest scale that is complete."""
 
     claim: str
     seeds: int

@@ -43,7 +43,7 @@ def _reason_invalid(target: str) -> str:
 
 
 def send(target: str, document: Mapping[str, Any]) -> str:
-    """POST a document as JSON to a URL, or give it to a command on its standard input.
+    """Post a document as JSON to a URL, or give it to a command on its standard input.
 
     Never raise: why it failed is printed, without what may be secret, and returned.
     """

@@ -92,7 +92,7 @@ class Entry:
 
     @property
     def shown(self) -> Result | None:
-        """Your result, else the project's, else none."""
+        """Return your result, else the project's, else None."""
         return self.yours or self.project
 
     @property

@@ -47,7 +47,7 @@ _processes: set[Any] = set()  # that carry out attempts for this process
 
 @dataclass(frozen=True)
 class AttemptSpec:
-    """State which command is to be run, for which tick of which job."""
+    """One attempt to run the command of a job, at a tick."""
 
     job: str
     words: tuple[str, ...]
@@ -62,7 +62,7 @@ class AttemptSpec:
 
     @property
     def command(self) -> str:
-        """`pipelines run gradient-formula`: what a person types after `python -m`."""
+        """Return `pipelines run gradient-formula`, as a person types it after `python -m`."""
         return shlex.join(self.words)
 
     @property
@@ -78,7 +78,7 @@ class AttemptSpec:
 
 @dataclass(frozen=True)
 class Outcome:
-    """State how an attempt ended: ran, failed or killed, and why; its exit code and its run."""
+    """The end of an attempt: ran, failed or killed, and why; its exit code and its run."""
 
     state: str
     why: str = ""

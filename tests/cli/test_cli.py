@@ -158,18 +158,20 @@ def test_a_signal_in_a_finalizer_is_not_lost(home: Path, number: signal.Signals,
     assert "Traceback" not in done.stderr
 
 
-def test_list_is_one_json_document(home: Path) -> None:
-    document = json.loads(command("pipelines", "list", "--json").stdout)
+def test_list_is_one_json_document(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    dispatch(["list", "--json"])
+    document = json.loads(capfd.readouterr().out)
     claims = {claim["name"] for claim in document["claims"]}
     assert {"small-norm-factorization", "gradient-formula", "identity-beats-plain"} <= claims
     assert {"allconv_resnet", "mlp"} <= set(document["models"])
 
 
-def test_run_claim_prints_the_documented_json(home: Path) -> None:
-    done = command(
-        "pipelines", "run", "small-norm-factorization", "--scale", "smoke", "--seeds", "2", "--json"
-    )
-    document = json.loads(done.stdout)
+def test_run_claim_prints_the_documented_json(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = "run small-norm-factorization --scale smoke --seeds 2 --json"
+    dispatch(words.split())
+    document = json.loads(capfd.readouterr().out)
     keys = {"claim", "source", "scale", "verdict", "seeds", "metrics", "reported", "run_id"}
     assert keys | {"wall_s"} <= document.keys()
     assert (document["verdict"], document["seeds"]) == ("reproduced", 2)

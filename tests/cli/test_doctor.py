@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipelines.__main__ import dispatch
 from pipelines.cli import doctor
 from pipelines.errors import UserError
 from pipelines.runtime import heartbeat, provenance
@@ -244,8 +245,13 @@ def test_a_check_that_raises_is_a_problem_in_a_sentence(
     assert lines[3].startswith("problem  other  KeyError")
     assert lines[6] == "ok       fine   yes"
     assert lines[-1] == "not healthy: 1 ok, 0 note, 2 problem"
+    with pytest.raises(SystemExit) as ended:
+        dispatch(["doctor", "--json"])
+    assert ended.value.code == 1
+    assert json.loads(capsys.readouterr().out) == document
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_1_for_a_backend_that_is_not_there(
     home: Path, digits: Path, monkeypatch: Patch
 ) -> None:
