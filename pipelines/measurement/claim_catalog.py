@@ -4,6 +4,7 @@ A module without a leading underscore holds one claim, `CLAIM`, named after the 
 has to be edited to add one. A module of a table holds several, `ALLCNN_CIFAR10` and so on.
 """
 
+import functools
 import importlib
 import pkgutil
 from typing import Any
@@ -46,6 +47,7 @@ def get_settings(claim: Claim, name: str, scale: str) -> Any:
     return claim.scales[scale]
 
 
+@functools.cache
 def _find_claims() -> dict[str, tuple[str, str]]:
     """Return by name of a claim its module and its name there."""
     folders = importlib.import_module(PACKAGE).__path__
