@@ -47,10 +47,13 @@ def get_settings(claim: Claim, name: str, scale: str) -> Any:
     return claim.scales[scale]
 
 
-@functools.cache
 def _find_claims() -> dict[str, tuple[str, str]]:
     """Return by name of a claim its module and its name there."""
-    folders = importlib.import_module(PACKAGE).__path__
+    return _search(tuple(importlib.import_module(PACKAGE).__path__))
+
+
+@functools.cache
+def _search(folders: tuple[str, ...]) -> dict[str, tuple[str, str]]:
     modules = [m for m in pkgutil.walk_packages(folders, f"{PACKAGE}.") if not m.ispkg]
     places: dict[str, tuple[str, str]] = {}
     for module in (each.name for each in modules):
