@@ -100,9 +100,9 @@ def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
 
 def test_a_diverged_arm_has_no_error() -> None:
     base = Arms().base(0)
-    found = _arms.errors(Scripted(), {"a": base}, ("train", "test"))
-    assert found.keys() == {"a_train_error_pct", "a_test_error_pct"}
-    assert all(map(math.isnan, found.values()))
+    errors = _arms.errors(Scripted(), {"a": base}, ("train", "test"))
+    assert errors.keys() == {"a_train_error_pct", "a_test_error_pct"}
+    assert all(map(math.isnan, errors.values()))
     assert _arms.errors(Scripted(test_error_pct=7.0), {"a": base}) == {"a_test_error_pct": 7}
 
 
@@ -148,19 +148,19 @@ def judge(
 
     No rate is searched.
     """
-    found = module.CLAIM
-    setting = found.scales[scale]
+    claim = module.CLAIM
+    setting = claim.scales[scale]
     if hasattr(setting, "rates"):
         setting = dataclasses.replace(setting, rates=1)
     values: dict[str, list[float]] = {}
-    for seed in range(found.seeds):
+    for seed in range(claim.seeds):
         bench = ByRecipe(lambda recipe, seed=seed: tuple(e + 0.01 * seed for e in errors(recipe)))  # type: ignore[misc]
         steps, curves = module.CLAIM.measure(setting, seed, bench)
         cell = Cell(dataclasses.asdict(setting), seed)
-        for key, value in found.metrics([Measured(cell, np.array(steps), curves, "")]).items():
+        for key, value in claim.metrics([Measured(cell, np.array(steps), curves, "")]).items():
             values.setdefault(key, []).append(value)
-    assert {bound.metric for bound in found.decided_by} <= values.keys()
-    return str(found.verdict(values, scale))
+    assert {bound.metric for bound in claim.decided_by} <= values.keys()
+    return str(claim.verdict(values, scale))
 
 
 def by_argument(key: str, errors: Mapping[Any, tuple[float, float]]) -> Any:
@@ -332,13 +332,13 @@ def test_what_a_search_trains_is_checked_beforehand(module: Any) -> None:
 
 
 def test_deciding_seeds_are_others_than_those_looked_at() -> None:
-    found = skip_length.CLAIM
+    claim = skip_length.CLAIM
     seeds = {
-        scale: {skip_length.recipes(found.scales[scale], s)["single"].seed for s in range(12)}
+        scale: {skip_length.recipes(claim.scales[scale], s)["single"].seed for s in range(12)}
         for scale in ("cpu", "hours")
     }
     assert not seeds["cpu"] & seeds["hours"]
-    assert skip_length.recipes(found.scales["hours"], 0)["single"].learning_rate == 0.1
+    assert skip_length.recipes(claim.scales["hours"], 0)["single"].learning_rate == 0.1
 
 
 @pytest.mark.parametrize(
@@ -353,11 +353,11 @@ def test_deciding_seeds_are_others_than_those_looked_at() -> None:
 def test_divergence_is_judged_as_such(
     standard: list[float], small: list[float], verdict: str
 ) -> None:
-    found = standard_init_diverges.CLAIM
+    claim = standard_init_diverges.CLAIM
     curves = {"standard_loss": np.array(standard), "small_loss": np.array(small)}
-    each = found.metrics([Measured(Cell({}, 0), np.arange(1, 4), curves, "")])
+    each = claim.metrics([Measured(Cell({}, 0), np.arange(1, 4), curves, "")])
     values = {key: [value] * 5 for key, value in each.items()}
-    assert found.verdict(values, "cpu") == verdict
+    assert claim.verdict(values, "cpu") == verdict
     assert each["standard_finite_steps"] == np.isfinite(standard).sum()
 
 
@@ -394,14 +394,14 @@ def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_the_figure_shows_every_seed_and_mean(module: Any, tmp_path: Path) -> None:
-    found = module.CLAIM
+    claim = module.CLAIM
     keys = {f"{arm}_{split}_error_pct" for arm in module.LABELS for split in ("train", "test")}
-    point = dataclasses.asdict(found.scales["paper"])
+    point = dataclasses.asdict(claim.scales["paper"])
     measured = [
         Measured(Cell(point, seed), np.array([0]), {k: np.array([10.0 + seed]) for k in keys}, "")
         for seed in (0, 1, 2)
     ]
-    picture = found.figure(measured)
+    picture = claim.figure(measured)
     (axes,) = picture.axes
     splits = len(getattr(module, "SPLITS", ("test",)))
     assert len(axes.lines) == 3 * splits
@@ -472,6 +472,6 @@ def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
 def test_rates_at_an_end_decide_nothing() -> None:
     values = {"advantage_pct": [3.0] * 5, "small_test_error_pct": [20.0] * 5}
     values["standard_test_error_pct"] = [23.0] * 5
-    found = small_init_helps.CLAIM
-    assert found.verdict(values | {"rates_at_an_end": [0.0] * 5}, "hours") == "reproduced"
-    assert found.verdict(values | {"rates_at_an_end": [1.0] * 5}, "hours") == "smaller scale"
+    claim = small_init_helps.CLAIM
+    assert claim.verdict(values | {"rates_at_an_end": [0.0] * 5}, "hours") == "reproduced"
+    assert claim.verdict(values | {"rates_at_an_end": [1.0] * 5}, "hours") == "smaller scale"

@@ -71,9 +71,9 @@ def test_gradient_is_that_of_the_mean_logistic_loss():
 
 def test_a_cut_changes_the_large_singular_values_only():
     U, s, Vt = np.linalg.svd(np.random.default_rng(2).normal(size=(6, 6)))
-    found = clip_norm(U * s @ Vt, 1.0)
-    np.testing.assert_allclose(found, U * np.minimum(s, 1) @ Vt, atol=1e-6)
-    np.testing.assert_allclose(clip_norm(found / 2, 1.0), found / 2, atol=1e-6)
+    clipped = clip_norm(U * s @ Vt, 1.0)
+    np.testing.assert_allclose(clipped, U * np.minimum(s, 1) @ Vt, atol=1e-6)
+    np.testing.assert_allclose(clip_norm(clipped / 2, 1.0), clipped / 2, atol=1e-6)
 
 
 def test_blank_pixels_take_no_part_in_a_training():

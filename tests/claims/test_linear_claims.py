@@ -52,7 +52,7 @@ def values_of(name, by_seed):
     return {key: [row[key] for row in rows] for key in rows[0]}
 
 
-def doctored(by_seed, **curves):
+def replace_curves(by_seed, **curves):
     """The same with other curves."""
     return [[dataclasses.replace(m, curves=m.curves | curves) for m in one] for one in by_seed]
 
@@ -104,11 +104,11 @@ def test_relu_layers_as_functions_are_the_blocks_without_thresholds():
 
 def test_a_critical_point_must_have_risk_and_no_gradient():
     name = "nonlinear-critical-points"
-    found = claim_catalog.load(name)
+    claim = claim_catalog.load(name)
     by_seed = seeds_of(name, cells(name, l=3))
     values = values_of(name, by_seed)
-    assert found.verdict(values, "cpu") == "reproduced"
-    assert found.judge_printed(values).startswith(
+    assert claim.verdict(values, "cpu") == "reproduced"
+    assert claim.judge_printed(values).startswith(
         "fails: the conjecture of section 5, read of the weig"
     )
     one = np.ones(3)
@@ -125,13 +125,13 @@ def test_a_critical_point_must_have_risk_and_no_gradient():
         {"fitted_functional_ratio": 0.99 * one},
         {"fitted_descent_ratio": 0 * one},
     ):
-        assert found.verdict(values_of(name, doctored(by_seed, **wrong)), "cpu") == "refuted"
-    no_risk = values_of(name, doctored(by_seed, excess_risk=0 * one))
-    assert found.judge_printed(no_risk) == "holds"
+        assert claim.verdict(values_of(name, replace_curves(by_seed, **wrong)), "cpu") == "refuted"
+    no_risk = values_of(name, replace_curves(by_seed, excess_risk=0 * one))
+    assert claim.judge_printed(no_risk) == "holds"
     one_block = np.array([0.0, 0.0, 1e-6])  # a gradient in one block: no critical point
-    not_critical = values_of(name, doctored(by_seed, parameter_gradient=one_block))
+    not_critical = values_of(name, replace_curves(by_seed, parameter_gradient=one_block))
     assert not_critical["critical_excess_risk"] == [0, 0]
-    assert found.judge_printed(not_critical) == "holds"
+    assert claim.judge_printed(not_critical) == "holds"
 
 
 def test_the_fitted_block_is_critical_by_weights_and_not_by_functions():
@@ -188,28 +188,28 @@ def test_weights_away_from_the_identity_have_a_gradient():
 
 # ---- statements as they are printed
 def test_the_order_of_the_appendix_is_right_for_two_layers_and_wrong_for_three():
-    found = claim_catalog.load("gradient-formula")
+    claim = claim_catalog.load("gradient-formula")
     for depth, printed in ((2, "holds"), (3, "fails: the order of factors in appendix A.2 (")):
         instance = gradient_formula.random_instance(np.random.default_rng(0), 3, depth)
         lemma, appendix = linear_resnet.gradient(*instance), gradient_appendix(*instance)
         error = float(np.linalg.norm(lemma - appendix) / np.linalg.norm(lemma))
         values = {"finite_difference_error": [1e-9], "appendix_order_error": [error]}
-        assert found.judge_printed(values).startswith(printed)
+        assert claim.judge_printed(values).startswith(printed)
 
 
 def test_the_integer_split_is_what_fails_of_the_printed_proof():
     name = "small-norm-factorization"
     by_seed = seeds_of(name, cells(name, d=5, gamma=0.1, l=(6, 7, 64)))
-    found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert found.judge_printed(values).startswith(
+    claim, values = claim_catalog.load(name), values_of(name, by_seed)
+    assert claim.judge_printed(values).startswith(
         "fails: the proof's split 4q + p = l (printed_split"
     )
-    ours = doctored(by_seed, printed=by_seed[0][0].curves["balanced"])
-    assert found.judge_printed(values_of(name, ours)) == "holds"
-    assert found.verdict(values, "cpu") == "reproduced"
-    beyond = values_of(name, doctored(by_seed, printed=0 * by_seed[0][0].curves["printed"]))
+    ours = replace_curves(by_seed, printed=by_seed[0][0].curves["balanced"])
+    assert claim.judge_printed(values_of(name, ours)) == "holds"
+    assert claim.verdict(values, "cpu") == "reproduced"
+    beyond = values_of(name, replace_curves(by_seed, printed=0 * by_seed[0][0].curves["printed"]))
     beyond |= {"psd_ratio": [1.2, 0.3]}
-    assert found.judge_printed(beyond).startswith(
+    assert claim.judge_printed(beyond).startswith(
         "fails: 3 gamma / l for positive definite matrices ("
     )
 
@@ -217,44 +217,44 @@ def test_the_integer_split_is_what_fails_of_the_printed_proof():
 def test_both_printed_lemmas_of_bhl_fail_and_the_mended_ones_hold():
     name = "gradient-descent-near-identity"
     by_seed = seeds_of(name, cells(name, d=3, l=4))
-    found, values = claim_catalog.load(name), values_of(name, by_seed)
-    text = found.judge_printed(values)
+    claim, values = claim_catalog.load(name), values_of(name, by_seed)
+    text = claim.judge_printed(values)
     assert (
         "the constant 4 of the gradient lemma, a step of the proof (printed_gradient_ratio" in text
     )
     assert "without a premise on Phi, a step of the proof (printed_far_hessian_ratio 1.9" in text
     # |H|_F = sqrt(2 + 2 * 8^2) over 6
-    assert found.verdict(values, "cpu") == "reproduced"
+    assert claim.verdict(values, "cpu") == "reproduced"
     mended = values | {"printed_gradient_ratio": [1.0], "printed_far_hessian_ratio": [0.9]}
-    assert found.judge_printed(mended) == "holds"
+    assert claim.judge_printed(mended) == "holds"
     # the exponent l - 1 is ours: where only the printed l holds, nothing printed fails
     ours = mended | {"stay_close_ratio": [1.1]}
-    assert (found.verdict(ours, "cpu"), found.judge_printed(ours)) == ("refuted", "holds")
+    assert (claim.verdict(ours, "cpu"), claim.judge_printed(ours)) == ("refuted", "holds")
     far = mended | {"printed_stay_close_ratio": [1.1]}
-    assert found.judge_printed(far).startswith("fails: the lemma that iterates stay close")
+    assert claim.judge_printed(far).startswith("fails: the lemma that iterates stay close")
 
 
 def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
     name = "symmetric-positive-converges"
     by_seed = seeds_of(name, cells(name, l=(1, 2, 4)))
-    found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert (found.verdict(values, "cpu"), found.judge_printed(values)) == ("reproduced", "holds")
-    later = values_of(name, doctored(by_seed, ratio=np.full(3, 1.5)))
-    assert (found.verdict(later, "cpu"), found.judge_printed(later)) == ("refuted", "holds")
-    never = values_of(name, doctored(by_seed, iterations=np.array([20, 30, np.inf])))
-    assert found.judge_printed(never).startswith(
+    claim, values = claim_catalog.load(name), values_of(name, by_seed)
+    assert (claim.verdict(values, "cpu"), claim.judge_printed(values)) == ("reproduced", "holds")
+    later = values_of(name, replace_curves(by_seed, ratio=np.full(3, 1.5)))
+    assert (claim.verdict(later, "cpu"), claim.judge_printed(later)) == ("refuted", "holds")
+    never = values_of(name, replace_curves(by_seed, iterations=np.array([20, 30, np.inf])))
+    assert claim.judge_printed(never).startswith(
         "fails: convergence at depths l >= ln(|Phi| / gamma) ("
     )
     shallow = by_seed[0][0].cell.point | {"top": 10.0, "gamma": 0.1}  # only l >= 4.6 is printed
     cell = dataclasses.replace(by_seed[0][0].cell, point=shallow)
     curves = by_seed[0][0].curves | {"iterations": np.array([np.inf, 30, 40])}
-    row = found.also([dataclasses.replace(by_seed[0][0], cell=cell, curves=curves)])
+    row = claim.also([dataclasses.replace(by_seed[0][0], cell=cell, curves=curves)])
     assert "deep_arrived_pct" not in row
 
 
 def test_critical_ends_that_are_not_judged_are_counted():
     name = "no-bad-critical-points"
-    found = claim_catalog.load(name)
+    claim = claim_catalog.load(name)
     norm = np.array([0.5, 0.9999, 0.9999, 0.9999, 1.2])
     curves = {
         "max_norm": norm,
@@ -265,30 +265,30 @@ def test_critical_ends_that_are_not_judged_are_counted():
         ASSUMPTION: np.array([True, False, False, False, False]),
     }
     measured = [Measured(Cell({"search": "hunt", "tau": 1.5}, 0), np.arange(5), curves, "")]
-    row = found.metrics(measured)
+    row = claim.metrics(measured)
     assert (row["judged"], row["unjudged_inside"], row["unjudged_excess"]) == (1, 2, 0.3)
     values = {key: [value] for key, value in row.items()}
-    assert (found.verdict(values, "cpu"), found.judge_printed(values)) == ("reproduced", "holds")
-    assert found.judge_printed(values | {"excess": [0.3]}).startswith(
+    assert (claim.verdict(values, "cpu"), claim.judge_printed(values)) == ("reproduced", "holds")
+    assert claim.judge_printed(values | {"excess": [0.3]}).startswith(
         "fails: Theorem 2.2: a critical"
     )
     judged_all = [dataclasses.replace(measured[0], curves=curves | {ASSUMPTION: norm < 1})]
-    row = found.metrics(judged_all)
+    row = claim.metrics(judged_all)
     assert (row["unjudged_inside"], row["unjudged_excess"], row["excess"]) == (0, 0.0, 0.7)
 
 
 def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothing():
-    found = claim_catalog.load("standard-parameterization-saddle")
+    claim = claim_catalog.load("standard-parameterization-saddle")
     values = {
         "gradient_at_zero": [0.0] * 5,
         "excess_at_zero": [1.8] * 5,
         "hessian_error": [0.0] * 5,
     }
     slower = values | {"median_speedup": [0.5] * 5}
-    assert (found.verdict(slower, "cpu"), found.judge_printed(slower)) == ("reproduced", "holds")
+    assert (claim.verdict(slower, "cpu"), claim.judge_printed(slower)) == ("reproduced", "holds")
     minimum = values | {"excess_at_zero": [0.0] * 5}
-    assert found.verdict(minimum, "cpu") == "refuted"
-    assert found.judge_printed(minimum).startswith(
+    assert claim.verdict(minimum, "cpu") == "refuted"
+    assert claim.judge_printed(minimum).startswith(
         "fails: that A = 0 is no global minimum (excess_at_"
     )
 
@@ -297,27 +297,27 @@ def test_the_speedup_of_the_residual_parameterization_is_shown_and_decides_nothi
 def test_a_gradient_under_the_slides_bound_is_refuted(sigma):
     name = "no-bad-stationary-points"
     by_seed = seeds_of(name, cells(name, sigma=sigma, l=3))
-    found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert found.verdict(values, "cpu") == "reproduced"
+    claim, values = claim_catalog.load(name), values_of(name, by_seed)
+    assert claim.verdict(values, "cpu") == "reproduced"
     assert values[f"{sigma}_ratio"] == values["ratio"]
     premise = values | {"moved_zero_ratio": [1.0]}
-    assert found.judge_printed(premise) == "holds"
-    between = values_of(name, doctored(by_seed, ratio=np.full(3, 0.7)))
-    assert found.verdict(between, "cpu") == "refuted"
-    assert "h_i(0) = 0 (slide_ratio" not in found.judge_printed(between)
-    under = values_of(name, doctored(by_seed, ratio=np.full(3, 0.4)))
-    text = found.judge_printed(under)
+    assert claim.judge_printed(premise) == "holds"
+    between = values_of(name, replace_curves(by_seed, ratio=np.full(3, 0.7)))
+    assert claim.verdict(between, "cpu") == "refuted"
+    assert "h_i(0) = 0 (slide_ratio" not in claim.judge_printed(between)
+    under = values_of(name, replace_curves(by_seed, ratio=np.full(3, 0.4)))
+    text = claim.judge_printed(under)
     assert text.startswith("fails: the bound where every h_i(0) = 0 (slide_ratio 0.8")
 
 
 def test_the_slides_bound_fails_where_a_layer_moves_zero():
-    found = claim_catalog.load("no-bad-stationary-points")
+    claim = claim_catalog.load("no-bad-stationary-points")
     values = {
         "slide_ratio": [2.0],
         "moved_zero_ratio": [no_bad_stationary_points.moved_zero_ratio(-1.0)],
     }
     assert values["moved_zero_ratio"] == [0.0]  # norms 2 and 0, the slide's bound is 1
-    assert found.judge_printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
+    assert claim.judge_printed(values).startswith("fails: the bound without the premise h_i(0) = 0")
     # with h_1(u) = u, h(x) = 1: norms 1 and 1, the bound 1/2
     assert no_bad_stationary_points.moved_zero_ratio(0.0) == pytest.approx(2)
 
@@ -347,9 +347,9 @@ def test_layers_of_another_function_are_refuted():
         one + seeds_of(name, cells(name, map="henon", m=(4, 16, 64)))[i]
         for i, one in enumerate(seeds_of(name, cells(name, map="scalar", m=(4, 16, 64))))
     ]
-    found, values = claim_catalog.load(name), values_of(name, by_seed)
-    assert found.verdict(values, "cpu") == "reproduced"
-    assert found.judge_printed(values) == "holds"
+    claim, values = claim_catalog.load(name), values_of(name, by_seed)
+    assert claim.verdict(values, "cpu") == "reproduced"
+    assert claim.judge_printed(values) == "holds"
     W, x = near_identity_layers.instance(np.random.default_rng(0), "scalar", 2, 5)
     h, _ = near_identity_layers.build_maps("scalar", W)
     error = near_identity_layers.value_error(h, W[0], 4, x[None])
@@ -357,11 +357,11 @@ def test_layers_of_another_function_are_refuted():
     assert error[0] < 1e-12
     assert other[0] > 1e-3
     wrong = values | {"scalar_error": [float(other[0])] * 2}
-    assert found.verdict(wrong, "cpu") == "refuted"
+    assert claim.verdict(wrong, "cpu") == "refuted"
     m = np.array([4, 16, 64])
-    slower = values_of(name, doctored(by_seed, uniform=np.sqrt(m) * np.log(m)))
+    slower = values_of(name, replace_curves(by_seed, uniform=np.sqrt(m) * np.log(m)))
     assert (
-        found.judge_printed(slower)
+        claim.judge_printed(slower)
         == "fails: distances to the identity of O(log m / m) (printed_rate_growth 2, not <= 1 for "
         "every seed)"
     )
@@ -409,9 +409,9 @@ def test_the_penalty_on_entries_and_that_on_one_layer():
 
 
 def test_norms_have_a_gradient_where_singular_values_are_equal_or_have_diverged():
-    same = 2 * np.eye(3)[None]
-    np.testing.assert_allclose(ALIKE["spectral"](same), same / 6, atol=1e-15)
-    np.testing.assert_allclose(ALIKE["nuclear"](same), same / 2, atol=1e-15)
+    equal = 2 * np.eye(3)[None]
+    np.testing.assert_allclose(ALIKE["spectral"](equal), equal / 6, atol=1e-15)
+    np.testing.assert_allclose(ALIKE["nuclear"](equal), equal / 2, atol=1e-15)
     for name in ("spectral", "nuclear"):
         assert np.all(np.isfinite(ALIKE[name](np.full((1, 2, 2), np.nan))))
 
@@ -450,40 +450,40 @@ def test_a_penalty_on_one_entry_lets_descent_pass_unless_it_is_on_the_mirrored_e
 
 def test_a_penalty_that_lets_descent_pass_is_refuted():
     name = "negative-eigenvalue-fails"
-    found = claim_catalog.load(name)
+    claim = claim_catalog.load(name)
     by_seed = seeds_of(name, cells(name, delta=0.0))
     values = values_of(name, by_seed)
-    assert found.verdict(values, "cpu") == "reproduced"
-    text = found.judge_printed(values)
+    assert claim.verdict(values, "cpu") == "reproduced"
+    text = claim.judge_printed(values)
     assert "here on the first layer's distance from I (one_layer_floor_ratio" in text
     assert "here on entry 1, 2 of every layer (asymmetric_floor_ratio" in text
     assert "to_identity_floor_ratio" not in text
     alone = by_seed[0][0].curves["one_layer_floor_ratio"]
-    passing = values_of(name, doctored(by_seed, l2_floor_ratio=alone))
-    assert found.verdict(passing, "cpu") == "refuted"
-    near = values_of(name, doctored(by_seed, to_identity_floor_ratio=alone))
-    assert "on the distance of every layer from I (to_identity" in found.judge_printed(near)
+    passing = values_of(name, replace_curves(by_seed, l2_floor_ratio=alone))
+    assert claim.verdict(passing, "cpu") == "refuted"
+    near = values_of(name, replace_curves(by_seed, to_identity_floor_ratio=alone))
+    assert "on the distance of every layer from I (to_identity" in claim.judge_printed(near)
     counterexamples = ("one_layer_floor_ratio", "asymmetric_floor_ratio")
     for one in counterexamples:
-        held = values_of(name, doctored(by_seed, **{one: 1 + 0 * alone}))
-        assert found.verdict(held, "cpu") == "refuted"
-    none = doctored(by_seed, **dict.fromkeys(counterexamples, 1 + 0 * alone))
-    assert found.judge_printed(values_of(name, none)) == "holds"
+        held = values_of(name, replace_curves(by_seed, **{one: 1 + 0 * alone}))
+        assert claim.verdict(held, "cpu") == "refuted"
+    none = replace_curves(by_seed, **dict.fromkeys(counterexamples, 1 + 0 * alone))
+    assert claim.judge_printed(values_of(name, none)) == "holds"
 
 
 # ---- HM Claim 2.3: the risk is an expectation
 def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
     name = "risk-is-expectation"
-    found, by_seed = (
+    claim, by_seed = (
         claim_catalog.load(name),
         seeds_of(name, cells(name, seeds=3, d=2, samples=20_000)),
     )
     values = values_of(name, by_seed)
     assert max(values["z"]) < 4
     assert min(values["no_noise_z"]) > 5
-    biased = doctored(by_seed, z=by_seed[0][0].curves["no_noise_z"])
-    assert found.verdict(values_of(name, biased), "cpu") == "refuted"
-    assert found.judge_printed(values_of(name, biased)).startswith(
+    biased = replace_curves(by_seed, z=by_seed[0][0].curves["no_noise_z"])
+    assert claim.verdict(values_of(name, biased), "cpu") == "refuted"
+    assert claim.judge_printed(values_of(name, biased)).startswith(
         "fails: the closed form of Claim 2.3"
     )
     rng = np.random.default_rng(1)
@@ -504,11 +504,11 @@ def test_a_sample_refutes_a_risk_without_noise_or_with_another_covariance():
 
 
 def test_standard_errors_of_the_wrong_size_are_found():
-    found = claim_catalog.load("risk-is-expectation")
+    claim = claim_catalog.load("risk-is-expectation")
     values = {"z": [2.5] * 5, "rms_z": [0.98, 1.03, 1.0, 0.95, 1.1], "resolution_pct": [0.7] * 5}
-    assert found.verdict(values, "cpu") == "reproduced"
+    assert claim.verdict(values, "cpu") == "reproduced"
     for wrong in ({"rms_z": [0.4, 0.42, 0.5, 0.45, 0.4]}, {"resolution_pct": [30.0] * 5}):
-        assert found.verdict(values | wrong, "cpu") == "refuted"
+        assert claim.verdict(values | wrong, "cpu") == "refuted"
 
 
 # ---- HM Claims A.1, C.1, C.2
@@ -527,26 +527,26 @@ def test_a_rotation_is_a_product_of_small_ones(q):
 
 
 def test_factors_that_are_too_far_or_of_another_product_are_refuted():
-    found = matrix_lemmas.CLAIM
+    claim = matrix_lemmas.CLAIM
     by_seed = seeds_of("matrix-lemmas", cells("matrix-lemmas", d=4))
     values = values_of("matrix-lemmas", by_seed)
-    assert found.verdict(values, "cpu") == "reproduced"
+    assert claim.verdict(values, "cpu") == "reproduced"
     Q, _, _ = (array[None] for array in matrix_lemmas.instance(np.random.default_rng(0), 4, 1))
     W = rotation_layers(Q, 4)
     all_at_once = np.concatenate([rotation_layers(Q, 1), np.zeros_like(W[..., 2:, :, :])], axis=-3)
     for wrong in (all_at_once, W[..., 1:, :, :], W.mT, balanced(2 * Q, 8)):
         numbers = {k: [float(v[0])] for k, v in matrix_lemmas.rotation_numbers(wrong, Q).items()}
-        assert found.verdict(values | numbers, "cpu") == "refuted"
-        assert found.judge_printed(values | numbers).startswith("fails: Claim A.1: ")
+        assert claim.verdict(values | numbers, "cpu") == "refuted"
+        assert claim.judge_printed(values | numbers).startswith("fails: Claim A.1: ")
     one = np.ones(3)
     for curves in (
         {"normal_error": matrix_lemmas.normal_error(np.triu(np.ones((3, 4, 4))))},  # not normal
         {"product_ratio": 0.9 * one},
         {"product_gap": 0.1 * one},
     ):
-        wrong_values = values_of("matrix-lemmas", doctored(by_seed, **curves))
-        assert found.verdict(wrong_values, "cpu") == "refuted"
-        printed, what = found.judge_printed(wrong_values), next(iter(curves))
+        wrong_values = values_of("matrix-lemmas", replace_curves(by_seed, **curves))
+        assert claim.verdict(wrong_values, "cpu") == "refuted"
+        printed, what = claim.judge_printed(wrong_values), next(iter(curves))
         if what == "product_gap":  # how sharp the bound is, is ours
             assert printed == "holds"
         else:

@@ -55,7 +55,7 @@ def test_a_network_of_other_labels_is_refuted(
     setting = Setting("digits", (100,))
     _, curves = expressivity.measure(setting, 1, None)  # type: ignore[arg-type]
     assert (curves["errors"], curves["own_errors"]) == (0, 0)
-    monkeypatch.setattr(memorization, "memorize", last_label_wrong)
+    monkeypatch.setattr(expressivity, "memorize", last_label_wrong)
     _, curves = expressivity.measure(setting, 1, None)  # type: ignore[arg-type]
     assert curves["errors"] == 1
 
@@ -69,20 +69,20 @@ def test_a_construction_that_cannot_be_built_errs_everywhere() -> None:
 
 def test_the_printed_width_is_too_small_for_the_premise_of_its_lemma() -> None:
     X = normalize_rows(np.random.default_rng(1).random((50, 8)))
-    found = own_construction(X, seed=1)
-    assert found["own_errors"] == 0
+    numbers = own_construction(X, seed=1)
+    assert numbers["own_errors"] == 0
     far = normalize_rows(np.random.default_rng(1).standard_normal(FAR))
     gaps = np.linalg.norm(far[:, None] - far, axis=2)[np.triu_indices(FAR[0], 1)] ** 2
     k = memorization.paper_width(FAR[0], gaps.min())
     A0 = np.random.default_rng([0, k]).standard_normal((k, FAR[1])) / np.sqrt(k)
     squares = np.sum((far @ A0.T) ** 2, axis=1)
     assert np.abs(squares - 1).max() > gaps.min() / 6  # not even by the unprojected distances
-    assert found["own_condition_ratio"] >= 2 * found["own_fitting_ratio"] > 2
+    assert numbers["own_condition_ratio"] >= 2 * numbers["own_fitting_ratio"] > 2
 
 
 def test_the_constant_and_the_step_of_the_proof_fail_as_printed_and_the_theorem_holds() -> None:
-    found = own_construction(normalize_rows(np.random.default_rng(1).random((50, 8))), seed=1)
-    values = {"errors": [0.0]} | {key: [value] for key, value in found.items()}
+    numbers = own_construction(normalize_rows(np.random.default_rng(1).random((50, 8))), seed=1)
+    values = {"errors": [0.0]} | {key: [value] for key, value in numbers.items()}
     text = CLAIM.judge_printed(values)
     assert "the constant 10 in k = 10 ln n / rho^2 of Theorem 3.2's proof (own_printed" in text
     assert "the distance 3 rho' in Lemma B.1, a step of the proof (neighbour_move 0.5" in text

@@ -32,13 +32,13 @@ from theory.relu_population import gradient, inner_product, potential
 def test_monte_carlo_tells_the_gradient_from_its_neighbours():
     rng = np.random.default_rng(0)
     W, W_star = population_gradient.random_instance(rng, 3, 0.5, "random")
-    found = population_gradient.monte_carlo(
+    estimate = population_gradient.monte_carlo(
         partial(population_gradient.gaussian_inputs, rng, 3), W, W_star, 50_000
     )
     true = gradient(W, W_star)
 
     def z(G):
-        return np.max(np.abs((G - found["gradient"]) / found["gradient_error"]))
+        return np.max(np.abs((G - estimate["gradient"]) / estimate["gradient_error"]))
 
     assert z(true) < 4.5
     for wrong in (gradient(W, W_star, "printed"), true / 2, true.T):
@@ -78,15 +78,15 @@ def path(inner, g, distance, rate=1 / 8, **changed):
 
 
 def test_two_phases_in_numbers_by_hand():
-    found = two_phases.theorem_numbers(path([-2, -1, 1, 2], [4, 2.4, 1.5, 0.05], [2, 3, 3, 1.5]))
-    assert found["start_inner_product"] == -2
+    numbers = two_phases.theorem_numbers(path([-2, -1, 1, 2], [4, 2.4, 1.5, 0.05], [2, 3, 3, 1.5]))
+    assert numbers["start_inner_product"] == -2
     # at rate 1/8 g must fall to 1 - 0.5/8 * 4 = 3/4 a step
-    assert found["potential_share"] == pytest.approx(1.5 / 2.4 / 0.75)
+    assert numbers["potential_share"] == pytest.approx(1.5 / 2.4 / 0.75)
     # positive at 2, where g <= 1.97 too
-    assert found["first_phase_share"] == pytest.approx(16 * 2 / 8)
-    assert found["distance_growth"] == 0.5
-    assert found["second_phase_ratio"] == pytest.approx(np.pi * 2 / 1.5**2)
-    assert found["final_distance_share"] == 0.75
+    assert numbers["first_phase_share"] == pytest.approx(16 * 2 / 8)
+    assert numbers["distance_growth"] == 0.5
+    assert numbers["second_phase_ratio"] == pytest.approx(np.pi * 2 / 1.5**2)
+    assert numbers["final_distance_share"] == 0.75
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,12 @@ def test_two_phases_in_numbers_by_hand():
 )
 def test_a_first_phase_that_never_ends_refutes(inner, g):
     never = path(inner, g, [2, 2, 2, 2])
-    found = two_phases.also([never])
-    assert found["first_phase_share"] == found["second_phase_ratio"] == np.inf
-    assert found["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
+    numbers = two_phases.also([never])
+    assert numbers["first_phase_share"] == numbers["second_phase_ratio"] == np.inf
+    assert numbers["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
     assert (
-        two_phases.CLAIM.verdict({key: [value] for key, value in found.items()}, "cpu") == "refuted"
+        two_phases.CLAIM.verdict({key: [value] for key, value in numbers.items()}, "cpu")
+        == "refuted"
     )
 
 
@@ -106,9 +107,9 @@ def test_a_first_phase_that_never_ends_refutes(inner, g):
 def test_a_potential_that_falls_too_slowly_refutes(g, verdict):
     # at rate 1/32 it must fall to 1 - 0.5/32 * 4 = 15/16 a step; the first phase may take 2 steps
     slow = path([-2, -1, 1, 2], [4, g, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)
-    found = two_phases.also([slow])
-    assert found["potential_share"] == pytest.approx(g / 4 / (15 / 16))
-    values = {key: [value] for key, value in found.items()}
+    numbers = two_phases.also([slow])
+    assert numbers["potential_share"] == pytest.approx(g / 4 / (15 / 16))
+    values = {key: [value] for key, value in numbers.items()}
     assert two_phases.CLAIM.verdict(values, "cpu") == verdict
 
 
@@ -142,15 +143,17 @@ def test_as_many_batches_as_steps_must_have_converged(batches, last, verdict):
     exact = path([-2, -1, 1, 2], [4, 3.7, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)
     inner, distance = [-2, -1, 1, 2], [2, 2.5, 2.8, last]
     sgd = path(inner, [4, 3, 2, 1], distance, descent="sgd", steps=3, batches=batches)
-    found = two_phases.also([exact, sgd])
-    assert found["sgd_final_distance_share"] == last / 2
-    assert "figure_8_iteration" not in found  # of LY's own setting alone
-    assert two_phases.CLAIM.verdict({key: [v] for key, v in found.items()}, "cpu") == verdict
+    numbers = two_phases.also([exact, sgd])
+    assert numbers["sgd_final_distance_share"] == last / 2
+    assert "figure_8_iteration" not in numbers  # of LY's own setting alone
+    assert two_phases.CLAIM.verdict({key: [v] for key, v in numbers.items()}, "cpu") == verdict
 
 
 def test_figure_8_is_tested_in_its_own_setting():
-    own = path([-2, -1, 1, 2], [4, 3, 2, 1], [2, 2, 2, 2], descent="sgd", **two_phases.FIGURE_8)
-    assert two_phases.also([own])["figure_8_iteration"] == 2
+    figure_8 = path(
+        [-2, -1, 1, 2], [4, 3, 2, 1], [2, 2, 2, 2], descent="sgd", **two_phases.FIGURE_8
+    )
+    assert two_phases.also([figure_8])["figure_8_iteration"] == 2
     assert two_phases.FIGURE_8.items() <= {
         **vars(two_phases.Setting()), "d": 1500, "frobenius": 5.0
     }.items()  # fmt: skip
@@ -348,8 +351,8 @@ def test_the_worst_process_has_equality_in_the_premise():
 def test_speeds_count_until_the_ceiling():
     g = np.array([[1.0, 0.5, 0.1, 1e-9]])
     promised = np.log([2.0, 4.0, 8.0])
-    found = potential_rates.least_speed(g, promised, 0.2)
-    np.testing.assert_allclose(found, [1, np.log(10) / np.log(4), np.log(10) / np.log(4)])
+    speed = potential_rates.least_speed(g, promised, 0.2)
+    np.testing.assert_allclose(speed, [1, np.log(10) / np.log(4), np.log(10) / np.log(4)])
     assert potential_rates.least_speed(np.array([[1, 0.6, 0.3, 0.2]]), promised, 0.1).min() < 1
 
 
@@ -403,9 +406,9 @@ def test_chords_show_where_a_loss_is_not_convex():
     bowl, wells = x**2 + x[:, None] ** 2, (x**2 - 1) ** 2 - 1 + x[:, None] ** 2
     assert np.all(height_above_chords(bowl, x, x) <= 1e-12)
     assert height_above_chords(wells, x, x)[20, 40] < 0 < height_above_chords(-bowl, x, x)[20, 40]
-    found = measure_plane(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
-    np.testing.assert_allclose(found["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
-    assert found["distance"][1, 1] == pytest.approx(1)
+    plane = measure_plane(50, np.array([0.0, 1.0]), np.array([-0.5, 0.0, 0.5]))
+    np.testing.assert_allclose(plane["trace"], [[-0.5, -0.5], [0, 0], [0.5, 0.5]], atol=1e-15)
+    assert plane["distance"][1, 1] == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

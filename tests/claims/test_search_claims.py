@@ -28,8 +28,8 @@ def values(module: Any, **searched: dict[str, float]) -> dict[str, list[float]]:
     """Return the numbers of three seeds, of arms that were searched so; of others as `harder`."""
     harder = searched[module.VARIANTS.harder]
     arms = dict.fromkeys(module.VARIANTS.labels, harder) | searched
-    found = _tuning.compare_networks(module.VARIANTS, arms)
-    return {key: [value] * 3 for key, value in found.items()}
+    numbers = _tuning.compare_networks(module.VARIANTS, arms)
+    return {key: [value] * 3 for key, value in numbers.items()}
 
 
 @pytest.mark.parametrize("module", TUNING)
@@ -63,9 +63,9 @@ def test_what_is_lost_is_what_the_easier_network_has_more(module: Any) -> None:
         module.VARIANTS.harder: metrics(0.25, best=40.0),  # no rates: none are good
         module.VARIANTS.easier: metrics(0.75, good_rate_decades=1.5),
     }
-    found = values(module, **arms)
-    assert (found["share_lost"][0], found["decades_lost"][0]) == (0.5, 1.5)
-    assert found[_tuning.WORST_BEST][0] == 40
+    numbers = values(module, **arms)
+    assert (numbers["share_lost"][0], numbers["decades_lost"][0]) == (0.5, 1.5)
+    assert numbers[_tuning.WORST_BEST][0] == 40
     del arms[module.VARIANTS.easier]["best_val_error_pct"]
     with pytest.raises(KeyError):
         values(module, **arms)
@@ -158,22 +158,22 @@ def test_the_figure_names_every_network_and_the_limit(module: Any, tmp_path: Pat
 
 
 def test_only_imagenet_decides_whether_a_better_schedule_exists() -> None:
-    found = better_schedule_exists.CLAIM
+    claim = better_schedule_exists.CLAIM
 
     def verdict(gain: float, error: float, scale: str) -> str:
         errors = {
             "published_test_error_pct": [error + gain] * 3,
             "found_test_error_pct": [error] * 3,
         }
-        return found.verdict({**errors, "gain_pct": [gain] * 3}, scale)
+        return claim.verdict({**errors, "gain_pct": [gain] * 3}, scale)
 
     assert {verdict(4.0, 20.0, scale) for scale in ("smoke", "cpu", "hours")} == {"smaller scale"}
     assert verdict(1.2, 34.0, "paper") == "reproduced"
     assert verdict(0.5, 34.0, "paper") == "refuted"  # better, not substantially
     assert verdict(9.0, 70.0, "paper") == "inconclusive"
-    first = found.scales["paper"].base(0)
+    first = claim.scales["paper"].base(0)
     assert first.fingerprint == get_recipe("allconv-imagenet", "paper").fingerprint
-    assert first.fingerprint == found.scales["paper"].search_base().fingerprint
+    assert first.fingerprint == claim.scales["paper"].search_base().fingerprint
 
 
 @pytest.mark.parametrize("module", [better_schedule_exists, later_habits])

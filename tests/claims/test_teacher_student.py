@@ -101,8 +101,10 @@ def measured(**losses: float) -> Measured:
 
 
 def test_shares_are_the_three_blocks_losses_over_vanillas() -> None:
-    found = teacher_student.also([measured(three_block_fitted_loss=1.5, three_block_test_loss=6.0)])
-    assert (found["three_block_fitted_share"], found["three_block_test_share"]) == (0.5, 2)
+    metrics = teacher_student.also(
+        [measured(three_block_fitted_loss=1.5, three_block_test_loss=6.0)]
+    )
+    assert (metrics["three_block_fitted_share"], metrics["three_block_test_share"]) == (0.5, 2)
     assert teacher_student.also([measured(reslink_fitted_loss=9.0)])["reslink_end_loss"] == 9
 
 
@@ -112,8 +114,8 @@ def test_students_that_diverged_show_no_order() -> None:
     learned |= {"three_block_test_loss": 4.0}
 
     def verdict(**losses: float) -> str:
-        found = teacher_student.also([measured(**learned | losses)])
-        return teacher_student.CLAIM.verdict({k: [v, v] for k, v in found.items()}, "paper")
+        metrics = teacher_student.also([measured(**learned | losses)])
+        return teacher_student.CLAIM.verdict({k: [v, v] for k, v in metrics.items()}, "paper")
 
     assert verdict() == "reproduced"
     assert verdict(vanilla_test_loss=np.inf, three_block_test_loss=np.inf) == "inconclusive"
@@ -127,6 +129,6 @@ def test_norms_are_of_w_beside_the_identity() -> None:
         model = keras_models.build(
             "two_layer", (8,), 1, variant=variant, start_frobenius=1.4, start_norm=0.6
         )
-        found = splits.task.of_model(model)  # type: ignore[misc]
-        assert found["frobenius_norm"] == pytest.approx(1.4, rel=1e-5)
-        assert found["spectral_norm"] == pytest.approx(0.6, rel=1e-5)
+        norms = splits.task.of_model(model)  # type: ignore[misc]
+        assert norms["frobenius_norm"] == pytest.approx(1.4, rel=1e-5)
+        assert norms["spectral_norm"] == pytest.approx(0.6, rel=1e-5)

@@ -36,9 +36,9 @@ def marked(name: str) -> Any:
 
 def decided_at_smoke_scale(name: str) -> bool:
     """Whether it is a theorem that is not only about numbers reported of the paper's scale."""
-    found = claim_catalog.load(name)
-    decided = {bound.metric for bound in found.decided_by} - found.reported.keys()
-    return isinstance(found, claim.Theorem) and bool(decided)
+    tested_claim = claim_catalog.load(name)
+    decided = {bound.metric for bound in tested_claim.decided_by} - tested_claim.reported.keys()
+    return isinstance(tested_claim, claim.Theorem) and bool(decided)
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in claim_catalog.names()])
@@ -47,24 +47,26 @@ def test_claim_at_smoke_scale(
 ) -> None:
     if name.endswith("-imagenet"):
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
-    found = claim_catalog.load(name)
-    assert set(found.scales) >= SCALES
-    setting = claim_catalog.get_settings(found, name, "smoke")
+    tested_claim = claim_catalog.load(name)
+    assert set(tested_claim.scales) >= SCALES
+    setting = claim_catalog.get_settings(tested_claim, name, "smoke")
     document = sweep.check(name, "smoke", setting, seeds=1 if trained(name) else None)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
     if decided_at_smoke_scale(name):
         assert document["verdict"] == "reproduced"
-    assert {bound.metric for bound in found.decided_by} <= document["metrics"].keys()
+    assert {bound.metric for bound in tested_claim.decided_by} <= document["metrics"].keys()
     row = history.row(document["run_id"])
     assert row.status == "FINISHED"
     assert [a.path for a in store.client().list_artifacts(row.id)].count("figure.png")
-    assert found.says in row.tags["mlflow.note.content"]
+    assert tested_claim.says in row.tags["mlflow.note.content"]
     children = history.rows(**{store.PARENT: row.id})
     assert children
-    if isinstance(found, claim.Theorem):
-        assert found.charts
-        assert {key for curves in found.charts for key in curves} <= children[0].metrics.keys()
+    if isinstance(tested_claim, claim.Theorem):
+        assert tested_claim.charts
+        assert {key for curves in tested_claim.charts for key in curves} <= children[
+            0
+        ].metrics.keys()
 
 
 def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
@@ -108,15 +110,15 @@ def test_a_new_file_is_a_new_claim(
 
 
 def test_a_reported_number_is_not_judged_at_a_smaller_scale() -> None:
-    found = claim_catalog.load("gradient-formula")
+    tested_claim = claim_catalog.load("gradient-formula")
     numbers = {
         "source": "LY",
         "says": "x",
         "family": "f",
         "scales": {},
         "decided_by": (Bound("error_pct", at_most=7),),
-        "measure": found.measure,
-        "figure": found.figure,
+        "measure": tested_claim.measure,
+        "figure": tested_claim.figure,
         "reported": {"error_pct": 6.97},
     }
     values = {"error_pct": [6.0, 6.1, 6.2]}
@@ -170,20 +172,20 @@ def test_the_printed_statement_is_judged_beside_the_tested_one() -> None:
 
 def test_a_failure_is_printed_even_where_another_part_was_not_measured() -> None:
     both = (Bound("gain_pct", at_least=5.0), Bound("other", at_most=1.0))
-    found = dataclasses.replace(comparison(), as_printed=both)
-    assert found.judge_printed({"gain_pct": [2.0] * 3}).startswith("fails: gain_pct")
-    assert found.judge_printed({"gain_pct": [6.0] * 3}) == "not tested"
+    tested_claim = dataclasses.replace(comparison(), as_printed=both)
+    assert tested_claim.judge_printed({"gain_pct": [2.0] * 3}).startswith("fails: gain_pct")
+    assert tested_claim.judge_printed({"gain_pct": [6.0] * 3}) == "not tested"
 
 
 def test_every_floor_must_be_reached() -> None:
     floors = (Floor(("a_pct",), at_most=27.0), Floor(("b_pct",), at_most=50.0))
-    found = dataclasses.replace(comparison(), floors=floors)
+    tested_claim = dataclasses.replace(comparison(), floors=floors)
     values = {"gain_pct": [2.0] * 3, "a_pct": [90.0] * 3, "b_pct": [18.0] * 3}
-    judged = found.judge(values, "paper")
+    judged = tested_claim.judge(values, "paper")
     assert judged["verdict"] == "inconclusive"
     assert judged["as_printed"] == "not tested"
     assert judged["floor"] == "no: a_pct 90 (floor 27); yes: b_pct 18 (floor 50)"
-    assert found.judge(values | {"a_pct": [26.0] * 3}, "paper")["verdict"] == "reproduced"
+    assert tested_claim.judge(values | {"a_pct": [26.0] * 3}, "paper")["verdict"] == "reproduced"
 
 
 def test_trained_networks_are_judged_in_the_settings_of_a_scale_alone() -> None:
@@ -210,11 +212,11 @@ def test_fewer_seeds_than_stated_or_one_apart_are_not_the_stated_ones(name: str)
 
 
 def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one() -> None:
-    found = dataclasses.replace(comparison(), seeds=3, recipes=lambda setting, seed: {})
+    tested_claim = dataclasses.replace(comparison(), seeds=3, recipes=lambda setting, seed: {})
 
     def verdict(gains: list[float]) -> str:
         learned = {"a_pct": [20.0] * len(gains), "b_pct": [18.0] * len(gains)}
-        return found.judge({"gain_pct": gains, **learned}, "paper")["verdict"]
+        return tested_claim.judge({"gain_pct": gains, **learned}, "paper")["verdict"]
 
     good, bad, unclear = [4.0, 4.1, 4.2], [-4.0, -4.1, -4.2], [0.0, 4.0, 1.0]
     assert [verdict(each) for each in (good, bad, unclear)] == [
@@ -226,22 +228,24 @@ def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one(
     assert verdict([*good, *bad, *bad]) == "inconclusive"
     assert verdict([*unclear, *good, *good, *good]) == "inconclusive"
     printed = [
-        found.judge({"gain_pct": g, "a_pct": [20.0] * len(g), "b_pct": [18.0] * len(g)}, "paper")
+        tested_claim.judge(
+            {"gain_pct": g, "a_pct": [20.0] * len(g), "b_pct": [18.0] * len(g)}, "paper"
+        )
         for g in (unclear, [*unclear, *bad, *bad, *bad])
     ]
     assert [each["as_printed"] for each in printed] == ["undecided", "undecided"]
 
 
 def test_other_data_than_the_sources_are_not_judged() -> None:
-    found = claim_catalog.load("zero-init")
-    [floor] = found.floors
+    tested_claim = claim_catalog.load("zero-init")
+    [floor] = tested_claim.floors
     values = {metric: [1.5, 1.5] for metric in floor.metrics}
-    values |= {bound.metric: [90.0, 90.0] for bound in found.decided_by}
-    assert [found.verdict(values, scale) for scale in ("cpu", "paper")] == [
+    values |= {bound.metric: [90.0, 90.0] for bound in tested_claim.decided_by}
+    assert [tested_claim.verdict(values, scale) for scale in ("cpu", "paper")] == [
         "smaller scale",
         "refuted",
     ]
-    printed = [found.judge(values, scale)["as_printed"] for scale in ("cpu", "paper")]
+    printed = [tested_claim.judge(values, scale)["as_printed"] for scale in ("cpu", "paper")]
     assert printed == ["not tested", "holds"]  # without the identity nothing is learned
 
 
@@ -308,12 +312,12 @@ TRAINED = [name for name in claim_catalog.names() if claim_catalog.load(name).re
 @pytest.mark.parametrize("name", TRAINED)
 def test_what_is_said_of_trained_networks_needs_networks_that_have_learned(name: str) -> None:
     """Whoever is not judged by a published number alone states a floor, or where it is judged."""
-    found = claim_catalog.load(name)
-    own = [bound for bound in found.decided_by if bound.metric not in found.reported]
-    assert not own or found.floors or name in DECIDED_WITHOUT_A_FLOOR
-    for floor in found.floors:
-        others = {metric: [0.0] * 5 for each in found.floors for metric in each.metrics}
-        values = {bound.metric: [0.0] * 5 for bound in found.decided_by} | others
+    tested_claim = claim_catalog.load(name)
+    own = [bound for bound in tested_claim.decided_by if bound.metric not in tested_claim.reported]
+    assert not own or tested_claim.floors or name in DECIDED_WITHOUT_A_FLOOR
+    for floor in tested_claim.floors:
+        others = {metric: [0.0] * 5 for each in tested_claim.floors for metric in each.metrics}
+        values = {bound.metric: [0.0] * 5 for bound in tested_claim.decided_by} | others
         values |= {metric: [90.0] * 5 for metric in floor.metrics}
-        assert found.verdict(values, "cpu") == "smaller scale"
-        assert found.verdict(values, "paper") == "inconclusive"
+        assert tested_claim.verdict(values, "cpu") == "smaller scale"
+        assert tested_claim.verdict(values, "paper") == "inconclusive"

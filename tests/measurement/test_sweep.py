@@ -102,10 +102,10 @@ def test_finished_settings_are_not_measured_again(home: Path) -> None:
 def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None:
     typed = swept("d=3,2", "gamma=1", "l=20,5,10")
     assert swept(*GRID[:1], "gamma=1", GRID[2])["run_id"] == typed["run_id"]
-    found, measured = swept("d=2,3,4", "gamma=1", "l=10,20,5"), swept("d=4", "gamma=1", "l=5,10,20")
-    assert found["settings"][-3:] == measured["settings"]  # found ones are those measured
+    wider, measured = swept("d=2,3,4", "gamma=1", "l=10,20,5"), swept("d=4", "gamma=1", "l=5,10,20")
+    assert wider["settings"][-3:] == measured["settings"]  # which are those measured
     again = swept("d=2,3,4", "gamma=1", "l=5,10,20", run_options=AGAIN)
-    assert again["metrics"] == found["metrics"]
+    assert again["metrics"] == wider["metrics"]
 
 
 def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
@@ -155,8 +155,10 @@ def test_a_premise_out_of_force_is_recorded_and_not_judged(home: Path) -> None:
     tags = {row.params["gamma"]: row.tags["assumption_holds"] for row in children(document)}
     assert tags == {"2.0": "at some steps", "3.0": "at some steps"}
     assert document["verdict"] == "reproduced"
-    found = claim_catalog.load(NAME)
-    assert found.verdict({}, "cpu") == "inconclusive"  # nothing was in force: nothing was tested
+    tested_claim = claim_catalog.load(NAME)
+    assert (
+        tested_claim.verdict({}, "cpu") == "inconclusive"
+    )  # nothing was in force: nothing was tested
 
 
 @pytest.mark.slow
@@ -216,11 +218,11 @@ ONE_CELL = [
 
 @pytest.mark.parametrize("name", ONE_CELL)
 def test_a_grid_of_one_cell_is_measured_and_drawn(name: str, home: Path) -> None:
-    found = claim_catalog.load(name)
-    settings = found.scales["smoke"]
+    tested_claim = claim_catalog.load(name)
+    settings = tested_claim.scales["smoke"]
     fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
     axes = {key: value for key, value in fields.items() if isinstance(value, tuple)}
-    last = {key: value[-2 if key == found.inner else -1 :] for key, value in axes.items()}
+    last = {key: value[-2 if key == tested_claim.inner else -1 :] for key, value in axes.items()}
     specs = [f"{key}={','.join(map(str, values))}" for key, values in last.items()]
     document = sweep.sweep(name, "smoke", specs, seeds=1, workers=1)
     assert document["verdict"] in {"reproduced", "inconclusive", "smaller scale"}

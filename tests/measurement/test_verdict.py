@@ -121,10 +121,10 @@ def test_five_in_a_hundred_true_claims_are_refuted() -> None:
 
     # The true mean lies on the bound: each one-sided test errs with probability 1 - 0.95.
     samples = np.random.default_rng(0).normal(1.0, 0.3, (4_000, 5))
-    found = [Bound("x", at_most=1.0).verdict(row.tolist()) for row in samples]
+    verdicts = [Bound("x", at_most=1.0).verdict(row.tolist()) for row in samples]
     # Of 4,000, 200 are expected on each side; the standard deviation is 13.8.
-    assert found.count("refuted") == pytest.approx(200, abs=4 * 13.8)
-    assert found.count("reproduced") == pytest.approx(200, abs=4 * 13.8)
+    assert verdicts.count("refuted") == pytest.approx(200, abs=4 * 13.8)
+    assert verdicts.count("reproduced") == pytest.approx(200, abs=4 * 13.8)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +145,9 @@ def test_verdicts_are_ordered_from_the_weakest() -> None:
 
 
 def test_summary_has_mean_deviation_number_and_interval() -> None:
-    found = summarize({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
+    summary = summarize({"loss": [1.0, 2.0, 6.0], "error": [0.5]})
     half = 2.919985580 * math.sqrt(7) / math.sqrt(3)  # Student's 95 % quantile, 2 degrees
-    assert found == {
+    assert summary == {
         "loss": 3.0,
         "n/loss": 3,
         "sd/loss": pytest.approx(math.sqrt(7)),
@@ -161,26 +161,26 @@ def test_summary_has_mean_deviation_number_and_interval() -> None:
 
 def test_spreads_read_back_what_summary_made() -> None:
     columns = {"loss": [1.0, 2.0, 6.0], "error": [0.5]}
-    found = metric_spreads(summarize(columns), 9)
-    assert found.keys() == columns.keys()
-    assert (found["loss"]["mean"], found["loss"]["n"], found["error"]["n"]) == (3.0, 3, 1)
-    assert (found["loss"]["ci_low"], found["loss"]["ci_high"]) == mean_interval(columns["loss"])
-    assert found["error"]["sd"] is found["error"]["ci_low"] is None
+    spreads = metric_spreads(summarize(columns), 9)
+    assert spreads.keys() == columns.keys()
+    assert (spreads["loss"]["mean"], spreads["loss"]["n"], spreads["error"]["n"]) == (3.0, 3, 1)
+    assert (spreads["loss"]["ci_low"], spreads["loss"]["ci_high"]) == mean_interval(columns["loss"])
+    assert spreads["error"]["sd"] is spreads["error"]["ci_low"] is None
     assert metric_spreads({"error": 0.5}, 1)["error"]["n"] == 1
 
 
 def test_summary_of_a_diverged_seed_is_not_a_number() -> None:
-    found = summarize({"loss": [1.0, NAN]})
-    assert math.isnan(found["loss"])
-    assert math.isnan(found["sd/loss"])
+    summary = summarize({"loss": [1.0, NAN]})
+    assert math.isnan(summary["loss"])
+    assert math.isnan(summary["sd/loss"])
 
 
 def test_two_means_are_equal_only_where_that_is_shown() -> None:
     """Two one-sided tests: a small difference that is not known well is not an equality."""
-    same = Bound("difference", at_least=-0.5, at_most=0.5)
-    assert same.verdict([0.1, -0.1, 0.05]) == "reproduced"
-    assert same.verdict([2.0, -2.0, 0.0]) == "inconclusive"
-    assert same.verdict([1.0, 1.1, 0.9]) == "refuted"
+    equal = Bound("difference", at_least=-0.5, at_most=0.5)
+    assert equal.verdict([0.1, -0.1, 0.05]) == "reproduced"
+    assert equal.verdict([2.0, -2.0, 0.0]) == "inconclusive"
+    assert equal.verdict([1.0, 1.1, 0.9]) == "refuted"
 
 
 def test_the_best_arm_must_reach_the_floor() -> None:
