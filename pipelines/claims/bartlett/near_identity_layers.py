@@ -44,20 +44,10 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
-from theory import near_identity
+from theory import near_identity, smooth_maps
 from theory.composition import compose, near_layers, whole_layers, whole_profile
 from theory.near_identity import ball, scales
-from theory.smooth_maps import (
-    HENON,
-    SmoothMap,
-    bump,
-    graph_map,
-    henon_largest,
-    henon_map,
-    normalize,
-    pendulum,
-    tanh_map,
-)
+from theory.smooth_maps import SmoothMap, pendulum, tanh_map
 
 RADII = {"henon": 1.0, "tanh-0.3": 3.0, "tanh-0.9": 3.0, "pendulum": 2.0, "scalar": 2.0}
 SCHEDULES = ("uniform", "geometric", "equalised")
@@ -104,12 +94,12 @@ def instance(rng: np.random.Generator, name: str, d: int, samples: int) -> tuple
 def build_maps(name: str, W: Array) -> tuple["SmoothMap", "SmoothMap"]:
     """Return the map h and, normalized at 0, g; leading axes are those of W [..., d, d]."""
     if name == "henon":
-        return henon_map(), HENON
+        return smooth_maps.henon_map(), smooth_maps.HENON
     if name == "scalar":
-        h = graph_map(W[..., 0, :])
+        h = smooth_maps.graph_map(W[..., 0, :])
     else:
         h = pendulum() if name == "pendulum" else tanh_map(W, float(name.removeprefix("tanh-")))
-    return h, normalize(h, np.zeros(h.dimension))
+    return h, smooth_maps.normalize(h, np.zeros(h.dimension))
 
 
 def measure(cells: Cells) -> Curves:
@@ -154,7 +144,7 @@ def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
     flat = np.concatenate([x[..., :-1], np.zeros((*x.shape[:-1], 1))], axis=-1)
     few = scales(min(m, RUN_TO))
     end = compose(whole_layers(h, np.zeros(h.dimension), few, 2), flat)[..., -1]
-    return np.asarray(np.abs(end - bump(centre, x[..., :-1])).max(axis=-1))
+    return np.asarray(np.abs(end - smooth_maps.bump(centre, x[..., :-1])).max(axis=-1))
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
@@ -169,7 +159,7 @@ def also(measured: Sequence[Measured]) -> dict[str, float]:
         metrics["henon_whole"] = float(m.curves["whole"][-1])
         metrics |= {f"henon_{key}_slope": slope(m, key) for key in SCHEDULES[:2]}
         for key, name in (("uniform", "henon_gap"), ("geometric", "henon_geometric_gap")):
-            exact = np.array([n * henon_largest(int(n), key) for n in m.steps])
+            exact = np.array([n * smooth_maps.henon_largest(int(n), key) for n in m.steps])
             metrics[name] = float(np.max(np.abs(m.curves[key] / exact - 1)))
     return metrics
 

@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
 from theory.descent_bounds import iteration_bound, iterations_to
@@ -172,11 +172,9 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 def draw_iterations(axes: Any, measured: Sequence[Measured]) -> None:
     """Draw iterations (points) under the bound (dashed), a colour a conditioning, largest d."""
-    d = max(m.point["d"] for m in measured)
-    chosen = select(measured, d=d)
-    points = sorted({(m.point["gamma"], m.point["top"]) for m in chosen}, reverse=True)
-    for colour, (gamma, top) in enumerate(points):
-        cells = select(chosen, gamma=gamma, top=top)
+    d, chosen = group_by(measured, "d")[-1]
+    groups = [(g, *each) for g, row in group_by(chosen, "gamma") for each in group_by(row, "top")]
+    for colour, (gamma, top, cells) in enumerate(reversed(groups)):
         label = f"γ = {gamma:g}, ||Φ|| = {top:g}"
         for name, style, text in (("iterations", "o-", label), ("bound", "--", "_")):
             values = stack(cells, name).mean(axis=0)

@@ -22,7 +22,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem, reductions
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select, stack
+from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from pipelines.runtime import backend
 from theory.linear_resnet import excess_risk, gradient, gradient_appendix
@@ -103,8 +103,7 @@ def automatic_gradient(A: Array, R: Array, sigma: Array) -> Array:
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw relative errors against depth in the largest dimension, one line a seed."""
-    d = max(m.point["d"] for m in measured)
-    chosen = select(measured, d=d)
+    d, chosen = group_by(measured, "d")[-1]
     picture, axes = panels(1, 6, 4)
     axes.set(xscale="log", yscale="log", xlabel="depth l", ylabel="relative distance to Lemma 2.4")
     labels = {

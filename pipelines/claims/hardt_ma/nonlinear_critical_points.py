@@ -49,7 +49,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, select, stack
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.stationary_points import Layer, layer_gradient_norms, network, stationary_bound
@@ -248,8 +248,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     """Draw risks along lines through the identity; gradients of each block in the deepest nets."""
     picture, (left, right) = panels(2)
     draw_lines(left, measured[-1])
-    deepest = max(m.point["l"] for m in measured)
-    chosen = select(measured, l=deepest)
+    deepest, chosen = group_by(measured, "l")[-1]
     for colour, (tau, cells) in enumerate(group_by(chosen, "tau")):
         mean = stack(cells, "functional_gradient").mean(axis=0)
         right.plot(chosen[0].steps, mean, f"C{colour}o-", markersize=4, label=f"τ = {tau:g}")

@@ -34,27 +34,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
-from pipelines.measurement.grid import (
-    ASSUMPTION,
-    Array,
-    Cells,
-    Curves,
-    Measured,
-    group_by,
-    select,
-    stack,
-)
+from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
-from theory.factorization import (
-    augment,
-    balanced,
-    compose,
-    lower_bound,
-    max_norm,
-    merged_split,
-    paper_bound,
-    printed,
-)
+from theory import factorization
 
 SHALLOWEST = 5  # the paper's split needs 4q + p layers with q, p >= 1
 
@@ -100,8 +82,8 @@ def measure(cells: Cells) -> Curves:
         key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]
     }
     psd = l * curves.pop("psd")
-    curves["paper_bound"] = l * paper_bound(R[:, None], l)
-    curves["lower_bound"] = l * lower_bound(R[:, None], l)
+    curves["paper_bound"] = l * factorization.paper_bound(R[:, None], l)
+    curves["lower_bound"] = l * factorization.lower_bound(R[:, None], l)
     for name in ("balanced", "printed", "merged"):
         curves[name] = l * curves[name]
     curves["ratio"] = curves["balanced"] / curves["paper_bound"]
@@ -112,22 +94,25 @@ def measure(cells: Cells) -> Curves:
 
 def measure_depth(R: Array, P: Array, depth: int) -> dict[str, Array]:
     """Return largest layer norms of R and of P, and relative product errors, at one depth; [n]."""
-    A, flipped = balanced(R, depth), R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0)
-    wider = augment(flipped)  # det < 0, the same singular values
+    A, flipped = (
+        factorization.balanced(R, depth),
+        R * np.where(np.arange(R.shape[-1]) == 0, -1.0, 1.0),
+    )
+    wider = factorization.augment(flipped)  # det < 0, the same singular values
     return {
-        "balanced": max_norm(A),
-        "printed": max_norm(printed(R, depth)),
-        "merged": max_norm(merged_split(R, depth)),
-        "psd": max_norm(balanced(P, depth)),
+        "balanced": factorization.max_norm(A),
+        "printed": factorization.max_norm(factorization.printed(R, depth)),
+        "merged": factorization.max_norm(factorization.merged_split(R, depth)),
+        "psd": factorization.max_norm(factorization.balanced(P, depth)),
         "product_error": product_error(A, R),
-        "augmented_error": product_error(balanced(wider, depth), wider),
+        "augmented_error": product_error(factorization.balanced(wider, depth), wider),
     }
 
 
 def product_error(A: Array, R: Array) -> Array:
     """Return |(I + A_l) ... (I + A_1) - R| / |R|, Frobenius norms; [n]."""
     norm = np.linalg.norm
-    return np.asarray(norm(compose(A) - R, axis=(-2, -1)) / norm(R, axis=(-2, -1)))
+    return np.asarray(norm(factorization.compose(A) - R, axis=(-2, -1)) / norm(R, axis=(-2, -1)))
 
 
 def also(measured: Sequence[Measured]) -> dict[str, float]:
@@ -156,9 +141,9 @@ LABELS = {
 
 def figure(measured: Sequence[Measured]) -> Any:
     """Draw l * max norm against l at d = 8 or the largest, highest gamma; over_lower_bound."""
-    dimensions, hardest = {m.point["d"] for m in measured}, max(m.point["gamma"] for m in measured)
-    d = 8 if 8 in dimensions else max(dimensions)
-    chosen = select(measured, d=d, gamma=hardest)
+    by_size = dict(group_by(measured, "d"))
+    d = 8 if 8 in by_size else max(by_size)
+    hardest, chosen = group_by(by_size[d], "gamma")[-1]
     picture, (left, right) = panels(2)
     for name, label in LABELS.items():
         style = "--" if "bound" in name else "o-"
@@ -168,7 +153,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     left.set_ylim(bottom=0)
     left.set_title(f"d = {d}, γ = {hardest:g}, mean of {len(chosen)} matrices", fontsize=10)
     picture.legend(loc="outside lower center", ncols=3, fontsize=8)
-    for size, cells in group_by(measured, "d"):
+    for size, cells in by_size.items():
         right.hist(over_lower_bound(cells), bins=BINS, alpha=0.6, label=f"d = {size}")
     right.set(xlabel="max |A_i| (ours) / lower bound, at the largest l", ylabel="matrices")
     right.legend(title=f"{len(measured)} matrices", fontsize=8)
