@@ -96,7 +96,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
         floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
         recipes=variants.recipes,
-        also=means("share_lost", "decades_lost", WORST_BEST, *shown),
+        extra_metrics=means("share_lost", "decades_lost", WORST_BEST, *shown),
         figure=lambda measured: figure(variants.labels, measured),
         charts=tuple((f"{arm}_best_of_k_pct",) for arm in variants.labels),
         seeds=3,

@@ -76,7 +76,7 @@ def table_cell(
         decided_by=(Bound("test_error_pct", at_most=NEAR * error_pct),),
         measure=measure,
         recipes=lambda recipe, seed: {"trained": shift_seed(recipe, seed)},
-        also=also,
+        extra_metrics=extra_metrics,
         figure=lambda measured: figure(measured, error_pct),
         reported=paper.reported,
         seeds=seeds,
@@ -107,7 +107,7 @@ def measure(recipe: Recipe, seed: int, bench: Bench) -> Curves:
     return numbers({key: metrics[key] for key in NUMBERS if key in metrics})
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the numbers that decide nothing."""
     return means(*(key for key in NUMBERS[1:] if key in measured[0].curves))(measured)
 

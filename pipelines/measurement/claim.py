@@ -29,7 +29,7 @@ class Bench:
     run: tracked_run.Run
     run_options: RunOptions = DEFAULT
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Of its trainings."""
+    """Tags of its trainings."""
 
     def train(self, recipe: Recipe) -> Result:
         """Train, in a child of this run unless an earlier run is the same; return the result."""
@@ -47,7 +47,7 @@ class Bench:
     def add(
         self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
     ) -> None:
-        """Return a child run with curves [k] over integer steps [k]."""
+        """Record a child run with curves [k] over integer steps [k]."""
         now = int(time.time() * 1000)
         added = bulk.FinishedRun(name, params, {}, steps, curves, now, now)
         bulk.write(self.run.experiment, [added], self.run.id)
@@ -59,12 +59,12 @@ def numbers(metrics: Mapping[str, float]) -> Curves:
 
 
 def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
-    """Return an `also`: the mean of these curves over all cells and steps."""
+    """Return `extra_metrics` of a claim: the means of these curves over all cells and steps."""
     return reductions(**dict.fromkeys(metrics, np.mean))
 
 
 def reductions(**reduce: Callable[..., Any]) -> Callable[[Sequence[Measured]], dict[str, float]]:
-    """Return an `also`: each of these curves, of all cells and steps, reduced to a number."""
+    """Return `extra_metrics` of a claim: these curves, each reduced to a number."""
     return lambda measured: {key: float(each(join(measured, key))) for key, each in reduce.items()}
 
 
@@ -77,7 +77,7 @@ class Claim:
 
     `scales` holds a frozen dataclass of settings for each scale; its fields that are tuples are the
     axes of a grid. A bound is on a curve, of which the worst point of every seed counts, or on one
-    of the numbers that `also` makes from all that was measured with a seed.
+    of the numbers that `extra_metrics` makes from all that was measured with a seed.
     """
 
     source: str
@@ -87,7 +87,7 @@ class Claim:
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
     figure: Callable[[Sequence[Measured]], Any]
-    also: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
+    extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
     """What is printed, in the damaged copies that were read, without margins of ours; or none."""
@@ -95,7 +95,7 @@ class Claim:
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     floors: tuple[Floor, ...] = ()
     """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
-    smaller: tuple[str, ...] = ()
+    unjudged_scales: tuple[str, ...] = ()
     """Scales with other data than the source's, whose numbers are shown and not judged."""
     costs: Mapping[str, str] = field(default_factory=dict)
     """By scale, what all its seeds take, on 2 cores unless it says otherwise."""
@@ -118,7 +118,7 @@ class Claim:
             values = np.concatenate([m.curves[bound.metric][m.holds] for m in measured])
             if len(values):
                 worst[bound.metric] = bound.worst(values)
-        return worst | self.also(measured)
+        return worst | self.extra_metrics(measured)
 
     def curve_bounds(self, measured: Sequence[Measured]) -> list[Bound]:
         """Return the bounds that are on curves."""
@@ -161,7 +161,7 @@ class Claim:
         """
         published = scale == "paper" and not altered
         bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
-        if not bounds or scale in self.smaller or (altered and self.recipes):
+        if not bounds or scale in self.unjudged_scales or (altered and self.recipes):
             return "smaller scale"
         if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
             return "inconclusive" if published else "smaller scale"

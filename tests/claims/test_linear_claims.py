@@ -248,7 +248,7 @@ def test_the_bound_on_iterations_is_ours_and_not_what_is_printed():
     shallow = by_seed[0][0].cell.point | {"top": 10.0, "gamma": 0.1}  # only l >= 4.6 is printed
     cell = dataclasses.replace(by_seed[0][0].cell, point=shallow)
     curves = by_seed[0][0].curves | {"iterations": np.array([np.inf, 30, 40])}
-    row = claim.also([dataclasses.replace(by_seed[0][0], cell=cell, curves=curves)])
+    row = claim.extra_metrics([dataclasses.replace(by_seed[0][0], cell=cell, curves=curves)])
     assert "deep_arrived_pct" not in row
 
 

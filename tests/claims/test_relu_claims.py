@@ -94,7 +94,7 @@ def test_two_phases_in_numbers_by_hand():
 )
 def test_a_first_phase_that_never_ends_refutes(inner, g):
     never = path(inner, g, [2, 2, 2, 2])
-    numbers = two_phases.also([never])
+    numbers = two_phases.extra_metrics([never])
     assert numbers["first_phase_share"] == numbers["second_phase_ratio"] == np.inf
     assert numbers["sign_change_iteration"] == (np.inf if max(inner) < 0 else 2)
     assert (
@@ -107,7 +107,7 @@ def test_a_first_phase_that_never_ends_refutes(inner, g):
 def test_a_potential_that_falls_too_slowly_refutes(g, verdict):
     # at rate 1/32 it must fall to 1 - 0.5/32 * 4 = 15/16 a step; the first phase may take 2 steps
     slow = path([-2, -1, 1, 2], [4, g, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)
-    numbers = two_phases.also([slow])
+    numbers = two_phases.extra_metrics([slow])
     assert numbers["potential_share"] == pytest.approx(g / 4 / (15 / 16))
     values = {key: [value] for key, value in numbers.items()}
     assert two_phases.CLAIM.verdict(values, "cpu") == verdict
@@ -143,7 +143,7 @@ def test_as_many_batches_as_steps_must_have_converged(batches, last, verdict):
     exact = path([-2, -1, 1, 2], [4, 3.7, 1.5, 0.05], [2, 3, 3, 0.05], rate=1 / 32)
     inner, distance = [-2, -1, 1, 2], [2, 2.5, 2.8, last]
     sgd = path(inner, [4, 3, 2, 1], distance, descent="sgd", steps=3, batches=batches)
-    numbers = two_phases.also([exact, sgd])
+    numbers = two_phases.extra_metrics([exact, sgd])
     assert numbers["sgd_final_distance_share"] == last / 2
     assert "figure_8_iteration" not in numbers  # of LY's own setting alone
     assert two_phases.CLAIM.verdict({key: [v] for key, v in numbers.items()}, "cpu") == verdict
@@ -153,7 +153,7 @@ def test_figure_8_is_tested_in_its_own_setting():
     figure_8 = path(
         [-2, -1, 1, 2], [4, 3, 2, 1], [2, 2, 2, 2], descent="sgd", **two_phases.FIGURE_8
     )
-    assert two_phases.also([figure_8])["figure_8_iteration"] == 2
+    assert two_phases.extra_metrics([figure_8])["figure_8_iteration"] == 2
     assert two_phases.FIGURE_8.items() <= {
         **vars(two_phases.Setting()), "d": 1500, "frobenius": 5.0
     }.items()  # fmt: skip
@@ -398,7 +398,7 @@ def test_conditions_are_safe_up_to_the_first_that_is_not(ratios, safe):
         Measured(Cell({"condition": c}, 0), np.arange(1), {"least_ratio": np.array([r])}, "")
         for c, r in zip((1.0, 10.0, 100.0), ratios, strict=True)
     ]
-    assert input_distributions.also(rows)["safe_condition"] == safe
+    assert input_distributions.extra_metrics(rows)["safe_condition"] == safe
 
 
 def test_chords_show_where_a_loss_is_not_convex():

@@ -71,4 +71,4 @@ def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
     assert drawn["test, reported: 6.38 %"] == [6.38, 6.38]
     assert [8.0, 8.0] in drawn.values()  # the mean, which runs from edge to edge
     assert (7.0, 9.0) in {(band.get_y(), band.get_y() + band.get_height()) for band in axes.patches}
-    assert table2.also(measured) == {"final_train_error_pct": 0.5}
+    assert table2.extra_metrics(measured) == {"final_train_error_pct": 0.5}

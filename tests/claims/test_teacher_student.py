@@ -101,11 +101,13 @@ def measured(**losses: float) -> Measured:
 
 
 def test_shares_are_the_three_blocks_losses_over_vanillas() -> None:
-    metrics = teacher_student.also(
+    metrics = teacher_student.extra_metrics(
         [measured(three_block_fitted_loss=1.5, three_block_test_loss=6.0)]
     )
     assert (metrics["three_block_fitted_share"], metrics["three_block_test_share"]) == (0.5, 2)
-    assert teacher_student.also([measured(reslink_fitted_loss=9.0)])["reslink_end_loss"] == 9
+    assert (
+        teacher_student.extra_metrics([measured(reslink_fitted_loss=9.0)])["reslink_end_loss"] == 9
+    )
 
 
 def test_students_that_diverged_show_no_order() -> None:
@@ -114,7 +116,7 @@ def test_students_that_diverged_show_no_order() -> None:
     learned |= {"three_block_test_loss": 4.0}
 
     def verdict(**losses: float) -> str:
-        metrics = teacher_student.also([measured(**learned | losses)])
+        metrics = teacher_student.extra_metrics([measured(**learned | losses)])
         return teacher_student.CLAIM.verdict({k: [v, v] for k, v in metrics.items()}, "paper")
 
     assert verdict() == "reproduced"

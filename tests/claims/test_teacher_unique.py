@@ -99,12 +99,12 @@ def test_a_loss_of_zero_has_the_columns_of_the_teacher_and_their_signs() -> None
 def test_descent_beyond_the_ball_is_counted_by_its_kind() -> None:
     curves = {key: np.array(curve) for key, curve in END.items()}
     curves["loss"], curves["gradient_norm"] = np.array([1e-16, 0.02]), np.array([1e-9, 1e-9])
-    metrics = unique.also([Measured(Cell({}, 0), np.arange(2), curves, "")])
+    metrics = unique.extra_metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
     kinds = ("permuted_pct", "stalled_pct", "unfinished_pct")
     assert [metrics[kind] for kind in kinds] == [0, 50, 0]
     for loss_at_end, slope in ((0.02, 1e-3), (1e-6, 1e-9)):
         curves["loss"], curves["gradient_norm"] = np.array([1e-16, loss_at_end]), np.full(2, slope)
-        metrics = unique.also([Measured(Cell({}, 0), np.arange(2), curves, "")])
+        metrics = unique.extra_metrics([Measured(Cell({}, 0), np.arange(2), curves, "")])
         assert [metrics[kind] for kind in kinds] == [0, 0, 50]
 
 

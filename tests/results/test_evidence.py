@@ -201,7 +201,9 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     measure()
     evidence.add([NAME])
     found = claim_catalog.load(NAME)
-    more = dataclasses.replace(found, also=lambda measured: found.also(measured) | {"one": 1.0})
+    more = dataclasses.replace(
+        found, extra_metrics=lambda measured: found.extra_metrics(measured) | {"one": 1.0}
+    )
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     go("b")

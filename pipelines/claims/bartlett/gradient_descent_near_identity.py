@@ -174,7 +174,7 @@ def add_judged_curves(curves: dict[str, Any]) -> dict[str, Any]:
     return curves
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the printed lemmas at their worst; the first is printed as at least 1."""
     worst = {
         "printed_gradient_ratio": min,
@@ -271,7 +271,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "26 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     apart=("d", "l", "start_loss"),
     charts=(("loss", "bound", "proved_bound"), ("distance",)),

@@ -147,7 +147,7 @@ def value_error(h: "SmoothMap", centre: Array, m: int, x: Array) -> Array:
     return np.asarray(np.abs(end - smooth_maps.bump(centre, x[..., :-1])).max(axis=-1))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return slopes of all maps and of Henon's, his whole map, and distances to exact values."""
     metrics = {
         "uniform_slope": max(slope(m, "uniform") for m in measured),
@@ -231,7 +231,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "64 s of processor time"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     inner="m",
     apart=("map", "d", "samples", "fine"),

@@ -215,7 +215,7 @@ def lowest_ratio(
     return low, escape
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how deep exact starts get where the premise fails; exponents of the escape times."""
     exact = [m for m in measured if m.point["delta"] == 0]
     broken = [float(v) for m in exact for v in m.curves["floor_ratio"][~m.holds]]
@@ -333,7 +333,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "32 s of processor time"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     inner="l",
     charts=(("floor_ratio", "symmetric_floor_ratio"),),

@@ -116,7 +116,7 @@ def attained_gap(eps: Array, l: int, x: Array) -> Array:  # noqa: E741
     return np.abs(norms / stationary_points.stationary_bound([layer] * l, x, 3 * x)[:, None] - 1)
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the least ratios: by activation, over the slide's bound, where h_1(0) is not 0."""
     ratios = ((name, join(chosen, "ratio")) for name, chosen in group_by(measured, "sigma"))
     least = {f"{name}_ratio": float(ratio.min()) for name, ratio in ratios}
@@ -178,7 +178,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "8 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     apart=("d", "l", "sigma", "inputs"),
     charts=(("gradient_norm", "bound", "slide_bound"), ("ratio",)),

@@ -149,7 +149,7 @@ def observe(Theta: Array, Phi: Array) -> dict[str, Array]:
     return {"loss": loss(Theta, Phi), "margin": margin(M), "balance_error": error}
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return plain descent beside power projection: losses, shares of targets, mean iterations."""
     least = np.array([m.curves["plain_least_margin"][-1] / m.point["gamma"] for m in measured])
     return {
@@ -230,7 +230,7 @@ CLAIM = Theorem(
     as_printed=PRINTED,
     costs={"cpu": "16 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     apart=("d", "l", "skew", "gamma"),
     charts=(("loss", "bound", "plain_loss"), ("margin", "plain_margin")),

@@ -145,7 +145,7 @@ def compare_with_matrices(
     return {"matrix_error": errors, "layer_spread": spreads}
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return depths below ln(top / gamma), which the slide excludes, and the others; saturation."""
     judged = [m for m in measured if m.holds.all()]
     below = [m.steps < np.log(m.point["top"] / m.point["gamma"]) for m in judged]
@@ -239,7 +239,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "17 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     inner="l",
     charts=(("iterations", "bound"), ("ratio",)),

@@ -224,7 +224,7 @@ def count_errors(construction: Any, X: NDArray[Any], y: NDArray[np.int64], width
         return float(len(X))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return ours and the paper's at the largest n, and the largest errors of an output."""
     (m,) = measured
     last = {key: float(values[-1]) for key, values in m.curves.items() if key not in DECIDING}
@@ -289,7 +289,7 @@ CLAIM = Experiment(
     ),
     measure=measure,
     reads="data",
-    also=also,
+    extra_metrics=extra_metrics,
     shown=("error_over_bound", "own_fitting_ratio", "own_condition_ratio"),
     figure=figure,
     inner="n",

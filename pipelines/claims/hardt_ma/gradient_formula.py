@@ -133,7 +133,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "13 s"},
     measure=measure,
-    also=reductions(appendix_order_error=np.max),
+    extra_metrics=reductions(appendix_order_error=np.max),
     figure=figure,
     inner="l",
     charts=(("finite_difference_error", "autodiff_error"),),

@@ -225,7 +225,7 @@ CLAIM = Theorem(
     as_printed=PRINTED,
     costs={"cpu": "22 s"},
     measure=measure,
-    also=reductions(saddle_gradient=np.max, saddle_excess=np.min, path_steps=np.mean),
+    extra_metrics=reductions(saddle_gradient=np.max, saddle_excess=np.min, path_steps=np.mean),
     figure=figure,
     inner="l",
     charts=(("gradient_squared", "bound"), ("ratio",)),

@@ -171,7 +171,7 @@ def ends(measured: Sequence[Measured]) -> tuple[Array, ...]:
     return tuple(join(measured, name) for name in ("max_norm", "excess", "critical"))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how many critical points were judged, where bad ones begin, descents that stayed."""
     norm, excess = critical(measured)
     down = select(measured, search="descent")
@@ -244,7 +244,7 @@ CLAIM = Theorem(
     as_printed=(PRINTED,),
     costs={"cpu": "37 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     shown=("unjudged_inside",),
     figure=figure,
     charts=(("excess", "allowed"), ("gradient_norm",)),

@@ -237,7 +237,7 @@ def leave_saddle(identity: "Blocks", x: Array, y: Array) -> "Blocks":
     return identity._replace(U=U, V=V)
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the largest risk at which the gradient by all weights is 0, or 0."""
     critical = [m for m in measured if not m.curves["parameter_gradient"].any()]
     largest = max((float(m.curves["excess_risk"].max()) for m in critical), default=0.0)
@@ -315,7 +315,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "11 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     apart=("d", "l", "inputs"),
     charts=(("functional_gradient", "parameter_gradient"), ("fitted_functional_ratio",)),

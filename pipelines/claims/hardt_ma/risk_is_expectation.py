@@ -122,7 +122,7 @@ def sample_risk(x: Array, A: Array, R: Array, rng: np.random.Generator) -> tuple
     return float(errors.mean()), float(errors.std(ddof=1) / np.sqrt(len(x)))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the root mean square of z, and the least z of the formula without C."""
     rms_z = np.sqrt(np.mean(join(measured, "z") ** 2))
     return {"rms_z": float(rms_z), "no_noise_z": float(join(measured, "no_noise_z").min())}
@@ -166,7 +166,7 @@ CLAIM = Theorem(
     as_printed=(always("z", "the closed form of Claim 2.3", at_most=5),),
     costs={"cpu": "28 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     inner="l",
     charts=(("closed_form", "sample_mean"), ("z",)),

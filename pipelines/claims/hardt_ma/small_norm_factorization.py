@@ -115,7 +115,7 @@ def product_error(A: Array, R: Array) -> Array:
     return np.asarray(norm(factorization.compose(A) - R, axis=(-2, -1)) / norm(R, axis=(-2, -1)))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return how near the optimum ours is at the largest depth, how often the split fails."""
     broken = [(m.curves["printed"] > m.curves["paper_bound"])[m.holds] for m in measured]
     return {
@@ -181,7 +181,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "20 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     inner="l",
     charts=(("balanced", "lower_bound", "paper_bound"), ("ratio",)),

@@ -138,7 +138,7 @@ def measure_at_zero(depth: int, R: Array, sigma: Array) -> dict[str, Array]:
     }
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return speedups over every R, and the share of the descents that arrived, in percent."""
     speedup = np.array([m.curves["speedup"][0] for m in measured])
     numbers = {
@@ -206,7 +206,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "10 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     shown=("median_speedup",),
     figure=figure,
     apart=("d", "l", "iterations"),

@@ -97,7 +97,7 @@ def measure(cells: Cells) -> Curves:
 
 
 def path(cell: Cell) -> Iterator[tuple[float, ...]]:
-    """Return the step, the errors at the fixed and the best threshold, and the norm of W."""
+    """Yield the step, the errors at the fixed and the best threshold, and the norm of W."""
     pair = load_pair(cell.point["data"], *map(int, cell.point["pair"].split("-")))
     for step, W in descent(pair, cell):
         f = output(pair.x, W)
@@ -145,7 +145,7 @@ def output(x: Array, W: Array) -> Array:
 
 
 def descent(pair: Pair, cell: Cell) -> Iterator[tuple[int, Array]]:
-    """Return (0, W = 0), and W after every `clip_every` steps and at the end, its norm cut."""
+    """Yield (0, W = 0), and W after every `clip_every` steps and at the end, its norm cut."""
     at = cell.point
     W = np.zeros((pair.x.shape[1],) * 2, np.float32)
     velocity = np.zeros_like(W)
@@ -177,7 +177,7 @@ def clip_norm(W: Array, norm: float) -> Array:
     return np.asarray(U * np.minimum(s, np.float32(norm)) @ Vt)
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return errors of 0-1 and their mean over pairs, before and after, at both thresholds."""
     metrics = {}
     for name, chosen in (("mean", measured), ("zero_one", select(measured, pair="0-1"))):
@@ -249,11 +249,11 @@ CLAIM = Theorem(
         dataclasses.replace(rule, at_most=value + ROUNDED, wording=f"{value:g} %")
         for rule, value in zip(RULES, REPORTED.values(), strict=True)
     ),
-    smaller=("smoke", "cpu"),
+    unjudged_scales=("smoke", "cpu"),
     costs={"cpu": "25 s", "paper": "2 to 3 min a seed"},
     measure=measure,
     reads="data",
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     reported=REPORTED,
     batch=1,

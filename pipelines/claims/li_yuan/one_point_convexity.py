@@ -170,7 +170,7 @@ def pairs(rng: np.random.Generator, d: int, norm: float, points: int) -> tuple[A
     return norm * sizes[0] * V, norm * sizes[1] * teacher
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the least ratios: where it can fail, and where either half of the premise is broken.
 
     What was measured nowhere is left out, so that points which cannot fail decide nothing.
@@ -259,7 +259,7 @@ CLAIM = Theorem(
     decided_by=BOUNDS,
     as_printed=BOUNDS,
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     shown=("steep_ratio", "loose_ratio"),
     costs={"cpu": "2 min"},

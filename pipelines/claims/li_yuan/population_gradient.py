@@ -147,7 +147,7 @@ def monte_carlo(
     }
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the printed right-hand side over the Monte Carlo gradient, mean over settings."""
     return {"printed_factor": float(np.mean([m.curves["printed_factor"][0] for m in measured]))}
 
@@ -198,7 +198,7 @@ CLAIM = Theorem(
     ),
     costs={"cpu": "80 s"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     charts=(("gradient", "monte_carlo"), ("z",)),
     apart=("d", "samples"),

@@ -149,7 +149,7 @@ def gradients(rng: np.random.Generator, d: int, gamma: float, count: int) -> dic
     }
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the potential at the end, how potentials grow with d, when the second bound is of use.
 
     Shares of no cell are left out.
@@ -239,7 +239,7 @@ CLAIM = Theorem(
     decided_by=BOUNDS,
     as_printed=BOUNDS,
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     shown=("small_gamma_share", "gaussian_exponent", "useful_steps"),
     seeds=3,

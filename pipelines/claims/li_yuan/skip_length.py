@@ -96,7 +96,7 @@ CLAIM = Experiment(
     floors=_arms.learning_floors(("two_layer", "single")),
     measure=measure,
     recipes=recipes,
-    also=means(*REPORTED),
+    extra_metrics=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
 )

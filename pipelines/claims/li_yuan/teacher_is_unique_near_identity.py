@@ -145,7 +145,7 @@ def spectral_norms(W: Array) -> Array:
     return np.asarray(np.linalg.norm(W, 2, axis=(-2, -1)))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return switched teachers, the distance of other minima, how many descents ended where."""
     ends = concatenate_curves(measured)
     least = LEAST_PERMUTED - ends["teacher_norm"]
@@ -213,7 +213,7 @@ CLAIM = Theorem(
     shown=("switched_distance", "permuted_pct", "stalled_pct", "unfinished_pct"),
     costs={"cpu": "2 min"},
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     charts=(("distance_ratio",), ("end_norm", "switched_norm", "teacher_norm")),
     apart=("d", "starts", "iterations"),

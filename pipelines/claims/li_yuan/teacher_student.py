@@ -210,7 +210,7 @@ def population_descent(W: Array, target: Array, times: Array) -> dict[str, Array
     return dict(zip(("loss", *OF_MATRIX), np.array(rows).T, strict=True))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return ResLink's largest loss and distance, the 3-Block over vanilla, all end losses."""
     ends = [{key: float(curve[-1]) for key, curve in m.curves.items()} for m in measured]
     worst = {key: max(each[key] for each in ends) for key in ends[0]}
@@ -294,14 +294,14 @@ CLAIM = Experiment(
     },
     decided_by=RULES,
     as_printed=PRINTED,
-    smaller=("smoke", "cpu"),
+    unjudged_scales=("smoke", "cpu"),
     costs={
         "cpu": "12 to 25 min",
         "paper": "2 to 4 h: 1,000 steps of the 3-Block take 11 to 14 s, of the others 1",
     },
     measure=measure,
     recipes=recipes,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     reported={"reslink_fitted_loss": 0, "reslink_test_loss": 0},
 )

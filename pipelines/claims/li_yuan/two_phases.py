@@ -196,7 +196,7 @@ def dense_measures(W: NDArray[np.float32]) -> dict[str, float]:
     }
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the numbers that decide, the worst of the exact descents; where signs change.
 
     Batches are among those that must have converged if they are as many as the steps.
@@ -287,7 +287,7 @@ CLAIM = Theorem(
     decided_by=BOUNDS,
     as_printed=PRINTED,
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=draw_phases,
     reported={"sgd_sign_change_iteration": 15},
     shown=("sign_change_iteration", "printed_sign_change_iteration", "sgd_final_distance_share"),

@@ -125,11 +125,11 @@ CLAIM = Experiment(
         ),
     ),
     floors=(Floor(tuple(REPORTED), at_most=2),),
-    smaller=("smoke", "cpu"),
+    unjudged_scales=("smoke", "cpu"),
     costs={"cpu": "2 min", "paper": "60 to 115 min"},
     measure=measure,
     recipes=recipes,
-    also=means(*REPORTED),
+    extra_metrics=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
 )

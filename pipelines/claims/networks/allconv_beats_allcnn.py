@@ -102,6 +102,6 @@ CLAIM = Experiment(
     floors=_arms.learning_floors(LABELS),
     measure=measure,
     recipes=recipes,
-    also=means(*_arms.error_names(LABELS)),
+    extra_metrics=means(*_arms.error_names(LABELS)),
     figure=partial(_arms.figure, labels=LABELS),
 )

@@ -114,7 +114,7 @@ CLAIM = Experiment(
     ),
     measure=measure,
     recipes=recipes,
-    also=means(
+    extra_metrics=means(
         *_arms.error_names(LABELS, SPLITS),
         *(f"{arm}_gap_pct" for arm in LABELS),
         "normalized_minus_plain_test_pct",

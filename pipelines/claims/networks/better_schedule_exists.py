@@ -89,11 +89,11 @@ CLAIM = Experiment(
     },
     decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
     floors=(Floor(_arms.error_names(LABELS), at_most=IMAGENET_PCT),),
-    smaller=("smoke", "cpu", "hours"),
+    unjudged_scales=("smoke", "cpu", "hours"),
     costs={"cpu": "13 min", "hours": "about 8 h"},
     measure=measure,
     recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
-    also=means(*_arms.error_names(LABELS)),
+    extra_metrics=means(*_arms.error_names(LABELS)),
     figure=partial(_arms.figure, labels=LABELS),
     seeds=3,
 )

@@ -112,7 +112,7 @@ CLAIM = Experiment(
     floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
     measure=measure,
     recipes=recipes,
-    also=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),
+    extra_metrics=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),
     figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
     seeds=3,
 )

@@ -70,6 +70,6 @@ CLAIM = Experiment(
     floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
     measure=measure,
     recipes=recipes,
-    also=means(*_arms.error_names(LABELS)),
+    extra_metrics=means(*_arms.error_names(LABELS)),
     figure=partial(_arms.figure, labels=LABELS),
 )

@@ -124,10 +124,10 @@ CLAIM = Experiment(
     ),
     costs={"cpu": "8 minutes"},
     floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),
-    smaller=("smoke", "cpu"),
+    unjudged_scales=("smoke", "cpu"),
     measure=measure,
     recipes=recipes,
-    also=means(
+    extra_metrics=means(
         *_arms.error_names(LABELS, SPLITS),
     ),
     figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),

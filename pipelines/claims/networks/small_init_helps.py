@@ -99,7 +99,7 @@ CLAIM = Experiment(
     floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT), Floor(("rates_at_an_end",), 0)),
     measure=measure,
     recipes=trainings,
-    also=means(
+    extra_metrics=means(
         *(f"{arm}_{number}" for arm in LABELS for number in ("test_error_pct", "rate")),
         "rates_at_an_end",
     ),

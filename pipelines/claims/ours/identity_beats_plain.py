@@ -99,6 +99,6 @@ CLAIM = Experiment(
     floors=(Floor(ERRORS, FLOOR_PCT),),
     measure=measure,
     recipes=trainings,
-    also=means(*ERRORS, "plain_rate"),
+    extra_metrics=means(*ERRORS, "plain_rate"),
     figure=partial(_arms.figure, labels=LABELS),
 )

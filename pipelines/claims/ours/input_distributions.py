@@ -121,7 +121,7 @@ def least_ratio(root: Array) -> float:
     return float(np.linalg.eigvalsh((hessian + hessian.T) / 2)[0])
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the least ratio of all, that of uncorrelated inputs, and where 0.03 holds."""
     ratios = {c: float(join(m, "least_ratio").min()) for c, m in group_by(measured, "condition")}
     safe = [c for c in ratios if min(r for k, r in ratios.items() if k <= c) >= PRINTED]
@@ -170,7 +170,7 @@ CLAIM = Theorem(
         always("eigenvalue_share", at_least=PRINTED),
     ),
     measure=measure,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     shown=("least_ratio", "safe_condition"),
     costs={"cpu": "31 s"},

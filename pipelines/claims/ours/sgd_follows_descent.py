@@ -129,7 +129,7 @@ CLAIM = Experiment(
     decided_by=(Bound("deviation_pct", at_most=1),),
     measure=measure,
     recipes=recipes,
-    also=reductions(excess_ratio=np.max),
+    extra_metrics=reductions(excess_ratio=np.max),
     figure=figure,
     costs={"cpu": "18 s"},
     seeds=3,

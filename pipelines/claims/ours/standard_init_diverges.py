@@ -117,7 +117,7 @@ def has_diverged(losses: NDArray[np.float64]) -> bool:
     return bool(np.any(~np.isfinite(losses) | (losses > TIMES * losses[0])))
 
 
-def also(measured: Sequence[Measured]) -> dict[str, float]:
+def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the shares of diverged trainings and the means of their finite steps."""
     losses = {arm: [m.curves[f"{arm}_loss"] for m in measured] for arm in LABELS}
     shares = {
@@ -158,11 +158,11 @@ CLAIM = Experiment(
         "cpu": Setting(first_seed=200),
     },
     decided_by=DIVERGES,
-    smaller=("smoke",),
+    unjudged_scales=("smoke",),
     costs={"cpu": "1 to 2 hours, beside other work"},
     measure=measure,
     recipes=recipes,
-    also=also,
+    extra_metrics=extra_metrics,
     figure=figure,
     charts=(("standard_loss", "small_loss"),),
 )
