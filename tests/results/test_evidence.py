@@ -11,12 +11,18 @@ from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
 from pipelines.results import evidence, evidence_check, scoreboard
 from pipelines.run import RunOptions
-from pipelines.tracking import history, store, stored_models
+from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting
 from tests.conftest import Go
 
 NAME = "small-norm-factorization"
 MOST = 20_000_000  # bytes that git keeps of all evidence
+
+
+@pytest.fixture(autouse=True)
+def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw none, which takes most of the time of a measurement and is looked at nowhere here."""
+    monkeypatch.setattr(tracked_run.Run, "figure", lambda *_: None)
 
 
 @pytest.fixture
