@@ -22,7 +22,7 @@ MACHINE = {"project code", "backend"}  # what they say depends on where tests ru
 Patch = pytest.MonkeyPatch
 
 
-def examined() -> dict[str, dict[str, Any]]:
+def find_states() -> dict[str, dict[str, Any]]:
     """What the checks found, by name."""
     return {row["check"]: row for row in doctor.examine()["checks"]}
 
@@ -174,7 +174,7 @@ def test_a_broken_thing_is_found_by_its_own_check_alone(
 ) -> None:
     breaks, check, state, mend = broken
     breaks(home, monkeypatch)
-    rows = examined()
+    rows = find_states()
     assert unexpected_states(rows) == {check: state}
     assert mend in rows[check]["mend"]
     assert rows[check]["costs"]

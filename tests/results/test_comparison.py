@@ -9,14 +9,14 @@ from pipelines.results import comparison
 from pipelines.tracking import store, tracked_run
 
 
-def made(name: str, params: dict[str, object], metrics: dict[str, float]) -> str:
+def record_run(name: str, params: dict[str, object], metrics: dict[str, float]) -> str:
     with tracked_run.tracked(name, experiment="test", kind="training", params=params) as run:
         run.log(metrics)
     return run.id
 
 
 def test_only_what_differs_is_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    paper = made("paper", {"rate": 0.1, "batch": 128}, {"error": 6.38, "parameters": 5})
+    paper = record_run("paper", {"rate": 0.1, "batch": 128}, {"error": 6.38, "parameters": 5})
     stats = {
         "mean": 6.61,
         "sd/mean": 0.16,
@@ -25,7 +25,7 @@ def test_only_what_differs_is_shown(home: Path, capsys: pytest.CaptureFixture[st
         "n/error": 5,
         "system/cpu": 3,
     }
-    ours = made("ours", {"rate": 0.1, "batch": 64, "seed": 0}, stats)
+    ours = record_run("ours", {"rate": 0.1, "batch": 64, "seed": 0}, stats)
     found = comparison.compare(["paper", ours[:12]])
     assert [run["run_id"] for run in found["runs"]] == [paper, ours]
     assert found["params"] == {"batch": ["128", "64"], "seed": [None, "0"]}
@@ -45,8 +45,8 @@ def test_only_what_differs_is_shown(home: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_the_newest_of_a_name_is_taken(home: Path) -> None:
-    made("same", {}, {"error": 1})
-    newest = made("same", {}, {"error": 2})
+    record_run("same", {}, {"error": 1})
+    newest = record_run("same", {}, {"error": 2})
     found = comparison.compare(["same", "same"])
     assert {run["run_id"] for run in found["runs"]} == {newest}
 
@@ -71,7 +71,7 @@ def test_the_beginning_of_two_first_ids_names_neither(home: Path) -> None:
 
 
 def test_mistakes_are_sentences(home: Path) -> None:
-    run_id = made("mine", {}, {})
+    run_id = record_run("mine", {}, {})
     with pytest.raises(UserError, match="at least two runs"):
         comparison.compare([run_id])
     with pytest.raises(UserError, match="Did you mean mine"):

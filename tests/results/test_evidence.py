@@ -35,10 +35,10 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def measure(seeds: int | None = None, **how: Any) -> str:
     """Measure the claim at smoke scale, as `run` does; the id of its run."""
-    return str(measured_document(seeds, **how)["run_id"])
+    return str(measure_document(seeds, **how)["run_id"])
 
 
-def measured_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
+def measure_document(seeds: int | None = None, force: bool = False, **how: Any) -> dict[str, Any]:
     settings, run_options = claim_catalog.load(NAME).scales["smoke"], RunOptions(force=force)
     return sweep.check(
         NAME, "smoke", settings, seeds, run_options=run_options, reuse_anywhere=True, **how
@@ -196,7 +196,7 @@ def test_an_addition_that_is_killed_is_repeated(
 
 
 def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
-    first, again = measured_document(only_seed=5), measured_document(only_seed=5)
+    first, again = measure_document(only_seed=5), measure_document(only_seed=5)
     assert again == first | {"reused": True}
     assert first["verdict"] == "reproduced"
 
@@ -214,7 +214,7 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     go("b")
     evidence.import_if_own()
-    document = measured_document()
+    document = measure_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
     problems = evidence_check.check_evidence(publish(folder.parent))["problems"]
@@ -250,12 +250,12 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     go("b")
     evidence.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
-    document = measured_document()
+    document = measure_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in tables.reason_not_measured(document)
     monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
-    assert ", by other code than this: " in tables.reason_not_measured(measured_document())
+    assert ", by other code than this: " in tables.reason_not_measured(measure_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured
     assert history.rows(kind="setting")

@@ -20,7 +20,7 @@ STATING = [
 ]
 
 
-def written() -> dict[str, history.Row]:
+def reference_rows() -> dict[str, history.Row]:
     """The reference runs of the store by the name of their row."""
     rows = history.rows(kind="reference")
     found = {row.name.removeprefix("paper: "): row for row in rows}
@@ -30,7 +30,7 @@ def written() -> dict[str, history.Row]:
 
 def test_what_is_reported_of_a_claim_or_recipe_is_one_run_with_its_numbers(home: Path) -> None:
     document = reference_runs.write()
-    runs = written()
+    runs = reference_rows()
     assert runs.keys() == set(NAMES)
     for name in STATING:
         stated = reference_runs.stated_numbers(name)
@@ -55,7 +55,7 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
 
 def test_reference_runs_are_where_ours_are(home: Path) -> None:
     reference_runs.write()
-    for name, row in written().items():
+    for name, row in reference_rows().items():
         ours = (
             claim_catalog.load(name).family if name in claim_catalog.names() else spine.EXPERIMENT
         )
@@ -71,7 +71,9 @@ def test_reference_runs_are_where_ours_are(home: Path) -> None:
         settings=claim_catalog.load("skip-length").scales["paper"],
         seeds=1,
     ).params
-    assert written()["skip-length"].params == {k: str(v) for k, v in own.items() if k != "seeds"}
+    assert reference_rows()["skip-length"].params == {
+        k: str(v) for k, v in own.items() if k != "seeds"
+    }
 
 
 @pytest.mark.parametrize("row", TABLE, ids=NAMES)
@@ -103,7 +105,10 @@ def test_a_changed_number_replaces_its_run_and_no_other(home: Path) -> None:
     after = changed["runs"]
     assert changed["written"] == 1
     assert [i for i in range(len(TABLE)) if before[i] != after[i]] == [place]
-    assert written()["allconv-cifar10"].metrics == {"test_error_pct": 6.38, "parameters": 13.6e6}
+    assert reference_rows()["allconv-cifar10"].metrics == {
+        "test_error_pct": 6.38,
+        "parameters": 13.6e6,
+    }
     assert store.client().get_run(before[place]["run_id"]).info.lifecycle_stage == "deleted"
 
 

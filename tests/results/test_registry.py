@@ -26,7 +26,7 @@ from tests.tracking.stored_models import network
 NAME, SCALE = "mlp-digits", "smoke"
 
 
-def trained(
+def record_training(
     val: float | None,
     test: float = 50.0,
     *,
@@ -65,22 +65,22 @@ def trained(
     return run.id
 
 
-def holder() -> Any:
+def get_champion() -> Any:
     return store.client().get_model_version_by_alias(NAME, "champion")
 
 
-def versions() -> int:
+def count_versions() -> int:
     return len(store.client().search_model_versions(f"name = '{NAME}'"))
 
 
 def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
-    trained(12.0, test=1.0)
-    best = trained(8.0, test=9.0, seed=1)
-    trained(10.0, test=2.0, seed=2)
+    record_training(12.0, test=1.0)
+    best = record_training(8.0, test=9.0, seed=1)
+    record_training(10.0, test=2.0, seed=2)
     document = model_registry.register(NAME, SCALE)
     assert (document["run_id"], document["version"], document["new"]) == (best, "1", True)
     assert document["metrics"] == {"val_error_pct": 8.0, "test_error_pct": 9.0}
-    found = holder()
+    found = get_champion()
     assert (found.run_id, found.source[:10]) == (best, "models:/m-")
     tags = {"run_id": best, "scale": SCALE, "val_error_pct": "8", "test_error_pct": "9"}
     assert found.tags.items() >= tags.items()
@@ -90,19 +90,19 @@ def test_the_best_is_chosen_by_validation_and_not_by_test(home: Path) -> None:
 
 
 def test_the_error_chooses_where_the_loss_would_choose_another(home: Path) -> None:
-    trained(4.0, loss=0.1)
-    low_error = trained(3.0, seed=1, loss=0.3)
+    record_training(4.0, loss=0.1)
+    low_error = record_training(3.0, seed=1, loss=0.3)
     document = model_registry.register(NAME, SCALE)
     assert document["run_id"] == low_error
-    assert "by `val_error_pct` of these weights" in holder().description
+    assert "by `val_error_pct` of these weights" in get_champion().description
 
 
 def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> None:
-    trained(20.0, best=1.0)  # once good; what it stored is not
-    steady = trained(8.0, best=7.0, seed=1)
+    record_training(20.0, best=1.0)  # once good; what it stored is not
+    steady = record_training(8.0, best=7.0, seed=1)
     document = model_registry.register(NAME, SCALE)
     assert (document["run_id"], document["metrics"]["val_error_pct"]) == (steady, 8.0)
-    found = holder()
+    found = get_champion()
     assert found.tags["val_error_pct"] == "8"
     assert "best" not in str(found.tags) + found.description
     assert "| `val_error_pct` | 8 |" in found.description
@@ -112,26 +112,26 @@ def test_the_number_that_chooses_is_that_of_the_stored_weights(home: Path) -> No
 def test_a_smaller_scale_never_takes_the_alias_and_a_larger_one_does(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained(80.0)
-    large = trained(90.0, scale="cpu")
+    record_training(80.0)
+    large = record_training(90.0, scale="cpu")
     assert model_registry.register(NAME, "smoke")["scale"] == "smoke"
     taken = model_registry.register(NAME, "cpu")
     assert (taken["run_id"], taken["version"], taken["new"]) == (large, "2", True)
-    trained(1.0, seed=1)
+    record_training(1.0, seed=1)
     kept = model_registry.register(NAME, "smoke")
     assert kept == taken | {"new": False, "asked_scale": "smoke"}
-    assert (holder().run_id, versions()) == (large, 2)
+    assert (get_champion().run_id, count_versions()) == (large, 2)
     model_registry.print_champion(kept)
     shown = capsys.readouterr().out
     assert f"version 2 is already the champion: run {large}, cpu scale\n" in shown
     assert "no run of smoke scale replaces it" in shown
     assert model_registry.RULE in shown
-    better = trained(2.0, scale="cpu", seed=1)
+    better = record_training(2.0, scale="cpu", seed=1)
     assert model_registry.register(NAME, "cpu")["run_id"] == better
 
 
 def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home: Path) -> None:
-    small, large = trained(8.0), trained(9.0, scale="cpu")
+    small, large = record_training(8.0), record_training(9.0, scale="cpu")
     model_registry.register(NAME, "cpu")
     store.client().delete_run(large)
     assert model_registry.register(NAME, "smoke")["run_id"] == large
@@ -141,7 +141,9 @@ def test_a_larger_champion_whose_run_is_deleted_stays_until_its_version_is(home:
 
 def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
     cpu = get_recipe(NAME, "cpu")
-    both = trained(8.0, scale="cpu", run_as=f"{NAME} smoke")  # by overrides, of cpu's settings
+    both = record_training(
+        8.0, scale="cpu", run_as=f"{NAME} smoke"
+    )  # by overrides, of cpu's settings
     assert cpu.data == get_recipe(NAME, "smoke").data
     assert model_registry.register(NAME, "smoke")["run_id"] == both
     document = model_registry.register(NAME, "cpu")
@@ -149,11 +151,11 @@ def test_one_run_of_two_scales_is_champion_at_the_larger(home: Path) -> None:
 
 
 def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
-    best = trained(8.0)
+    best = record_training(8.0)
     first = model_registry.register(NAME, SCALE)
-    trained(8.0, seed=1)
+    record_training(8.0, seed=1)
     again = model_registry.register(NAME, SCALE)
-    assert (first["new"], again["new"], versions()) == (True, False, 1)
+    assert (first["new"], again["new"], count_versions()) == (True, False, 1)
     assert first | {"new": False} == again
     assert again["run_id"] == best
 
@@ -161,22 +163,22 @@ def test_twice_is_once_and_a_tie_keeps_the_champion(home: Path) -> None:
 def test_a_dry_run_says_what_would_be_and_changes_nothing(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first = trained(8.0)
+    first = record_training(8.0)
     none = model_registry.register(NAME, SCALE, dry_run=True)
     assert (none["new"], none["version"], none["champion_now"]) == (True, None, None)
     assert none["run_id"] == first
     assert store.client().search_registered_models() == []
     model_registry.register(NAME, SCALE)
-    trained(9.0, seed=1)
+    record_training(9.0, seed=1)
     worse = model_registry.register(NAME, SCALE, dry_run=True)
     now = {"version": "1", "run_id": first}
     assert (worse["new"], worse["version"], worse["champion_now"]) == (False, "1", now)
-    better = trained(7.0, seed=2)
+    better = record_training(7.0, seed=2)
     found = model_registry.register(NAME, SCALE, dry_run=True)
     assert (found["new"], found["run_id"], found["champion_now"]) == (True, better, now)
-    assert (holder().run_id, versions()) == (first, 1)
+    assert (get_champion().run_id, count_versions()) == (first, 1)
     done = model_registry.register(NAME, SCALE)
-    assert (holder().run_id, versions()) == (better, 2)
+    assert (get_champion().run_id, count_versions()) == (better, 2)
     assert found == done | {"version": None, "champion_now": now}
     model_registry.print_champion(found)
     shown = capsys.readouterr().out
@@ -184,21 +186,21 @@ def test_a_dry_run_says_what_would_be_and_changes_nothing(
 
 
 def test_a_champion_whose_run_is_gone_is_replaced(home: Path) -> None:
-    gone, left = trained(8.0), trained(9.0, seed=1)
+    gone, left = record_training(8.0), record_training(9.0, seed=1)
     model_registry.register(NAME, SCALE)
     store.client().delete_run(gone)
     document = model_registry.register(NAME, SCALE)
-    assert (document["run_id"], document["new"], versions()) == (left, True, 2)
+    assert (document["run_id"], document["new"], count_versions()) == (left, True, 2)
 
 
 def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
-    overridden = trained(7.0, learning_rate=0.3)
-    same_settings = trained(8.0, run_as=None, seed=3)
-    trained(1.0, run_as=f"{NAME} cpu", learning_rate=0.2)  # another scale
-    trained(1.0, run_as=None, learning_rate=0.1)  # of some claim, with settings of its own
-    trained(1.0, data="mnist")  # errors on other data do not compare
-    trained(None)  # broken off before its first validation
-    trained(math.nan)
+    overridden = record_training(7.0, learning_rate=0.3)
+    same_settings = record_training(8.0, run_as=None, seed=3)
+    record_training(1.0, run_as=f"{NAME} cpu", learning_rate=0.2)  # another scale
+    record_training(1.0, run_as=None, learning_rate=0.1)  # of some claim, with settings of its own
+    record_training(1.0, data="mnist")  # errors on other data do not compare
+    record_training(None)  # broken off before its first validation
+    record_training(math.nan)
     with tracked_run.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
         pass
     found = model_registry.candidates(get_recipe(NAME, SCALE), SCALE)
@@ -210,14 +212,14 @@ def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -
     with tracked_run.tracked(
         "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
     ) as above:
-        trained(8.0, parent=above)
+        record_training(8.0, parent=above)
     document = model_registry.register(NAME, SCALE)
     assert (document["claim"], document["verdict"]) == ("identity-beats-plain", "not run")
-    assert holder().tags["claim"] == "identity-beats-plain"
-    assert "Claim `identity-beats-plain`: not run." in holder().description
+    assert get_champion().tags["claim"] == "identity-beats-plain"
+    assert "Claim `identity-beats-plain`: not run." in get_champion().description
 
     cell = "allconv-cifar10"
-    trained(8.0, name=cell)
+    record_training(8.0, name=cell)
     assert model_registry.register(cell, SCALE)["claim"] == cell
     version = store.client().get_model_version_by_alias(cell, "champion")
     assert (version.tags["reported_test_error_pct"], version.tags["verdict"]) == ("6.38", "not run")
@@ -239,11 +241,11 @@ def test_what_cannot_be_registered_is_said_in_a_sentence(
 
 
 def test_a_best_run_without_a_model_is_said(home: Path) -> None:
-    trained(9.0)
-    bare = trained(8.0, seed=1, model=False)
+    record_training(9.0)
+    bare = record_training(8.0, seed=1, model=False)
     with pytest.raises(UserError, match=f"{bare}.*--force"):
         model_registry.register(NAME, SCALE)
-    assert versions() == 0
+    assert count_versions() == 0
 
 
 def test_commands_name_the_store_by_its_place_and_the_shape_of_a_batch(

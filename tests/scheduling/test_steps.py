@@ -75,7 +75,7 @@ def states(document: dict[str, Any]) -> dict[str, str]:
     return {step["name"]: step["state"] for step in document["steps"]}
 
 
-def failed(pipeline: Pipeline, *given: Any) -> Ended:
+def run_failing(pipeline: Pipeline, *given: Any) -> Ended:
     with pytest.raises(Ended) as caught:
         run_pipeline(pipeline, *given)
     return caught.value
@@ -85,7 +85,7 @@ def test_only_the_step_that_failed_is_done_again(
     home: Path, empty: Path, in_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (empty / "mnist.npz").write_text("no data")
-    error = failed(THREE)
+    error = run_failing(THREE)
     assert error.code == 2
     assert states(error.document) == {"drawn": "done", "stored": "failed"}
     broken = history.row(error.document["run_id"])
@@ -111,25 +111,25 @@ def test_only_the_step_that_failed_is_done_again(
 def test_a_step_of_other_code_or_options_is_not_taken_for_done(
     home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed(THREE)
+    run_failing(THREE)
     other = dataclasses.replace(THREE, options={"scale": "cpu"})
-    assert states(failed(other).document)["drawn"] == "done"
+    assert states(run_failing(other).document)["drawn"] == "done"
     monkeypatch.setattr(steps, "_code_digest", lambda: "other code")
-    assert states(failed(THREE).document)["drawn"] == "done"
-    assert states(failed(THREE).document)["drawn"] == "skipped"
-    assert states(failed(THREE, True).document)["drawn"] == "done"  # anew
+    assert states(run_failing(THREE).document)["drawn"] == "done"
+    assert states(run_failing(THREE).document)["drawn"] == "skipped"
+    assert states(run_failing(THREE, True).document)["drawn"] == "done"  # anew
 
 
 def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed(THREE)  # typed by a person
+    run_failing(THREE)  # typed by a person
     monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
         tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
         tracked_run.parent_of_commands(run),
     ):
-        assert states(failed(THREE, True).document)["drawn"] == "done"
+        assert states(run_failing(THREE, True).document)["drawn"] == "done"
         mend(empty)
         document = run_pipeline(THREE, anew=True)
     assert states(document) == {"drawn": "skipped", "stored": "done", "again": "done"}

@@ -46,17 +46,17 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
 def one_tick() -> dict[str, Any]:
     """Let the job have a tick; what becomes of it."""
     with engine.open_client() as client:
-        before = len(began(client))
+        before = len(begun_ticks(client))
         schedule.resume(client, "verify")
-        while len(began(client)) == before:
+        while len(begun_ticks(client)) == before:
             time.sleep(0.1)
         schedule.pause(client, "verify")
-        while (tick := began(client)[before])["state"] not in ("ran", "failed", "killed"):
+        while (tick := begun_ticks(client)[before])["state"] not in ("ran", "failed", "killed"):
             time.sleep(0.1)
         return tick
 
 
-def began(client: Any) -> list[dict[str, Any]]:
+def begun_ticks(client: Any) -> list[dict[str, Any]]:
     """Return the ticks whose command has begun, the oldest first."""
     rows = schedule_report.list_ticks(client, None, 100)
     return [row for row in reversed(rows) if row["state"] not in ("queued", "skipped", "missed")]
