@@ -17,7 +17,7 @@ from pipelines.tracking import history, recovery, store
 from tests.conftest import ROOT
 from tuning import catalog
 from tuning.analysis import trial_results
-from tuning.storage import leader, storage
+from tuning.storage import copies, leader, storage
 
 pytestmark = pytest.mark.slow
 TRIALS = 5
@@ -48,12 +48,9 @@ def until(found: Callable[[], Any], process: subprocess.Popen[str]) -> Any:
 
 
 def trials(where: str) -> list[Any]:
-    import optuna
-
-    there = storage.connect(where)
-    if "s" not in optuna.get_all_study_names(there):
-        return []
-    return list(catalog.load("s", where).get_trials(deepcopy=False))
+    """The study's trials; none before it is there, and while it is being made."""
+    study = copies.load_if_there("s", storage.connect(where))
+    return list(study.get_trials(deepcopy=False)) if study else []
 
 
 def pids_at_work(where: str) -> list[int]:
