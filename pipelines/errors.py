@@ -33,7 +33,7 @@ def disk_error(error: OSError) -> type[UserError] | type[Unavailable]:
 
 
 def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
-    """The sentence for a name that is not one of `choices`, nearest names first."""
+    """Return the error for a name that is not one of `choices`, nearest names first."""
     choices = sorted(set(choices))
     near = difflib.get_close_matches(received, choices, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
@@ -43,7 +43,7 @@ def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
 
 
 def short(error: Exception) -> str:
-    """What an error of another library says, in one line of ours."""
+    """Return what an error of another library says, in one line."""
     return str(error).splitlines()[0][:300]
 
 
@@ -65,7 +65,7 @@ def missing_driver(url: str, error: ImportError) -> UserError:
 
 
 def without_password(url: str) -> str:
-    """A URL as people may read it, wherever in it a password stands."""
+    """Return a URL as people may read it, wherever in it a password stands."""
     without = re.sub(r"((?:^|//)[^/@:]*):(?!//).*@", r"\1:***@", url)
     return re.sub(r"(?i)([?&][a-z_]*passw(?:or)?d=)[^&]*", r"\1***", without)
 

@@ -267,7 +267,9 @@ def _missing_files() -> list[str]:
     models = exporting.models_by_run()
     runs = history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
     return [
-        place for run in runs for place in exporting.missing(run, models.get(run.info.run_id, []))
+        place
+        for run in runs
+        for place in exporting.missing_files(run, models.get(run.info.run_id, []))
     ]
 
 

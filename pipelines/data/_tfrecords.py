@@ -33,7 +33,7 @@ class Files:
         self._open: dict[int, int] = {}
 
     def read(self, file: int, size: int, offset: int) -> bytes:
-        """`size` bytes at `offset` of the file of that number; fewer where it ends."""
+        """Return `size` bytes at `offset` of the file of that number; fewer where it ends."""
         kept = self._open.get(file)
         if kept is not None:
             return os.pread(kept, size, offset)
@@ -72,9 +72,9 @@ class Records:
         return replace(self, start=self.start + start, stop=self.start + max(start, stop))
 
     def read(self, i: int) -> bytes:
-        """The data of record i. UserError for a file that has changed since it was indexed.
+        """Return the data of record i. Raise UserError for a file that has changed since.
 
-        Unavailable where it cannot be read any more.
+        Raise Unavailable if it cannot be read any more.
         """
         if not 0 <= i < len(self):
             raise IndexError(f"record {i} of {len(self)}")
@@ -88,11 +88,13 @@ class Records:
                 f": {error}. Repeat the command when it can be read."
             ) from error
         if len(data) < length:
-            raise _damaged(self.files.paths[file], f"{len(data)} of {length} bytes of a record")
+            raise _damage_error(
+                self.files.paths[file], f"{len(data)} of {length} bytes of a record"
+            )
         return data
 
     def extents(self) -> Iterator[tuple[Path, int, int]]:
-        """(file, records to skip, records to take) of every file that holds some of these."""
+        """Yield (file, records to skip, records to take) of every file that holds some of these."""
         starts = np.concatenate([[0], self.ends[:-1]])
         for path, first, end in zip(self.files.paths, starts, self.ends, strict=True):
             skip, last = max(self.start - first, 0), min(self.stop, end) - first
@@ -101,17 +103,17 @@ class Records:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the files' names and the records' lengths."""
+        """Return eight hexadecimal digits of the files' names and the records' lengths."""
         names = json.dumps([path.name for path in self.files.paths])
         content = hashlib.sha256(f"{names}{self.start}".encode())
         content.update(self.lengths[self.start : self.stop].data)
         return content.hexdigest()[:8]
 
 
-def stored(builder: Any, split: str) -> Records:
-    """The records of a split that tensorflow-datasets prepared; their index is kept beside them.
+def prepared_records(builder: Any, split: str) -> Records:
+    """Return the records of a prepared split; their index is kept beside them.
 
-    UserError for damaged files and for a format other than TFRecord.
+    Raise UserError for damaged files and for a format other than TFRecord.
     """
     info, folder = builder.info, Path(builder.data_path)
     if info.file_format.value != "tfrecord":
@@ -125,13 +127,13 @@ def stored(builder: Any, split: str) -> Records:
 
 
 def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
-    """All records of the files, `counts` in each; the lengths are kept in the file `cache`.
+    """Return all records of the files, `counts` in each; keep the lengths in the file `cache`.
 
     The cache counts as long as the names, sizes and times of the files stay as they were; where it
-    cannot be written, the index is made anew each time. UserError for a damaged file.
+    cannot be written, the index is made anew each time. Raise UserError for a damaged file.
     """
     key = _key(paths, counts)
-    lengths = _cached(cache, key)
+    lengths = _read_cache(cache, key)
     if lengths is None:
         with ThreadPoolExecutor(THREADS) as pool:
             found = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
@@ -146,18 +148,18 @@ def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
 
 
 def _key(paths: Sequence[Path], counts: Sequence[int]) -> str:
-    """What a cached index depends on; SHA-256. UserError where a file is not there."""
+    """Return the SHA-256 of what an index depends on. Raise UserError if a file is missing."""
     rows = []
     for path, count in zip(paths, counts, strict=True):
         try:
             stat = path.stat()
         except OSError as error:
-            raise _damaged(path, error.strerror or str(error)) from error
+            raise _damage_error(path, error.strerror or str(error)) from error
         rows.append((path.name, count, stat.st_size, stat.st_mtime_ns))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
-def _cached(cache: Path, key: str) -> NDArray[np.int64] | None:
+def _read_cache(cache: Path, key: str) -> NDArray[np.int64] | None:
     with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(cache) as stored:
         if str(stored["key"]) == key:
             return np.asarray(stored["lengths"], np.int64)
@@ -176,7 +178,7 @@ def _keep(cache: Path, key: str, lengths: NDArray[np.int64]) -> None:
 
 
 def _lengths(path: Path, count: int) -> NDArray[np.int64]:
-    """The lengths in bytes of the records of one file, which must be `count` and fill it; [n]."""
+    """Return the bytes of each of the `count` records that fill one file; [n]."""
     offset, heads = 0, list[bytes]()
     try:
         with path.open("rb", buffering=0) as file:
@@ -187,18 +189,20 @@ def _lengths(path: Path, count: int) -> NDArray[np.int64]:
                 heads.append(os.pread(descriptor, HEAD, offset).ljust(HEAD, b"\0"))
                 offset += int.from_bytes(heads[-1][:8], "little") + HEAD + TAIL
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
+        raise _damage_error(path, error.strerror or str(error)) from error
     table = np.frombuffer(b"".join(heads), np.uint8).reshape(-1, HEAD)
     broken = np.flatnonzero(_masked_crc(table[:, :8]) != table[:, 8:].copy().view("<u4")[:, 0])
     if broken.size:
-        raise _damaged(path, f"record {broken[0]} of {count} does not begin as it must")
+        raise _damage_error(path, f"record {broken[0]} of {count} does not begin as it must")
     if (len(heads), offset) != (count, size):
-        raise _damaged(path, f"{len(heads)} of {count} records in {size} bytes, {offset} expected")
+        raise _damage_error(
+            path, f"{len(heads)} of {count} records in {size} bytes, {offset} expected"
+        )
     return table[:, :8].copy().view("<i8")[:, 0].astype(np.int64)
 
 
 def _masked_crc(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Masked CRC-32C of each row [n, b], as TFRecord stores it; [n]."""
+    """Return the masked CRC-32C of each row [n, b], as TFRecord stores it; [n]."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> 1) ^ np.uint32(0x82F63B78), table >> 1)
@@ -209,7 +213,7 @@ def _masked_crc(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     return np.asarray(((crc >> 15) | (crc << 17)) + np.uint32(0xA282EAD8), np.uint32)
 
 
-def _damaged(path: Path, found: str) -> UserError:
+def _damage_error(path: Path, found: str) -> UserError:
     return UserError(
         f"A prepared data file must be whole. Received: {path}: {found}. Copy the file again, or "
         "remove its folder and prepare the data set anew."

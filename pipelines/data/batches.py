@@ -30,12 +30,12 @@ class Split:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one input."""
+        """Return the shape of one input."""
         return tuple(self.x.shape[1:])
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the inputs and targets."""
+        """Return eight hexadecimal digits of the inputs and targets."""
         content = hashlib.sha256(self.x.data)
         content.update(self.y.data)
         return content.hexdigest()[:8]
@@ -45,13 +45,13 @@ class Split:
         return dataclasses.replace(self, x=self.x[:n], y=self.y[:n])
 
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Inputs [b, ...] and targets [b, ...] as the network reads them."""
+        """Return inputs [b, ...] and targets [b, ...] as the network reads them."""
         return self.x[index], self.y[index]
 
     def train_batch(
         self, step: int, batch_size: int, seed: int, shift: int | None, part: Part = WHOLE
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The batch of that step: every epoch a new order, a last partial batch left out.
+        """Return the batch of that step: every epoch a new order, a last partial batch left out.
 
         `shift` is for pictures, which are moved by at most so many pixels and flipped at random
         (None: neither); `part` cuts the batch for devices or machines that share it.
@@ -66,12 +66,12 @@ class Split:
     def cut(
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The same as `take`, of pictures [b] cut at `corners` [b, 2] and some of them flipped."""
+        """Return what `take` does, of pictures [b] cut at `corners` [b, 2] and some flipped."""
         x, y = self.take(index)
         return _crop_flip(x, corners, flips), y
 
     def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
-        """Examples number * batch_size, ... in order, with weights float32 [b].
+        """Return examples number * batch_size, ... in order, with weights float32 [b].
 
         Batches are of one size, which devices can share evenly: the last is filled up by examples
         of weight 0.
@@ -90,34 +90,34 @@ class Pictures(Split):
 
     @property
     def images(self) -> NDArray[np.uint8]:
-        """The inputs; [n, h, w, c]."""
+        """Return the inputs; [n, h, w, c]."""
         return self.x
 
     @property
     def labels(self) -> NDArray[np.int64]:
-        """The targets; [n]."""
+        """Return the targets; [n]."""
         return self.y
 
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Standardized images float32 [b, h, w, c] and labels int32 [b]."""
+        """Return standardized images float32 [b, h, w, c] and labels int32 [b]."""
         images = self.images[index].astype(np.float32) / 255
         return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
 
 
 @functools.lru_cache(maxsize=4)
 def order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The order in which an epoch visits n examples; [n]."""
+    """Return the order in which an epoch visits n examples; [n]."""
     return np.random.default_rng([seed, 0, epoch]).permutation(n)
 
 
 def batch_index(n: int, step: int, batch_size: int, seed: int) -> NDArray[np.int64]:
-    """Which of n examples make the batch of that step; [batch_size]."""
+    """Return which of n examples make the batch of that step; [batch_size]."""
     epoch, position = divmod(step, n // batch_size)
     return order(n, seed, epoch)[position * batch_size : (position + 1) * batch_size]
 
 
 def share(batch_size: int, part: Part) -> slice:
-    """Where in a batch one of its equal parts lies."""
+    """Return where in a batch one of its equal parts lies."""
     i, parts = part
     size = batch_size // parts
     return slice(i * size, (i + 1) * size)
@@ -126,7 +126,7 @@ def share(batch_size: int, part: Part) -> slice:
 def _draws(
     b: int, shift: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Upper left corners [b, 2] of the crops in padded pictures, and which are flipped [b]."""
+    """Return upper left corners [b, 2] of crops in padded pictures, and which are flipped [b]."""
     return PAD - shift + rng.integers(0, 2 * shift + 1, (b, 2)), rng.random((b,)) < 0.5
 
 
@@ -144,7 +144,7 @@ def _crop_flip(
 
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Mean and standard deviation of each channel, of pixels scaled to [0, 1]; [c], [c]."""
+    """Return mean and standard deviation of each channel, of pixels in [0, 1]; [c], [c]."""
     values = np.arange(256) / 255
     counts = np.stack([np.bincount(c.ravel(), minlength=256) for c in np.moveaxis(images, -1, 0)])
     shares = counts / counts.sum(axis=1, keepdims=True)

@@ -42,13 +42,13 @@ DEVIATION = 7.0  # of its targets, as of those of LY's `relu` at dimension 100
 
 
 def linear(dimension: int, data_seed: int, *, gamma: float = 0.5) -> Map:
-    """Teacher x -> R x of HM section 2, with the R of `linear_target`; [n, d] -> [n, d]."""
+    """Return x -> R x of HM section 2, with the R of `linear_target`; [n, d] -> [n, d]."""
     R = linear_target(dimension, gamma, data_seed)
     return lambda x: x @ R.T
 
 
 def linear_target(dimension: int, gamma: float, data_seed: int) -> Array:
-    """R [d, d] with det R > 0 and theory.factorization.conditioning(R) = gamma.
+    """Return R [d, d] with det R > 0 and theory.factorization.conditioning(R) = gamma.
 
     R = U K V^T with independent uniform rotations U, V and log K uniform, scaled to the largest
     |log K_jj| = gamma. UserError unless gamma is finite and >= 0.
@@ -70,7 +70,7 @@ def relu(
     teacher_frobenius: float = 1.6,
     teacher_identity: bool = True,
 ) -> Map:
-    """Teacher x -> sum_i relu(<b_i, x>) of LY section 5.2, B of `relu_target`; [n, d] -> [n, 1]."""
+    """Return x -> sum_i relu(<b_i, x>) of LY section 5.2, B of `relu_target`; [n, d] -> [n, 1]."""
     return ReluSum(
         relu_target(dimension, data_seed, teacher_norm, teacher_frobenius, teacher_identity)
     )
@@ -100,7 +100,7 @@ class ReluSum:
 
 
 def three_blocks(dimension: int, data_seed: int, *, hidden: int = 500) -> Map:
-    """Teacher of the structure of LY's 3-Block, [n, d] -> [n, 1].
+    """Return a teacher of the structure of LY's 3-Block, [n, d] -> [n, 1].
 
     Three times random linear map, normalization and ReLU, then the sum; normalized once and for
     all by the moments at random inputs, and scaled to the standard deviation DEVIATION.
@@ -128,9 +128,9 @@ def three_blocks(dimension: int, data_seed: int, *, hidden: int = 500) -> Map:
 def relu_target(
     dimension: int, data_seed: int, norm: float, frobenius: float, identity: bool
 ) -> Array:
-    """B [d, d], columns b_i: W* of `keras_models.draw_relu_weights`, with `identity` I + W*.
+    """Return B [d, d]: W* of `keras_models.draw_relu_weights`, with `identity` I + W*.
 
-    UserError where no W* has these norms.
+    Raise UserError if no W* has these norms.
     """
     _check_norms(dimension, norm, frobenius)
     rng = np.random.default_rng([data_seed, TEACHER])
@@ -139,13 +139,13 @@ def relu_target(
 
 
 def covariance(dimension: int, condition: float, data_seed: int) -> Array:
-    """Sigma [d, d] of the inputs: uniformly random axes, eigenvalues from 1 to 1/condition."""
+    """Return Sigma [d, d] of the inputs: random axes, eigenvalues from 1 to 1/condition."""
     root = _covariance_root(dimension, condition, data_seed)
     return np.asarray(root @ root)
 
 
 def _covariance_root(dimension: int, condition: float, data_seed: int) -> Array:
-    """The symmetric root of Sigma; eigenvalues in geometric progression."""
+    """Return the symmetric root of Sigma; eigenvalues in geometric progression."""
     from scipy.stats import ortho_group
 
     rng = np.random.default_rng([data_seed, COVARIANCE])
@@ -226,7 +226,7 @@ def draw(
     data_seed: int = 0,
     **own: Any,
 ) -> Splits:
-    """Samples of y = h(x) + noise * xi, x ~ N(0, Sigma) [n, d], xi ~ N(0, I) [n, k]; float32.
+    """Draw y = h(x) + noise * xi, x ~ N(0, Sigma) [n, d], xi ~ N(0, I) [n, k]; float32.
 
     `condition` is the largest over the smallest eigenvalue of Sigma; 1: Sigma = I. The least
     expected squared error, summed over the k outputs, is k * noise^2.

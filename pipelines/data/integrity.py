@@ -18,15 +18,15 @@ FRAME = 16  # bytes of length and checksums around every record of a file
 
 
 def check() -> dict[str, Any]:
-    """Every data set as `data check NAME` says it; those that cannot be read, with the reason."""
-    rows = [_checked(name) for name in datasets.DATASETS]
+    """Return every data set as `data check NAME` says it, or why it cannot be read."""
+    rows = [_describe(name) for name in datasets.DATASETS]
     return {
         "data": rows,
         UNREADABLE: [row["name"] for row in rows if row["state"] == UNREADABLE],
     }
 
 
-def _checked(name: str) -> dict[str, Any]:
+def _describe(name: str) -> dict[str, Any]:
     try:
         found = datasets.get(name).check()
         if found["state"] == "prepared":
@@ -41,7 +41,7 @@ def _checked(name: str) -> dict[str, Any]:
 
 
 def _check_sizes(folder: Path) -> None:
-    """OSError where the files of a part are not of the size that they were written with."""
+    """Raise OSError if the files of a part are not of the size that they were written with."""
     about = json_format.loads((folder / "dataset_info.json").read_text())
     for part in about["splits"]:
         records = sum(map(int, part["shardLengths"]))

@@ -96,7 +96,7 @@ def counts(path: Path, name: str) -> dict[str, int]:
         with path.open("rb") as file, np.load(file) as archive:
             return {part: len(archive[f"{part}_labels"]) for part in PARTS}
     except UNREADABLE as error:
-        raise _damaged(path, name, f"not a packed data set ({error})") from error
+        raise _damage_error(path, name, f"not a packed data set ({error})") from error
 
 
 def read(path: Path, name: str) -> Packed:
@@ -108,15 +108,15 @@ def read(path: Path, name: str) -> Packed:
         sums = about["sha256"]
         wrong = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
     except UNREADABLE as error:
-        raise _damaged(path, name, f"not a packed data set ({error})") from error
+        raise _damage_error(path, name, f"not a packed data set ({error})") from error
     if wrong:
-        raise _damaged(path, name, f"{' and '.join(wrong)} of another checksum")
+        raise _damage_error(path, name, f"{' and '.join(wrong)} of another checksum")
     if about.get("name") != name:
-        raise _damaged(path, name, f"the data set {about.get('name')}")
+        raise _damage_error(path, name, f"the data set {about.get('name')}")
     return Packed(path, arrays, about)
 
 
-def needed(folder: Path, error: ImportError) -> UserError:
+def no_packed_data(folder: Path, error: ImportError) -> UserError:
     """Return the error for a machine that reads no other file."""
     return UserError(
         f"Without TensorFlow only packed data are read. Received: none in {folder}, and {error}. "
@@ -128,7 +128,7 @@ def _sha256(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
-def _damaged(path: Path, name: str, found: str) -> UserError:
+def _damage_error(path: Path, name: str, found: str) -> UserError:
     return UserError(
         f"A packed data file must hold {name} as it was written. Received: {path}: {found}. "
         f"Make it anew: python -m pipelines data pack {name} --data-dir {path.parent}"

@@ -30,7 +30,8 @@ class StoredPhotographs(StoredPictures):
         """Return splits that stay on disk: only the places of their records are read."""
         stored = self._open_prepared()
         records = {
-            part: _tfrecords.stored(stored.builder, stored.file(part)) for part in ("train", "test")
+            part: _tfrecords.prepared_records(stored.builder, stored.file(part))
+            for part in ("train", "test")
         }
         splits = [
             Photographs(records[part][cut], self.shape, streamed.MEAN, streamed.STD)

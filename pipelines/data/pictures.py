@@ -263,7 +263,7 @@ def _tfds() -> Any:
         backend.tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
-        raise packed.needed(data_home(), error) from error
+        raise packed.no_packed_data(data_home(), error) from error
     return tfds
 
 

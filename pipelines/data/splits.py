@@ -31,7 +31,7 @@ class Splits:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the training examples."""
+        """Return eight hexadecimal digits of the training examples."""
         return self.train.digest
 
     @property
@@ -39,9 +39,9 @@ class Splits:
         return self.train.shape
 
     def untested(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """All pictures that are not for testing, as rows of pixels [n, d], and their labels [n].
+        """Return all pictures that are not for testing, as rows of pixels [n, d], and labels [n].
 
-        UserError for data that are no pictures of one size, in memory.
+        Raise UserError for data that are no pictures of one size, in memory.
         """
         parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
         if len(parts) < 2:
@@ -51,7 +51,7 @@ class Splits:
 
 
 def no_points(name: str) -> UserError:
-    """The sentence for data that are no pictures of one size, in memory."""
+    """Return the error for data that are no pictures of one size, in memory."""
     return UserError(
         f"Points must be pictures of one size, in memory. Received: --data {name}. Choose one of "
         "mnist, cifar10, cifar100 and digits."

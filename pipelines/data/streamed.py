@@ -47,7 +47,7 @@ class Photographs:
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of the records' files and lengths."""
+        """Return eight hexadecimal digits of the records' files and lengths."""
         return self.records.digest
 
     def beginning(self, n: int) -> "Photographs":
@@ -65,11 +65,11 @@ def train_dataset(
     augment: bool = True,
     part: Part = WHOLE,
 ) -> Any:
-    """tf.data of steps start..stop-1: x float32 [b, h, w, 3], standardized, and y int32 [b].
+    """Return a tf.data of steps start..stop-1: x float32 [b, h, w, 3], standardized, y int32 [b].
 
     Every epoch has a new order; its last partial batch is left out. With `augment`, random crops
     and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of every batch,
-    with the crops it has in the whole batch; UserError unless k divides batch_size.
+    with the crops it has in the whole batch. Raise UserError unless k divides batch_size.
     """
     if batch_size % part[1]:
         raise UserError(
@@ -78,36 +78,36 @@ def train_dataset(
         )
     mine = share(batch_size, part)
 
-    def drawn(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def draw(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         numbers = np.random.default_rng([seed, 1, step]).random((batch_size, DRAWS), np.float32)
         return batch_index(len(split), step, batch_size, seed)[mine], numbers[mine]
 
     picture = _random_picture if augment else _centre_picture
-    return _batches(split, (start, stop), drawn, picture, batch_size // part[1])
+    return _make_batches(split, (start, stop), draw, picture, batch_size // part[1])
 
 
 def eval_dataset(split: Photographs, batch_size: int) -> Any:
-    """tf.data of all examples once, in order: x, y and weight float32 [b].
+    """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
 
     The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
     """
 
-    def drawn(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def draw(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         index = np.arange(number * batch_size, (number + 1) * batch_size)
         weight = (index < len(split)).astype(np.float32)
         return np.minimum(index, len(split) - 1), weight[:, None]
 
-    def weighted(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
+    def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
         return *_centre_picture(split, record, numbers), numbers[0]
 
     span = (0, math.ceil(len(split) / batch_size))
-    return _batches(split, span, drawn, weighted, batch_size)
+    return _make_batches(split, span, draw, weigh, batch_size)
 
 
 def shuffled_dataset(
     split: Photographs, batch_size: int, seed: Any, *, augment: bool = True
 ) -> Any:
-    """An endless tf.data of training batches whose graph other machines can run.
+    """Return an endless tf.data of training batches whose graph other machines can run.
 
     Every epoch visits each example once, in an order as random as a buffer of SHUFFLED records
     makes it. The files must be readable under the same paths there; `seed`, an integer or a scalar
@@ -127,23 +127,23 @@ def shuffled_dataset(
     )
     picture = _random_picture if augment else _centre_picture
 
-    def mapped(count: Any, record: Any) -> Any:
+    def decode(count: Any, record: Any) -> Any:
         key = tf.stack([tf.cast(seed, tf.int64), count])
         return picture(split, record, tf.random.stateless_uniform([DRAWS], key))
 
     ds = records.shuffle(min(SHUFFLED, len(split)), seed=seed).repeat().enumerate()
-    ds = ds.map(mapped, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    ds = ds.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return ds.batch(batch_size, drop_remainder=True).prefetch(BATCHES_AHEAD)
 
 
-def _batches(
+def _make_batches(
     split: Photographs,
     span: tuple[int, int],
     drawn: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
     picture: Callable[..., Any],
     size: int,
 ) -> Any:
-    """Batches number span[0]..span[1]-1, in order whatever the threads do.
+    """Return batches number span[0]..span[1]-1, in order whatever the threads do.
 
     `drawn` gives for each the examples [size] and their own numbers [size, k], with which `picture`
     makes an example out of a record.
@@ -154,13 +154,13 @@ def _batches(
         index, numbers = drawn(int(number))
         return np.array([split.records.read(i) for i in index], object), numbers
 
-    def fetched(number: Any) -> tuple[Any, Any]:
+    def fetch_tensors(number: Any) -> tuple[Any, Any]:
         types = [tf.string, tf.float32]
         found, numbers = tf.numpy_function(fetch, [number], types, stateful=False)
         return tf.ensure_shape(found, [size]), tf.ensure_shape(numbers, [size, None])
 
     ds = tf.data.Dataset.range(*span)
-    ds = ds.map(fetched, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
+    ds = ds.map(fetch_tensors, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
     ds = ds.map(
         lambda record, numbers: picture(split, record, numbers),
         num_parallel_calls=tf.data.AUTOTUNE,
@@ -171,22 +171,22 @@ def _batches(
 
 
 def _random_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
-    """A random crop, flipped half the time, of numbers [DRAWS] in [0, 1)."""
+    """Return a random crop, flipped half the time, of numbers [DRAWS] in [0, 1)."""
     import tensorflow as tf
 
-    encoded, label = _parsed(record)
-    x = _resized(split, crop(encoded, lambda size: random_box(size, numbers)), antialias=False)
+    encoded, label = _parse(record)
+    x = _resize(split, crop(encoded, lambda size: random_box(size, numbers)), antialias=False)
     return tf.cond(numbers[-1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
 
 
 def _centre_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
-    """The centre crop; it takes no random numbers."""
-    encoded, label = _parsed(record)
-    return _resized(split, crop(encoded, centre_box), antialias=True), label
+    """Return the centre crop; it takes no random numbers."""
+    encoded, label = _parse(record)
+    return _resize(split, crop(encoded, centre_box), antialias=True), label
 
 
-def _parsed(record: Any) -> tuple[Any, Any]:
-    """The encoded picture and the label of a record, as tensorflow-datasets names them."""
+def _parse(record: Any) -> tuple[Any, Any]:
+    """Return the encoded picture and the label of a record."""
     import tensorflow as tf
 
     image, label = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
@@ -195,7 +195,7 @@ def _parsed(record: Any) -> tuple[Any, Any]:
 
 
 def crop(encoded: Any, box: Box) -> Any:
-    """The box of a picture, uint8 [h, w, 3]; a JPEG is decoded only there, grey becomes RGB."""
+    """Return a box of a picture, uint8 [h, w, 3]; a JPEG is decoded only there, grey is RGB."""
     import tensorflow as tf
 
     def jpeg() -> Any:
@@ -211,7 +211,7 @@ def crop(encoded: Any, box: Box) -> Any:
 
 
 def centre_box(size: Any) -> Any:
-    """The central square whose side is CENTRE of the shorter side; int32 [4]."""
+    """Return the central square whose side is CENTRE of the shorter side; int32 [4]."""
     import tensorflow as tf
 
     side = tf.round(CENTRE * tf.cast(tf.reduce_min(size), tf.float32))
@@ -220,7 +220,7 @@ def centre_box(size: Any) -> Any:
 
 
 def random_box(size: Any, numbers: Any) -> Any:
-    """A crop of 8-100 % of the area with aspect 3/4-4/3 (Szegedy et al. 2015, section 6); [4].
+    """Return a crop of 8-100 % of the area, aspect 3/4-4/3 (Szegedy et al. 2015, section 6); [4].
 
     The first of TRIES that lies inside a picture of height and width `size` [2]; where none does,
     the largest central one with an allowed aspect.
@@ -240,8 +240,8 @@ def random_box(size: Any, numbers: Any) -> Any:
     return tf.cast(tf.concat([corner, sides], 0), tf.int32)
 
 
-def _resized(split: Photographs, image: Any, antialias: bool) -> Any:
-    """A crop [h, w, 3] at the network's size, standardized; float32.
+def _resize(split: Photographs, image: Any, antialias: bool) -> Any:
+    """Return a crop [h, w, 3] at the network's size, standardized; float32.
 
     Training crops are not smoothed first, which would take twice as long as decoding.
     """

@@ -25,14 +25,14 @@ class Task:
 
 
 def cross_entropy(labels: Any, logits: Any) -> Any:
-    """Cross entropy of labels [b] under softmax(logits [b, k]); [b]."""
+    """Return the cross entropy of labels [b] under softmax(logits [b, k]); [b]."""
     import keras
 
     return keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
 def smoothed_cross_entropy(labels: Any, logits: Any, share: float) -> Any:
-    """Cross entropy where labels give `share` of their weight to all classes alike; [b].
+    """Return the cross entropy if labels give `share` of their weight to all classes alike; [b].
 
     Szegedy et al. 2016 (arXiv 1512.00567), section 7.
     """
@@ -45,14 +45,14 @@ def smoothed_cross_entropy(labels: Any, logits: Any, share: float) -> Any:
 
 
 def error_pct(labels: Any, logits: Any) -> Any:
-    """100 where the largest logit [b, k] is not the label's [b], else 0; [b]."""
+    """Return 100 where the largest logit [b, k] is not the label's [b], else 0; [b]."""
     from keras import ops
 
     return 100 * ops.cast(ops.argmax(logits, axis=-1) != ops.cast(labels, "int32"), logits.dtype)
 
 
 def top5_error_pct(labels: Any, logits: Any) -> Any:
-    """100 where the label [b] is not among the five largest logits [b, k], else 0; [b]."""
+    """Return 100 where the label [b] is not among the five largest logits [b, k], else 0; [b]."""
     from keras import ops
 
     _, best = ops.top_k(logits, 5)
@@ -61,7 +61,7 @@ def top5_error_pct(labels: Any, logits: Any) -> Any:
 
 
 def squared_error(targets: Any, outputs: Any) -> Any:
-    """|h(x) - y|^2, summed over the outputs [b, k]; [b]. Its mean is the f of HM section 2."""
+    """Return |h(x) - y|^2, summed over the outputs [b, k]; [b]. Its mean is HM section 2's f."""
     from keras import ops
 
     return ops.sum(ops.square(outputs - targets), axis=-1)

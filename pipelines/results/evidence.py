@@ -56,7 +56,7 @@ def bundle_states(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
     rows = {file: rows_of(file) for file in bundles(names)}
     ids = [i for listed in rows.values() for row in listed for i in (row.run_id, row.origin)]
-    whole = {i for i, each in exporting.present(ids).items() if not each.unfinished}
+    whole = {i for i, each in exporting.find_present(ids).items() if not each.unfinished}
     return {
         file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in listed)
         for file, listed in rows.items()

@@ -80,7 +80,7 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
 def _read_runs(name: str) -> Iterator[Document]:
     """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
     for file in evidence.bundles([name]):
-        with file_format.open_archive(file, store.home(), importing.check) as archive:
+        with file_format.open_archive(file, store.home(), importing.check_document) as archive:
             for row in archive.manifest.runs:
                 if row.claim == name and row.kind in ("setting", "claim"):
                     yield archive.run(row)

@@ -12,12 +12,12 @@ from pipelines.errors import UserError
 
 
 def name() -> str:
-    """The name of the backend that trains: KERAS_BACKEND, else tensorflow."""
+    """Return the name of the backend that trains: KERAS_BACKEND, else tensorflow."""
     return os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 
 def tensorflow() -> Any:
-    """The imported module; beside another backend without GPUs, whose memory it would reserve."""
+    """Return the module; beside another backend without GPUs, whose memory it would reserve."""
     with _silence():
         import tensorflow as tf
 
@@ -29,7 +29,7 @@ def tensorflow() -> Any:
 
 
 def keras() -> Any:
-    """The imported module, on its backend. UserError where that is not installed."""
+    """Return the module, on its backend. Raise UserError if that is not installed."""
     try:
         with _silence():
             import keras

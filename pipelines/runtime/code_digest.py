@@ -161,9 +161,9 @@ class Reach:
             return module, name
         if self.find(f"{module}.{name}"):
             return f"{module}.{name}", ""
-        return self.imported(found.imports.get(name))
+        return self.resolve_import(found.imports.get(name))
 
-    def imported(self, source: Place | None) -> Place | None:
+    def resolve_import(self, source: Place | None) -> Place | None:
         """Return where that is defined which an import names; None if nowhere in the project."""
         if source is None:
             return None
@@ -210,7 +210,7 @@ def read(text: str, module: Module) -> Module:
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.Import | ast.ImportFrom | ast.If):  # if TYPE_CHECKING
             module.imports |= imports(statement, module.package)
-        for each in _defined(statement):
+        for each in _defined_names(statement):
             module.definitions[each] = statement
     return module
 
@@ -230,7 +230,7 @@ def imports(tree: ast.AST, package: str) -> dict[str, Place]:
     return names
 
 
-def _defined(statement: ast.stmt) -> Iterator[str]:
+def _defined_names(statement: ast.stmt) -> Iterator[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -356,7 +356,7 @@ class Writer:
             if inner or isinstance(node.ctx, ast.Store):
                 return None
             if node.id in self.local:
-                return self.reach.imported(self.local[node.id])
+                return self.reach.resolve_import(self.local[node.id])
             return self.reach.resolve(self.module.name, node.id)
         above = self.place(node.value) if isinstance(node, ast.Attribute) else None
         if not isinstance(node, ast.Attribute) or above is None or above[1]:

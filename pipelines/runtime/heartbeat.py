@@ -19,23 +19,23 @@ SETTLED = "settled"  # and of one whose process was taken for dead: why
 
 
 def tags() -> dict[str, str]:
-    """Of a run that this process writes now."""
+    """Return the tags of a run that this process writes now."""
     return {PROCESS: process_name(os.getpid()), MACHINE: machine(), HEARTBEAT: timestamp()}
 
 
 def process_name(number: int) -> str:
-    """The process of that number, as no later one will be called."""
+    """Return the name of the process of that number, as no later one will be called."""
     return f"{number} {_start_time(number)}"
 
 
 def timestamp() -> str:
-    """A sign of life: the seconds since 1970, by this machine's clock."""
+    """Return a sign of life: the seconds since 1970, by this machine's clock."""
     return f"{time.time():.0f}"
 
 
 @functools.cache
 def machine() -> str:
-    """Host name, boot and space of process numbers."""
+    """Return host name, boot and space of process numbers."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     space = Path("/proc/self/ns/pid")
     found = [boot.read_text().strip()[:13] if boot.exists() else ""]
@@ -44,7 +44,7 @@ def machine() -> str:
 
 
 def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
-    """Why the process that wrote a run with these tags must have ended; None where it may live.
+    """Return why the process that wrote a run with these tags has ended; None if it may live.
 
     That of another machine after `lost_s` seconds without a sign of life. A run without the tags is
     not ours and may always live.
@@ -61,7 +61,7 @@ def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
 
 
 def _start_time(number: int) -> str:
-    """When a process started, in seconds after its machine; empty where there is none.
+    """Return when a process started, in seconds after its machine; empty if there is none.
 
     Not a time of day: setting the clock would change it.
     """

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, float], None]]:
-    """`advance(count, rate)` on standard error, `rate` in `unit`; silent where no one is watching.
+    """Yield `advance(count, rate)` of a bar on standard error, silent where it is no terminal.
 
     A rate that is not known yet is NaN.
     """

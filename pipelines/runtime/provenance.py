@@ -21,7 +21,7 @@ GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirt
 
 
 def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
-    """Git's answer; empty without git or in a copy without history, where tags say "unknown"."""
+    """Return Git's answer; empty without git or without a history, where tags say "unknown"."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
@@ -33,7 +33,7 @@ def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
 
 @functools.cache
 def diff() -> str:
-    """The uncommitted changes, new files among them, as a patch; empty when there are none."""
+    """Return the uncommitted changes, new files among them, as a patch; empty without any."""
     ours = (".", *(f":!{name}" for name in GENERATED))
     new = _git("ls-files", "--others", "--exclude-standard", "--", *ours).splitlines()
     added = [_git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new]
@@ -42,14 +42,14 @@ def diff() -> str:
 
 @functools.cache
 def packages() -> str:
-    """Every installed package as name==version, one a line."""
+    """Return every installed package as name==version, one a line."""
     found = {f"{d.name.lower()}=={d.version}" for d in metadata.distributions()}
     return "\n".join(sorted(found)) + "\n"
 
 
 @functools.cache
 def tags() -> dict[str, str]:
-    """Tags that every run carries; those named mlflow.* fill the columns of the UI."""
+    """Return the tags that every run has; those named mlflow.* fill the columns of the UI."""
     commit = _git("rev-parse", "HEAD") or "unknown"
     keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
     return {
@@ -67,7 +67,7 @@ def tags() -> dict[str, str]:
 
 
 def version(package: str) -> str | None:
-    """The installed version of a package; None where it is not installed."""
+    """Return the installed version of a package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -75,7 +75,7 @@ def version(package: str) -> str | None:
 
 
 def _user() -> str:
-    """The user's name; the number alone where the system knows no name for it."""
+    """Return the user's name; the number if the system knows no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -83,7 +83,7 @@ def _user() -> str:
 
 
 def _command() -> str:
-    """What was typed: `pipelines run gradient-formula`, without the interpreter or a password."""
+    """Return what was typed: `pipelines run gradient-formula`, without interpreter or password."""
     words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
     return shlex.join(words[1:] if words[:1] == ["-m"] else words)
 
@@ -96,6 +96,6 @@ def _cpu() -> str:
 
 
 def digest(settings: Any) -> str:
-    """Twelve hexadecimal digits of the SHA-256 of `settings` as sorted JSON."""
+    """Return twelve hexadecimal digits of the SHA-256 of `settings` as sorted JSON."""
     text = json.dumps(settings, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

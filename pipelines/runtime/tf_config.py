@@ -26,23 +26,23 @@ class Role:
 
     @property
     def asynchronous(self) -> bool:
-        """Whether parameter servers hold the weights; otherwise every worker holds them all."""
+        """Return whether parameter servers hold the weights; else every worker holds them all."""
         return "ps" in self.cluster
 
     @property
     def chief(self) -> bool:
-        """Whether this process writes the runs and the checkpoints."""
+        """Return whether this process writes the runs and the checkpoints."""
         return self.task == "chief" or ("chief" not in self.cluster and self == self._first)
 
     @property
     def workers(self) -> int:
-        """How many machines compute gradients."""
+        """Return how many machines compute gradients."""
         chiefs = 0 if self.asynchronous else len(self.cluster.get("chief", ()))
         return chiefs + len(self.cluster.get("worker", ()))
 
     @property
     def rank(self) -> int:
-        """Position among the machines that compute gradients, in synchronous training."""
+        """Return the position among the machines that compute gradients, if synchronous."""
         return self.index + (len(self.cluster.get("chief", ())) if self.task == "worker" else 0)
 
     @property
@@ -51,9 +51,9 @@ class Role:
 
 
 def role() -> Role | None:
-    """This process's part in the cluster of TF_CONFIG; None where it names no second machine.
+    """Return this process's part in the cluster of TF_CONFIG; None without a second machine.
 
-    UserError for a TF_CONFIG that cannot be read, and on another engine than TensorFlow's.
+    Raise UserError for a TF_CONFIG that cannot be read, and on another engine than TensorFlow's.
     """
     text = os.environ.get("TF_CONFIG", "").strip()
     if not text:
@@ -61,9 +61,9 @@ def role() -> Role | None:
     try:
         config = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _malformed("one JSON object", text) from error
+        raise _format_error("one JSON object", text) from error
     if not isinstance(config, dict):
-        raise _malformed("one JSON object", text)
+        raise _format_error("one JSON object", text)
     if not config.get("cluster"):
         return None
     found = _role(_cluster(config["cluster"]), config.get("task"))
@@ -90,35 +90,35 @@ def check_asynchronous(asynchronous: bool, role: Role | None) -> None:
 
 
 def _cluster(given: Any) -> dict[str, tuple[str, ...]]:
-    """The addresses of every task; UserError unless they are complete, well formed and distinct."""
+    """Return the addresses of all tasks. Raise UserError unless complete, valid and distinct."""
     if not isinstance(given, dict) or not given.keys() <= set(TASKS):
-        raise _malformed(f"a cluster of the tasks {', '.join(TASKS)}", given)
+        raise _format_error(f"a cluster of the tasks {', '.join(TASKS)}", given)
     cluster: dict[str, tuple[str, ...]] = {}
     for task, addresses in given.items():
         if not isinstance(addresses, list) or not all(map(_is_address, addresses)):
-            raise _malformed(f'a list of "host:port" for {task}', addresses)
+            raise _format_error(f'a list of "host:port" for {task}', addresses)
         if addresses:
             cluster[task] = tuple(addresses)
     everyone = [address for addresses in cluster.values() for address in addresses]
     if len(set(everyone)) < len(everyone):
-        raise _malformed("a different address for every task", given)
+        raise _format_error("a different address for every task", given)
     if len(cluster.get("chief", ())) > 1:
-        raise _malformed("at most one chief", given["chief"])
+        raise _format_error("at most one chief", given["chief"])
     if "ps" in cluster and not {"chief", "worker"} <= cluster.keys():
-        raise _malformed("a chief and at least one worker beside its ps", given)
+        raise _format_error("a chief and at least one worker beside its ps", given)
     return cluster
 
 
 def _role(cluster: Mapping[str, tuple[str, ...]], task: Any) -> Role:
-    """The role of `task`; UserError unless it is a task of the cluster."""
+    """Return the role of `task`. Raise UserError unless it is a task of the cluster."""
     if not isinstance(task, dict) or not {"type", "index"} <= task.keys():
-        raise _malformed('a task with "type" and "index"', task)
+        raise _format_error('a task with "type" and "index"', task)
     kind, index = task["type"], task["index"]
     if kind not in cluster:
-        raise _malformed(f"a task of type {' or '.join(cluster)}", kind)
+        raise _format_error(f"a task of type {' or '.join(cluster)}", kind)
     count = len(cluster[kind])
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
-        raise _malformed(f"an index of {kind} from 0 to {count - 1}", index)
+        raise _format_error(f"an index of {kind} from 0 to {count - 1}", index)
     return Role(kind, index, cluster)
 
 
@@ -127,7 +127,7 @@ def _is_address(value: Any) -> bool:
     return bool(host) and port.isdigit() and 0 < int(port) < 2**16
 
 
-def _malformed(rule: str, received: Any) -> UserError:
+def _format_error(rule: str, received: Any) -> UserError:
     return UserError(
         f"TF_CONFIG must give {rule}. Received: {received!r}. Set TF_CONFIG as README.md shows, "
         "or unset it to train on one machine."

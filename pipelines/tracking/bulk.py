@@ -1,7 +1,7 @@
 """Runs that are over and only have to be written down: the settings of a sweep, one run each.
 
 MLflow's client writes them one after another, at tens of milliseconds a run. A database whose
-tables are those that schema.py knows takes a list of them in one transaction, all or none, and then
+tables are those that store.py knows takes a list of them in one transaction, all or none, and then
 holds exactly what the client would have written: tests/tracking/test_bulk.py compares the two.
 """
 
@@ -54,9 +54,9 @@ class RunRecord:
 def write(experiment: str, runs: Sequence[FinishedRun], parent_id: str | None) -> list[str]:
     """Write the runs, FINISHED, below their parent, with the tags of every child; their ids.
 
-    Raises what `store.unavailable()` names: before it writes, for a name that MLflow refuses; for
+    Raise what `store.unavailable()` names: before it writes, for a name that MLflow refuses; for
     a store that is locked, full or away, when a database holds none of the runs and any other
-    store those that were sent. ValueError for a curve that has not one value a step.
+    store those that were sent. Raise ValueError for a curve that has not one value a step.
     """
     experiment_id = store.experiment(store.uri(), experiment)
     checked = _normalize(runs, parent_id)
@@ -81,7 +81,7 @@ def analyze() -> None:
 
 
 def _normalize(runs: Iterable[FinishedRun], parent_id: str | None) -> list[FinishedRun]:
-    """The runs as MLflow keeps them: all tags, long values cut. Raises for names it refuses."""
+    """Return the runs as MLflow keeps them: all tags, long values cut. Raise for bad names."""
     from mlflow.utils.validation import _validate_param, _validate_tag
 
     def texts(validate: Any, values: Mapping[str, Any]) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
 
 
 def _assign_ids(runs: Sequence[FinishedRun]) -> list[RunRecord]:
-    """Runs as the tables hold them, with ids in order of time: such are appended to the indices."""
+    """Return runs as the tables hold them; ids in order of time are appended to the indices."""
     now = time.time_ns()
     return [
         RunRecord(
@@ -214,7 +214,7 @@ def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[Any]:
 
 
 def _metric_rows(runs: Iterable[RunRecord]) -> tuple[list[Any], list[Any]]:
-    """Every point, equal ones once; of each curve the latest point."""
+    """Return every point, equal ones once, and of each curve the latest point."""
     points, latest = [], []
     for run in runs:
         for metric, curve in run.curves.items():

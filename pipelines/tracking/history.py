@@ -37,12 +37,12 @@ class Row:
 
     @property
     def origin(self) -> str:
-        """Its id where it was measured: an imported run may have another one here."""
+        """Return its id where it was measured: an imported run may have another one here."""
         return self.tags.get(ORIGIN, self.id)
 
     @property
     def is_project(self) -> bool:
-        """Whether it is part of the evidence that the project ships."""
+        """Return whether it is part of the evidence that the project ships."""
         return self.tags.get(OWNER) == PROJECT
 
 
@@ -60,7 +60,7 @@ def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row
 
 
 def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
-    """Read a database that schema.py knows in one query a table, else ask MLflow's client."""
+    """Read a database that store.py knows in one query a table, else ask MLflow's client."""
     database = store.sql_store()
     if database is None:
         return [row for row in _search_rows(status, tags) if not (own and row.is_project)]
@@ -115,7 +115,7 @@ def evidence_ids() -> Any:
 
 
 def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
-    """The conditions on the table of runs; `own` leaves the project's evidence out."""
+    """Return the conditions on the table of runs; `own` leaves the project's evidence out."""
     from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
     from sqlalchemy import select
 
@@ -132,7 +132,7 @@ def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[
 
 
 def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
-    """Params or tags of these runs, by run."""
+    """Return params or tags of these runs, by run."""
     from sqlalchemy import select
 
     t, found = model.__table__.c, defaultdict[str, dict[str, str]](dict)
@@ -144,7 +144,7 @@ def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
 
 
 def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
-    """The latest value of every metric of these runs, by run."""
+    """Return the latest value of every metric of these runs, by run."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric
     from sqlalchemy import select
 
@@ -156,12 +156,12 @@ def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
 
 
 def row(run_id: str) -> Row:
-    """The run of that id."""
+    """Return the run of that id."""
     return _row(client().get_run(run_id))
 
 
 def find(run_id: str) -> Row | None:
-    """The run of that id, or None where this store has no such run."""
+    """Return the run of that id; None if this store has no such run."""
     try:
         return row(run_id)
     except unavailable() as error:

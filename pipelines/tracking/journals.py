@@ -57,7 +57,7 @@ class Journal:
 
     @property
     def spool(self) -> Path:
-        """The folder of files, by the path of their artifact, that the store has yet to take."""
+        """Return the folder of files, by artifact path, that the store has yet to take."""
         return self.path.with_suffix("")
 
     def write(self, **content: Any) -> None:
@@ -83,7 +83,7 @@ class Journal:
 
 
 def _open_locked(path: Path) -> BinaryIO:
-    """The file, locked; a new one where it was deleted, as delivered, while we waited."""
+    """Return the file, locked; a new one if it was deleted, as delivered, while we waited."""
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -107,7 +107,7 @@ class StaleJournal:
 
     @property
     def content(self) -> Content:
-        """Return what it says; TypeError where it is no journal of ours."""
+        """Return what it says. Raise TypeError if it is no journal of ours."""
         return _parse_content(self.lines)
 
     @property
@@ -120,7 +120,7 @@ class StaleJournal:
 
 
 def find_stale(folder: Path, uri: str) -> list[Path]:
-    """Journals of that store whose process has ended."""
+    """Return the journals of that store whose process has ended."""
     found = []
     for path in sorted(folder.glob("*.jsonl")):
         with claim_stale(path, uri) as left:
@@ -130,7 +130,7 @@ def find_stale(folder: Path, uri: str) -> list[Path]:
 
 @contextmanager
 def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
-    """A dead process's journal, locked for as long as the block lasts; None for any other.
+    """Yield a dead process's journal, locked for as long as the block lasts; None for any other.
 
     A torn last line is left out; a file that cannot be read is said so.
     """
@@ -156,7 +156,7 @@ def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
 
 
 def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:
-    """Whether a journal is of that store; one without a header is being made.
+    """Return whether a journal is of that store; one without a header is being made.
 
     One of an SQLite database is of that beside it, wherever both were copied or moved to.
     """
@@ -168,7 +168,7 @@ def _store_name(uri: str) -> str:
 
 
 def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
-    """Whether nobody writes it: another host's lock may not be seen in a folder that is shared."""
+    """Return whether nobody writes it: another host's lock may not be seen in a shared folder."""
     hosts = {str(line["host"]) for line in lines if "host" in line}
     return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
 

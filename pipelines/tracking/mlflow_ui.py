@@ -42,14 +42,14 @@ VIEWS = {  # of the table of runs: which, in which order, ascending or not
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
-    """Where the UI is: at the tracking server, else where `serve` puts it."""
+    """Return where the UI is: at the tracking server, else where `serve` puts it."""
     if not store.is_server():
         return f"http://{host}:{port}"
     return re.sub("//[^/@]*@", "//", store.uri())  # links are passed on: no name, no password
 
 
 def links(server: str) -> dict[str, str]:
-    """Addresses of every experiment's runs, newest first, and by claim: papers, project, you."""
+    """Return the addresses of every experiment's runs, newest first, and by claim."""
     found = {}
     for experiment in store.client().search_experiments():
         name, number = experiment.name, experiment.experiment_id
@@ -81,7 +81,7 @@ def _write_view(number: str, name: str, key: str) -> str:
 
 
 def _table_state(runs: str, order: str, ascending: bool) -> dict[str, Any]:
-    """Which runs a view shows, and in which order."""
+    """Return which runs a view shows, and in which order."""
     return {
         "searchFilter": runs,
         "orderByKey": order,
@@ -103,7 +103,7 @@ def _write_state(number: str, key: str, state: Mapping[str, Any]) -> str:
 
 
 def _line_chart(number: int, curves: Sequence[str]) -> dict[str, Any]:
-    """A chart of curves over steps, the first of every run solid, the others dashed."""
+    """Return a chart of curves over steps, the first of every run solid, the others dashed."""
     return {
         "type": "LINE",
         "uuid": f"chart-{number}",
@@ -129,12 +129,12 @@ def _line_chart(number: int, curves: Sequence[str]) -> dict[str, Any]:
 
 
 def run_page(run_id: str) -> str:
-    """Address of a run's page."""
+    """Return the address of a run's page."""
     return f"{address()}/#/runs/{run_id}"
 
 
 def comparison_page(run_ids: Sequence[str]) -> str:
-    """Address of the page that compares runs, of one experiment or of several."""
+    """Return the address of the page that compares runs, of one experiment or of several."""
     runs = [store.client().get_run(run_id).info for run_id in run_ids]
     words = {"runs": [run.run_id for run in runs], "experiments": _each(runs)}
     return f"{address()}/#/compare-runs?{_query_string(words)}"
@@ -149,7 +149,7 @@ def _query_string(words: Mapping[str, Sequence[str]]) -> str:
 
 
 def children_chart(run_id: str, charts: Sequence[Sequence[str]] = ()) -> str:
-    """Address, within the UI, of the curves of a run's children: in these charts, or each alone."""
+    """Return the address, within the UI, of the curves of a run's children, in these charts."""
     number = store.client().get_run(run_id).info.experiment_id
     below, by_name = f"tags.`{store.PARENT}` = '{run_id}'", "tags.`mlflow.runName`"
     query = f"searchFilter={quote(below)}&orderByKey={quote(by_name)}"  # other orders are folded

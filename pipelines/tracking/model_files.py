@@ -1,4 +1,4 @@
-"""The files of a stored model: which a run of this project stores (tracking.py), and no others.
+"""The files of a stored model: which a run of this project stores (tracked_run.py), and no others.
 
 A model may come from anybody, and what MLflow and Keras can load may hold programs: pickles, graphs
 of TensorFlow, layers with code, packages to install. So nothing is taken in, loaded or registered
@@ -233,7 +233,7 @@ def _check_network(path: Path) -> None:
 
 
 def _objects(description: Any) -> Iterator[dict[str, Any]]:
-    """Everything in a network's description of which Keras makes an object."""
+    """Yield everything in a network's description of which Keras makes an object."""
     todo = [description]
     while todo:
         each = todo.pop()

@@ -1,7 +1,6 @@
 """Where the runs are: the tracking store, its client, its experiments.
 
-With tracking.py, sending.py, schema.py and bulk.py, which write runs, history.py and recorded.py,
-which read many, and the two of an export (bundle_out.py, bundle_in.py), the only door to MLflow.
+With the other modules of this folder the only door to MLflow.
 """
 
 import contextlib
@@ -32,7 +31,7 @@ CACHE_KB = 65_536  # of a database in memory: with the default indices of many r
 
 
 def uri() -> str:
-    """MLFLOW_TRACKING_URI, else the project's own database; the same text for the same store."""
+    """Return MLFLOW_TRACKING_URI, else the project's own database, in one spelling."""
     found = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
     if found.startswith(SQLITE):
         return f"{SQLITE}{Path(found.removeprefix(SQLITE)).resolve()}"
@@ -49,24 +48,24 @@ def is_project_home() -> bool:
 
 
 def display_uri() -> str:
-    """The store as people may read it: without a password."""
+    """Return the store as people may read it: without a password."""
     return without_password(uri())
 
 
 def home() -> Path:
-    """The folder of an SQLite database, else our own: journals, locks and artifacts live there."""
+    """Return the folder of journals, locks and artifacts: an SQLite database's, else our own."""
     if uri().startswith(SQLITE):
         return Path(uri().removeprefix(SQLITE)).resolve().parent
     return _project_home()
 
 
 def _project_home() -> Path:
-    """MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
+    """Return MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
     return Path(os.environ.get("MLRUNS_HOME") or provenance.ROOT / "mlruns").resolve()
 
 
 def client(where: str | None = None) -> Any:
-    """The MLflow client of the present store, which is created under a lock where it is new."""
+    """Return the MLflow client of the present store, which is created under a lock if it is new."""
     found = _client(where or uri())
     import mlflow  # only now: it reads the environment when it is imported
 
@@ -109,7 +108,7 @@ def _client(where: str) -> Any:
 
 
 def _is_temporary(error: Exception) -> bool:
-    """Whether a store that does not open may open later: its address and its file are right."""
+    """Return whether a store that does not open may open later: its address is right."""
     import mlflow
     from sqlalchemy.exc import OperationalError
 
@@ -119,7 +118,7 @@ def _is_temporary(error: Exception) -> bool:
 
 
 def _check_connection(where: str) -> None:
-    """OSError, within seconds, where a server takes no connection: MLflow would try for minutes."""
+    """Raise OSError, within seconds, if a server takes no connection: MLflow tries for minutes."""
     parts = urlsplit(where)
     scheme = parts.scheme.partition("+")[0]
     port = parts.port or PORTS.get(scheme)
@@ -159,7 +158,7 @@ def _enable_wal(path: Path) -> None:
 
 
 def _set_pragmas(connection: Any, _: Any) -> None:
-    """On every new connection to an SQLite database with a write-ahead log."""
+    """Set up a new connection to an SQLite database with a write-ahead log."""
     if isinstance(connection, sqlite3.Connection):
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode == "wal":
@@ -168,7 +167,7 @@ def _set_pragmas(connection: Any, _: Any) -> None:
 
 
 def _silence_loggers() -> None:
-    """MLflow tells of its migrations and monitors at level INFO; a newcomer need not read them."""
+    """Silence what MLflow tells of its migrations and monitors; a newcomer need not read it."""
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # a locked or full database: raised as well, and said by us in a sentence
@@ -177,7 +176,7 @@ def _silence_loggers() -> None:
 
 @functools.cache
 def experiment(where: str, name: str) -> str:
-    """The id of the experiment of that name, created when it is not there."""
+    """Return the id of the experiment of that name, created if it is not there."""
     import mlflow
 
     found = client(where).get_experiment_by_name(name)
@@ -193,7 +192,7 @@ def experiment(where: str, name: str) -> str:
 
 
 def artifact(run_id: str, path: str) -> bytes | None:
-    """One artifact of a run; None where there is none of that path."""
+    """Return one artifact of a run; None if there is none of that path."""
     from mlflow.artifacts import download_artifacts
 
     folder = str(PurePosixPath(path).parent)
@@ -208,7 +207,7 @@ def artifact(run_id: str, path: str) -> bytes | None:
 
 
 def top_files(location: str) -> Any:
-    """What MLflow finds directly below a place of artifacts; empty where nothing is."""
+    """Return what MLflow finds directly below a place of artifacts; empty if nothing is there."""
     from mlflow.artifacts import list_artifacts
 
     return list_artifacts(artifact_uri=location, tracking_uri=uri())
@@ -223,7 +222,7 @@ def download(location: str, folder: Path) -> Path:
 
 
 def is_away(error: Exception) -> bool:
-    """Whether an error says that the store is locked, full or away, and not what we did wrong."""
+    """Return whether an error says that the store is locked, full or away."""
     if "mlflow" not in sys.modules or not isinstance(error, unavailable()):
         return False
     unanswered = str(error).startswith("API request to ")
@@ -231,7 +230,7 @@ def is_away(error: Exception) -> bool:
 
 
 def unavailable() -> type[Exception]:
-    """What MLflow raises when its store is locked, full or away."""
+    """Return what MLflow raises when its store is locked, full or away."""
     import mlflow
 
     error: type[Exception] = mlflow.MlflowException
@@ -239,7 +238,7 @@ def unavailable() -> type[Exception]:
 
 
 def is_server() -> bool:
-    """Whether the runs are on a tracking server, which has a UI of its own."""
+    """Return whether the runs are on a tracking server, which has a UI of its own."""
     return uri().startswith("http")
 
 
@@ -250,7 +249,7 @@ Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or
 
 
 def sql_store() -> Any:
-    """MLflow's own SQL store if its tables are those known here, else None: use the client."""
+    """Return MLflow's own SQL store if its tables are those known here; None: use the client."""
     client()
     from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
     from mlflow.tracking._tracking_service.utils import _get_store
@@ -304,7 +303,7 @@ def follow_move(database: Path) -> None:
 
 
 def _artifact_location(connection: sqlite3.Connection) -> str:
-    """Where the artifacts were; empty in a database that was never ours."""
+    """Return where the artifacts were; empty in a database that was never ours."""
     query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
     places = [str(place) for (place,) in connection.execute(query)]
     ours = [each for each in places if each.startswith("file:") and each.endswith(f"/{ARTIFACTS}")]

@@ -11,7 +11,7 @@ from pipelines.tracking.store import client, download, top_files
 
 
 def find_id(run_id: str) -> str | None:
-    """The id of the whole model that a run stored last; None where it has none."""
+    """Return the id of the whole model that a run stored last; None if it has none."""
     experiment = client().get_run(run_id).info.experiment_id
     newest = [{"field_name": "creation_time", "ascending": False}]
     models = client().search_logged_models(
@@ -21,7 +21,7 @@ def find_id(run_id: str) -> str | None:
 
 
 def load(model_id: str) -> Any:
-    """The network of a stored model, read anew. Import Keras first, on its backend (quiet.py)."""
+    """Return the network of a stored model, read anew. Import Keras first (runtime/backend.py)."""
     with _fetch_checked(model_id) as folder:
         import keras
 
@@ -40,7 +40,7 @@ def check(model_id: str) -> None:
 
 @contextlib.contextmanager
 def _fetch_checked(model_id: str) -> Iterator[Path]:
-    """A copy of the files of a stored model, once they are checked: no other is ever loaded."""
+    """Yield a copy of the files of a stored model, once they are checked: load no other."""
     from pipelines.tracking import model_files
 
     location = client().get_logged_model(model_id).artifact_location

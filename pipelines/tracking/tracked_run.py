@@ -67,7 +67,7 @@ class Run:
         self.outbox.add_numbers(new)
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """The same for a training that is repeated from a checkpoint: no step is written twice."""
+        """Log what is new if a training is repeated from a checkpoint: no step is written twice."""
         new = {key: value for key, value in metrics.items() if step > self.logged.get(key, -1)}
         if new:
             self.log(new, step)
@@ -83,7 +83,7 @@ class Run:
         self.outbox.add_file(path, lambda place: place.write_text(text))
 
     def figure(self, figure: Any, path: str) -> None:
-        """A matplotlib figure; equal figures are equal files."""
+        """Write a matplotlib figure; equal figures are equal files."""
         style: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}
         self.outbox.add_file(path, lambda place: figure.savefig(place, **style))
 
@@ -249,7 +249,7 @@ def _describe(run: Run, params: Mapping[str, Any], *, alone: bool, resumed: bool
 
 @contextmanager
 def system_metrics(run: Run) -> Iterator[None]:
-    """Processor, memory, disk and network use under system/ for as long as the block lasts."""
+    """Log processor, memory, disk and network use under system/ for as long as the block lasts."""
     store.client()
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 

@@ -178,7 +178,7 @@ def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Pa
 def test_another_format_is_one_sentence(tmp_path: Path) -> None:
     info = SimpleNamespace(file_format=SimpleNamespace(value="array_record"))
     with pytest.raises(UserError, match=r"tfrecord format\. Received: .* array_record"):
-        _tfrecords.stored(SimpleNamespace(info=info, data_path=tmp_path), "train")
+        _tfrecords.prepared_records(SimpleNamespace(info=info, data_path=tmp_path), "train")
 
 
 @pytest.mark.parametrize("augment", [True, False])

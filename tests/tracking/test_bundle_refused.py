@@ -416,19 +416,19 @@ def test_no_document_takes_more_memory_than_it_is_taken_for(kind: str, tmp_path:
     file.write_text(text.replace('"loss": []', f'"loss": [{DOCUMENTS[kind](4 << 20)}]'))
     program = [sys.executable, "-c", PEAK, str(file)]
     done = subprocess.run(program, capture_output=True, text=True, check=True)
-    assert 4 << 20 < int(done.stdout) < file_format._memory(file.read_bytes())
+    assert 4 << 20 < int(done.stdout) < file_format._memory_needed(file.read_bytes())
 
 
 def test_the_longest_training_fits_and_one_document_too_large_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     curve = [[i, 1_795_430_651_234 + i, 1 / (i + 3)] for i in range(64_000)]
-    with file_format.written(tmp_path / "runs.zip") as archive:
+    with file_format.create_archive(tmp_path / "runs.zip") as archive:
         archive.json("runs/x.json", {"metrics": {f"metric {n}": curve for n in range(6)}})
     monkeypatch.setattr(file_format, "MEMORY", 1 << 24)
     with (
         pytest.raises(UserError, match=r"at most 16 MiB. Received: runs/x.json, [0-9,]+ bytes. L"),
-        file_format.written(tmp_path / "2.zip") as archive,
+        file_format.create_archive(tmp_path / "2.zip") as archive,
     ):
         archive.json("runs/x.json", {"metrics": {"metric": curve}})
     assert [path.name for path in tmp_path.iterdir()] == ["runs.zip"]

@@ -44,13 +44,13 @@ def export_runs(
 ) -> dict[str, Any]:
     """Write the runs chosen, and those that belong to them, into one file; what it holds.
 
-    UserError where files of a run are missing, unless it is to be `without_artifacts`, of which
+    Raise UserError if files of a run are missing, unless it is to be `without_artifacts`, of which
     none is written then, nor any model. Stored networks are large: all but them is written
     `without_models`.
     """
     files = not without_artifacts
     with explain_failure("give its runs", "Repeat the command."):
-        run_ids, left_out = _chosen(names, filter)
+        run_ids, left_out = _choose(names, filter)
         if left_out:
             more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
             ids = f"{', '.join(left_out[:3])}{more}"
@@ -61,8 +61,8 @@ def export_runs(
     return {"file": str(file), "bytes": size, "runs": runs, "left_out": left_out}
 
 
-def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], list[str]]:
-    """Ids of the runs to export, and of those that are left out as they have not ended.
+def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], list[str]]:
+    """Return the ids of the runs to export, and of those left out as they have not ended.
 
     The project's evidence is everywhere already: of it goes what is named by its id alone.
     """
@@ -72,9 +72,9 @@ def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
         r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
         for r in every
     }
-    found = _named(names, named) if names else set(named)
+    found = _find_named(names, named) if names else set(named)
     if condition is not None:
-        found &= _filtered(condition)
+        found &= _find_matching(condition)
     evidence = {r.info.run_id for r in every if r.data.tags.get(OWNER) == PROJECT} - {*names}
     chosen = sorted((with_relatives(found, every) & ended.keys()) - evidence)
     run_ids = [run_id for run_id in chosen if ended[run_id]]
@@ -88,8 +88,8 @@ def _chosen(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
     return run_ids, [run_id for run_id in chosen if not ended[run_id]]
 
 
-def _named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
-    """Runs that have one of the names; UserError for a name that none has."""
+def _find_named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
+    """Return the runs that have one of the names. Raise UserError for a name that none has."""
     known = set().union(*named.values())
     for name in names:
         if name not in known:
@@ -97,7 +97,7 @@ def _named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
     return {run_id for run_id, own in named.items() if own & set(names)}
 
 
-def _filtered(condition: str) -> set[str]:
+def _find_matching(condition: str) -> set[str]:
     try:
         return {run.info.run_id for run in history.search(condition)}
     except store.unavailable() as error:
@@ -142,7 +142,7 @@ def write(
     waiting = "Another export is going on; waiting for it."
     with (
         lock(store.home() / "live", "export", waiting),
-        file_format.written(file) as archive,
+        file_format.create_archive(file) as archive,
     ):
         return _write(archive, run_ids, files=files, models=models, change=change)
 
@@ -159,9 +159,9 @@ def _write(
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     stored, rows, experiments = models_by_run() if models else {}, [], {}
     with progress_bar("export", len(run_ids), "") as advance:
-        for run in by_id(run_ids):
+        for run in fetch_runs(run_ids):
             made = stored.get(run.info.run_id, [])
-            if files and (gone := missing(run, made)):
+            if files and (gone := missing_files(run, made)):
                 raise UserError(
                     f"An export must have the files of its runs. Received: {run.info.run_name} "
                     f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
@@ -171,7 +171,7 @@ def _write(
             document = change(run_document(run, names[run.info.experiment_id], made))
             archive.json(f"runs/{run.info.run_id}.json", document.model_dump(by_alias=True))
             if files:
-                with run_files(run, made) as copies:
+                with copy_files(run, made) as copies:
                     for name, path in copies:
                         archive.file(name, path)
             rows.append(Listed.of(document))
@@ -202,8 +202,8 @@ class Present:
     deleted: bool
 
 
-def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
-    """MLflow's runs with these ids, in their order; those that are gone left out."""
+def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
+    """Yield MLflow's runs with these ids, in their order; those that are gone are left out."""
     for start in range(0, len(run_ids), PAGE):
         some = run_ids[start : start + PAGE]
         condition = f"attributes.run_id IN ({', '.join(map(repr, some))})"
@@ -211,13 +211,13 @@ def by_id(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
         yield from (found[run_id] for run_id in some if run_id in found)
 
 
-def present(run_ids: Sequence[str]) -> dict[str, Present]:
-    """The runs of this store by id, and by the id that they had where they were measured.
+def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
+    """Return the runs of this store by id, and by the id that they had where they were measured.
 
-    Of a store that is no database known to schema.py: those with the ids given, and imported ones.
+    Of a store that is no database known to store.py: those with the ids given, and imported ones.
     """
     database = store.sql_store()
-    rows = _searched(run_ids) if database is None else _selected(database)
+    rows = _search_states(run_ids) if database is None else _select_states(database)
     own, origins = {}, {}
     for run_id, stage, tags in rows:
         own[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
@@ -225,7 +225,7 @@ def present(run_ids: Sequence[str]) -> dict[str, Present]:
     return origins | own
 
 
-def _selected(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
     from sqlalchemy import select
 
@@ -239,9 +239,9 @@ def _selected(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
             yield run_id, stage, found.get(run_id, {})
 
 
-def _searched(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+def _search_states(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     yield from map(_told, history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
-    yield from map(_told, by_id(run_ids, deleted=True))
+    yield from map(_told, fetch_runs(run_ids, deleted=True))
 
 
 def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
@@ -249,7 +249,7 @@ def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
 
 
 def models_by_run() -> dict[str, list[Any]]:
-    """MLflow's logged models of all experiments, oldest first, by the run that made them."""
+    """Return MLflow's logged models, oldest first, by the run that made them."""
     made: dict[str, list[Any]] = {}
     for model in history.logged_models():
         made.setdefault(str(model.source_run_id), []).append(model)
@@ -257,7 +257,7 @@ def models_by_run() -> dict[str, list[Any]]:
 
 
 def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
-    """Return everything of a run but its files; UserError for what no import would take."""
+    """Return everything of a run but its files. Raise UserError for what no import would take."""
     info, data = run.info, run.data
     steps = {output.model_id: output.step for output in run.outputs.model_outputs}
     document = {
@@ -298,7 +298,7 @@ def _curves(run_id: str) -> dict[str, list[Point]]:
     """Return by metric every point of a run, ascending; null where it is NaN."""
     curves: dict[str, list[Point]] = {}
     for _, metric, step, date_ms, value in history.points([run_id]):
-        curves.setdefault(metric, []).append((step, date_ms, _plain(value)))
+        curves.setdefault(metric, []).append((step, date_ms, _finite_or_null(value)))
     return {metric: sorted(curve, key=_order) for metric, curve in curves.items()}
 
 
@@ -306,8 +306,8 @@ def _order(point: Point) -> tuple[int, int, bool, float]:
     return (*point[:2], point[2] is None, point[2] or 0.0)
 
 
-def _plain(value: float | None) -> float | None:
-    """A number as MLflow keeps it and JSON can: infinity is the largest one, NaN is null."""
+def _finite_or_null(value: float | None) -> float | None:
+    """Return a number as MLflow and JSON can keep it: infinity is the largest one, NaN null."""
     if value is None or math.isnan(value):
         return None
     return max(-LARGEST_FLOAT, min(LARGEST_FLOAT, value))
@@ -322,7 +322,8 @@ def _dataset(given: Any) -> dict[str, Any]:
 def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
     own = [m for m in model.metrics or [] if m.run_id == run_id]
     points = [
-        [m.key, m.step, m.timestamp, _plain(m.value), m.dataset_name, m.dataset_digest] for m in own
+        [m.key, m.step, m.timestamp, _finite_or_null(m.value), m.dataset_name, m.dataset_digest]
+        for m in own
     ]
     return {
         "model_id": model.model_id,
@@ -336,28 +337,28 @@ def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
     }
 
 
-def whole(models: Sequence[Any]) -> list[Any]:
-    """The models that are stored to the end, and have files."""
+def whole_models(models: Sequence[Any]) -> list[Any]:
+    """Return the models that are stored to the end, and have files."""
     return [model for model in models if model.status == READY]
 
 
-def missing(run: Any, models: Sequence[Any]) -> list[str]:
-    """Places where a run must have files and has none.
+def missing_files(run: Any, models: Sequence[Any]) -> list[str]:
+    """Return the places where a run must have files and has none.
 
     A model that is stored has its own; a finished run of ours that is below no other has at least
     a list of packages.
     """
-    tags, places = run.data.tags, [each.artifact_location for each in whole(models)]
+    tags, places = run.data.tags, [each.artifact_location for each in whole_models(models)]
     if run.info.status == "FINISHED" and heartbeat.PROCESS in tags and PARENT not in tags:
         places.append(run.info.artifact_uri)
     return [place for place in places if not store.top_files(place)]
 
 
 @contextmanager
-def run_files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
-    """Copies of all files of a run for as long as the block lasts, by their names in an archive."""
+def copy_files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
+    """Yield copies of all files of a run, by their names in an archive; delete them afterwards."""
     places = {"artifacts": run.info.artifact_uri}
-    places |= {f"models/{each.model_id}": each.artifact_location for each in whole(models)}
+    places |= {f"models/{each.model_id}": each.artifact_location for each in whole_models(models)}
     with tempfile.TemporaryDirectory() as folder:
         found = []
         for below, location in places.items():

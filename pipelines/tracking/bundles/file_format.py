@@ -5,7 +5,7 @@
     runs/<run id>/models/<model id>/<path>   the files of its logged models
     manifest.json                            what is in it, with sizes and digests
 
-Such a file may come from anybody: `opened` reads all of it once before anything of it is used.
+Such a file may come from anybody: `open_archive` reads all of it once before any of it is used.
 """
 
 import contextlib
@@ -54,15 +54,15 @@ MEMBER = re.compile(r"runs/([0-9a-f]{32})(\.json|/artifacts/.+|/models/(m-[0-9a-
 
 @dataclass
 class Writer:
-    """An archive that is being written; `written` makes one."""
+    """An archive that is being written; `create_archive` makes one."""
 
     zipped: zipfile.ZipFile
     members: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def json(self, name: str, document: Mapping[str, Any]) -> None:
         text = json.dumps(document, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()
-        if _memory(text) > MEMORY:
-            raise refusal(*_too_large(name, len(text)), LEAVE_OUT)
+        if _memory_needed(text) > MEMORY:
+            raise refusal(*_size_rule(name, len(text)), LEAVE_OUT)
         self._add(name, io.BytesIO(text), len(text))
 
     def file(self, name: str, path: Path) -> None:
@@ -75,9 +75,9 @@ class Writer:
             self._add(name, source, path.stat().st_size)
 
     def _check_model(self, name: str, path: Path) -> None:
-        """UserError for a model that an import would refuse."""
+        """Raise UserError for a model that an import would refuse."""
         try:
-            if not _model(name):
+            if not _model_id(name):
                 raise ValueError("an artifact that MLflow would load as a model")
             model_files.check(path.parent)
         except ValueError as error:
@@ -98,10 +98,10 @@ class Writer:
 
 
 @contextmanager
-def written(file: Path) -> Iterator[Writer]:
+def create_archive(file: Path) -> Iterator[Writer]:
     """Write an archive beside its place, and move it there at the end.
 
-    UserError where it cannot be written.
+    Raise UserError if it cannot be written.
     """
     try:
         with replace_whole(file) as half, half.open("wb") as raw:
@@ -109,7 +109,7 @@ def written(file: Path) -> Iterator[Writer]:
                 yield (writer := Writer(zipped))
             unpacked = sum(entry["bytes"] for entry in writer.members.values())
             if _packs_too_well(unpacked, raw.tell()):
-                raise refusal(*_too_packed(unpacked, raw.tell()), LEAVE_OUT)
+                raise refusal(*_packing_rule(unpacked, raw.tell()), LEAVE_OUT)
             raw.flush()
             os.fsync(raw.fileno())
     except OSError as error:
@@ -123,7 +123,7 @@ def written(file: Path) -> Iterator[Writer]:
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive that has been checked; `opened` makes one."""
+    """An archive that has been checked; `open_archive` makes one."""
 
     zipped: zipfile.ZipFile
     manifest: Manifest
@@ -148,20 +148,20 @@ class Archive:
 
 @contextmanager
 def open_archive(file: Path, place: Path, check: Callable[[Document], None]) -> Iterator[Archive]:
-    """An archive of which every byte has been checked; `check` is told every run's document.
+    """Open an archive of which every byte has been checked; call `check` with every document.
 
     UserError: the file cannot be read, is damaged or hostile, or `place` has no room for it.
     """
     with contextlib.ExitStack() as stack:
-        with _sentences(file):
+        with _explain_errors(file):
             zipped = stack.enter_context(zipfile.ZipFile(stack.enter_context(file.open("rb"))))
-            archive = _checked(zipped, place, check)
+            archive = _check_archive(zipped, place, check)
         yield archive
 
 
 def read_manifest(file: Path) -> Manifest:
-    """Return the manifest of an archive, of which nothing else is read; UserError as `opened`."""
-    with _sentences(file), zipfile.ZipFile(file) as zipped:
+    """Return the manifest of an archive, reading nothing else of it."""
+    with _explain_errors(file), zipfile.ZipFile(file) as zipped:
         return _manifest(zipped)
 
 
@@ -173,7 +173,7 @@ def _manifest(zipped: zipfile.ZipFile) -> Manifest:
 
 
 @contextmanager
-def _sentences(file: Path) -> Iterator[None]:
+def _explain_errors(file: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -187,8 +187,10 @@ def _sentences(file: Path) -> Iterator[None]:
         raise refusal("The file must be a whole ZIP archive.", f"{file}: {error}") from error
 
 
-def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], None]) -> Archive:
-    names = [_admitted(info) for info in zipped.infolist()]
+def _check_archive(
+    zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], None]
+) -> Archive:
+    names = [_check_member_name(info) for info in zipped.infolist()]
     check_tree(names)
     _check_size(sum(info.file_size for info in zipped.infolist()), zipped, place)
     manifest = _manifest(zipped)
@@ -200,18 +202,18 @@ def _checked(zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], N
         for name, entry in manifest.members.items():
             _check_bytes(zipped, name, entry)
             advance(1, math.nan)
-        archive = Archive(zipped, manifest, _files(zipped, manifest, check, advance))
+        archive = Archive(zipped, manifest, _files_by_run(zipped, manifest, check, advance))
     _check_models(archive)
     return archive
 
 
-def _files(
+def _files_by_run(
     zipped: zipfile.ZipFile,
     manifest: Manifest,
     check: Callable[[Document], None],
     advance: Callable[[int, float], None],
 ) -> dict[str, list[str]]:
-    """The files of every run, once all documents are what the manifest says."""
+    """Return the files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
     whole = {""}  # of a model that a kill has left half stored nothing is taken in
     for listed in manifest.runs:
@@ -236,8 +238,8 @@ def _files(
     return files
 
 
-def _admitted(info: zipfile.ZipInfo) -> str:
-    """Return the name of a member; UserError for a bad one, and for what is no plain file."""
+def _check_member_name(info: zipfile.ZipInfo) -> str:
+    """Return the name of a member. Raise UserError for a bad one, and for what is no plain file."""
     wrong = wrong_name(info.orig_filename)
     if not wrong and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
         wrong = "A member must be a plain file, no link and no device."
@@ -247,9 +249,9 @@ def _admitted(info: zipfile.ZipInfo) -> str:
 
 
 def _check_models(archive: Archive) -> None:
-    """UserError for a model that is not as this project stores one; none is loaded."""
+    """Raise UserError for a model that is not as this project stores one; load none."""
     for run_id, names in archive.files.items():
-        for model in sorted(filter(None, set(map(_model, names)))):
+        for model in sorted(filter(None, set(map(_model_id, names)))):
             with tempfile.TemporaryDirectory() as folder:
                 archive.extract(run_id, f"models/{model}", Path(folder))
                 try:
@@ -258,20 +260,20 @@ def _check_models(archive: Archive) -> None:
                     raise refusal(model_files.RULE, f"in model {model}, {error}") from error
 
 
-def _model(name: str) -> str:
-    """The id of the model to which a member belongs; empty for none."""
+def _model_id(name: str) -> str:
+    """Return the id of the model to which a member belongs; empty for none."""
     found = MEMBER.fullmatch(name)
     return found[3] or "" if found else ""
 
 
 def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
-    """UserError for members of that size, as they are stated, that pack too well or have no room.
+    """Raise UserError for members of that stated size that pack too well or have no room.
 
     No member is read further than its stated size.
     """
     packed = os.fstat(zipped.fp.fileno()).st_size if zipped.fp else 0
     if _packs_too_well(size, packed):
-        raise refusal(*_too_packed(size, packed))
+        raise refusal(*_packing_rule(size, packed))
     free = shutil.disk_usage(next(p for p in (place, *place.parents) if p.exists())).free
     if size > free:
         raise Unavailable(
@@ -284,7 +286,7 @@ def _packs_too_well(unpacked: int, packed: int) -> bool:
     return unpacked > max(FREE, PACKING * packed)
 
 
-def _too_packed(unpacked: int, packed: int) -> tuple[str, str]:
+def _packing_rule(unpacked: int, packed: int) -> tuple[str, str]:
     """Return the rule for a file that packs too well, and what was received."""
     rule = f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file."
     return rule, f"{packed:,} bytes, {unpacked:,} unpacked"
@@ -303,11 +305,11 @@ def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Member) -> None:
 
 
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
-    """Return a JSON object; UserError for anything else."""
+    """Return a JSON object. Raise UserError for anything else."""
     size = zipped.getinfo(name).file_size
     text = zipped.read(name) if A_BYTE * size <= MEMORY else b""
-    if A_BYTE * size > MEMORY or _memory(text) > MEMORY:
-        raise refusal(*_too_large(name, size))
+    if A_BYTE * size > MEMORY or _memory_needed(text) > MEMORY:
+        raise refusal(*_size_rule(name, size))
     try:
         found = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
@@ -317,19 +319,19 @@ def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     return found
 
 
-def _memory(text: bytes) -> int:
-    """The bytes of memory that reading a JSON document takes at most."""
+def _memory_needed(text: bytes) -> int:
+    """Return the bytes of memory that reading a JSON document takes at most."""
     return A_BYTE * len(text) + A_VALUE * sum(map(text.count, (b"[", b"{", b",")))
 
 
-def _too_large(name: str, size: int) -> tuple[str, str]:
-    """The rule for one document, and what was received."""
+def _size_rule(name: str, size: int) -> tuple[str, str]:
+    """Return the rule for one document, and what was received."""
     return f"Reading one document must take at most {MEMORY >> 20} MiB.", f"{name}, {size:,} bytes"
 
 
 @contextmanager
 def explain_failure(what: str, mend: str) -> Iterator[None]:
-    """Unavailable, one sentence, for a store that fails meanwhile."""
+    """Raise Unavailable, one sentence, for a store that fails meanwhile."""
     try:
         yield
     except (OSError, store.unavailable()) as error:

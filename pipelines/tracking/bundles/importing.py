@@ -1,7 +1,7 @@
 """Runs of an archive as runs of the tracking store: what `import` writes.
 
-A run that is being taken in has a tag that says so, and those of its process: `reap` ends what that
-left. All of it can be written twice and is there once: an import that was killed is repeated.
+A run that is being taken in has a tag that says so, and those of its process: `recover` ends what
+that left. All of it can be written twice and is there once: an import that was killed is repeated.
 """
 
 import gc
@@ -36,8 +36,8 @@ ORIGIN_MODEL = "origin_model_id"
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
 
 
-def check(document: Document) -> None:
-    """UserError for names and values that MLflow would refuse."""
+def check_document(document: Document) -> None:
+    """Raise UserError for names and values that MLflow would refuse."""
     from mlflow.utils import validation
 
     try:
@@ -57,7 +57,7 @@ def check(document: Document) -> None:
         raise refusal("Every name and value must be one that MLflow takes.", first) from error
 
 
-def create(document: Document, places: Mapping[str, str]) -> str:
+def create_run(document: Document, places: Mapping[str, str]) -> str:
     """Begin a run by MLflow's client, which gives it a new id: that id."""
     made = store.client().create_run(
         places[document.experiment],
@@ -69,7 +69,7 @@ def create(document: Document, places: Mapping[str, str]) -> str:
 
 
 def _early_tags(document: Document) -> dict[str, str]:
-    """No others: no search for results must take the run for one of its own."""
+    """Return the first tags: no search for results must take the run for one of its own."""
     tags = document.tags
     user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
     own = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
@@ -90,7 +90,7 @@ def insert(
 
 
 def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[bulk.RunRecord]]:
-    """As many runs as have some number of bytes, and at most RUNS."""
+    """Yield batches of runs: at most RUNS, and BYTES but for the last."""
     batch, size = [], 0
     for document in documents:
         batch.append(_record(document, archive))
@@ -103,7 +103,7 @@ def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[b
 
 
 def _record(document: Document, archive: Archive) -> bulk.RunRecord:
-    """The rows of a run: all of a bare one, the beginning of another."""
+    """Return the rows of a run: all of one without files, the beginning of another."""
     more = (document.datasets, document.models, archive.files[document.run_id])
     bare = not any(more)
     return bulk.RunRecord(
@@ -113,7 +113,7 @@ def _record(document: Document, archive: Archive) -> bulk.RunRecord:
         start_ms=document.start_ms,
         end_ms=document.end_ms if bare else None,
         params=document.params,
-        tags=_cut(document.tags) if bare else _early_tags(document),
+        tags=_truncate_tags(document.tags) if bare else _early_tags(document),
         curves={
             metric: [(step, date, value or 0.0, value is None) for step, date, value in curve]
             for metric, curve in document.metrics.items()
@@ -121,14 +121,14 @@ def _record(document: Document, archive: Archive) -> bulk.RunRecord:
     )
 
 
-def _cut(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags as MLflow keeps them: a link may have become longer than its tag may be."""
+def _truncate_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """Return tags as MLflow keeps them: a link may have become longer than its tag may be."""
     from mlflow.utils.validation import _validate_tag
 
     return {key: _validate_tag(key, value).value for key, value in tags.items()}
 
 
-def fill(document: Document, run_id: str) -> None:
+def send_rows(document: Document, run_id: str) -> None:
     """Write by MLflow's client what the rows of a run are elsewhere."""
     send_fact(run_id, "tags", heartbeat.tags())  # another process may have begun it
     send_fact(run_id, "params", document.params)
@@ -154,7 +154,7 @@ def complete(document: Document, run_id: str, archive: Archive) -> None:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
-    with files.lock(store.home() / "live", "settle"):  # or `reap`, at work, might end it after us
+    with files.lock(store.home() / "live", "settle"):  # or `recover` might end it after us
         _end(document, run_id)
 
 
@@ -165,14 +165,14 @@ def _end(document: Document, run_id: str) -> None:
         to.set_terminated(run_id, document.status, document.end_ms)
     else:
         to.update_run(run_id, document.status)
-    send_fact(run_id, "tags", _cut(document.tags))
+    send_fact(run_id, "tags", _truncate_tags(document.tags))
     early = {*heartbeat.tags(), heartbeat.SETTLED} & to.get_run(run_id).data.tags.keys()
     for key in [*sorted(early - document.tags.keys()), IMPORTING]:
         to.delete_tag(run_id, key)
 
 
 def _upload(folder: str, location: str) -> None:
-    """As MLflow's client does, which would remember where this run was in another store."""
+    """Upload as MLflow's client does, which would remember where the run was in another store."""
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     get_artifact_repository(location, tracking_uri=store.uri()).log_artifacts(folder)
@@ -264,12 +264,12 @@ def import_runs(file: Path) -> dict[str, Any]:
     store.client()
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
-        file_format.open_archive(file, store.home(), check) as archive,
+        file_format.open_archive(file, store.home(), check_document) as archive,
         files.lock(store.home() / "live", "import", "Another import is going on; waiting for it."),
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
-        there = exporting.present([i for each in rows for i in (each.run_id, each.origin)])
+        there = exporting.find_present([i for each in rows for i in (each.run_id, each.origin)])
         known = {each: there.get(each.run_id) or there.get(each.origin) for each in rows}
         present = [p for p in known.values() if p and (p.deleted or not p.unfinished)]
         done = {p.run_id for p in present}
@@ -277,14 +277,14 @@ def import_runs(file: Path) -> dict[str, Any]:
         ids |= {each.run_id: p.run_id for each, p in known.items() if p}
         todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
-            _take(archive, todo, ids)
+            _write_runs(archive, todo, ids)
             bulk.analyze()
-    _say_deleted([p.run_id for p in present if p.deleted])
+    _report_deleted([p.run_id for p in present if p.deleted])
     imported = [ids[each.run_id] for each in todo]
     return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
 
 
-def _say_deleted(run_ids: Sequence[str]) -> None:
+def _report_deleted(run_ids: Sequence[str]) -> None:
     if run_ids:
         print(
             f"{len(run_ids)} of the runs are here, deleted. To have them back: "
@@ -293,18 +293,18 @@ def _say_deleted(run_ids: Sequence[str]) -> None:
         )
 
 
-def _take(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
+def _write_runs(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
     """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
     names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
     fresh, database = [each for each in todo if each.run_id not in ids], store.sql_store()
     for each in fresh:
-        new = each.run_id if database else create(archive.run(each), places)
+        new = each.run_id if database else create_run(archive.run(each), places)
         ids[each.run_id] = new
 
     def documents(rows: Iterable[Listed]) -> Iterator[Document]:
-        return (_readdressed(archive.run(each), ids, experiments) for each in rows)
+        return (_readdress(archive.run(each), ids, experiments) for each in rows)
 
     with progress_bar("import", len(todo), "") as advance:
         rest, bare = todo, set[str]()
@@ -315,12 +315,12 @@ def _take(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, s
             rest = [each for each in todo if each.run_id not in bare]
         for each, document in zip(rest, documents(rest), strict=True):
             if database is None or each not in fresh:
-                fill(document, ids[each.run_id])
+                send_rows(document, ids[each.run_id])
             complete(document, ids[each.run_id], archive)
             advance(1, math.nan)
 
 
-def _readdressed(
+def _readdress(
     document: Document, ids: Mapping[str, str], experiments: Mapping[str, str]
 ) -> Document:
     """Return a run whose tags name runs and experiments as this store does, and its first id."""
@@ -332,14 +332,16 @@ def _readdressed(
         elif key == PARENT:
             tags[key] = ids.get(value, value)
         elif key == NOTE:
-            tags[key] = LINK.sub(lambda found: _relinked(found, ids, experiments), value)
+            tags[key] = LINK.sub(lambda found: _readdress_link(found, ids, experiments), value)
         else:
             tags[key] = value
     return document.model_copy(update={"tags": tags})
 
 
-def _relinked(link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]) -> str:
-    """A link of the UI to an experiment, with the runs that it names."""
+def _readdress_link(
+    link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]
+) -> str:
+    """Return a link of the UI to an experiment, with the runs that it names, as they are here."""
     place, rest = link.groups()
     there = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
     return f"#/experiments/{experiments.get(place, place)}{there}"

@@ -134,7 +134,7 @@ class Manifest(Shape):
 
 
 def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGAIN) -> Kind:
-    """Return a value as its kind of document; UserError says where it first differs from it."""
+    """Return a value as its kind of document. Raise UserError where it differs."""
     try:
         return kind.model_validate(value)
     except ValidationError as error:
@@ -153,7 +153,7 @@ def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
 
 
 def manifest_of(document: dict[str, Any]) -> Manifest:
-    """Return a manifest; UserError for one of another version or shape."""
+    """Return a manifest. Raise UserError for one of another version or shape."""
     if document.get("version") != VERSION:
         raise refusal(f"The manifest must be of version {VERSION}.", str(document.get("version")))
     manifest = validate(Manifest, document, "manifest.json")
@@ -164,7 +164,7 @@ def manifest_of(document: dict[str, Any]) -> Manifest:
 
 
 def run_of(document: dict[str, Any], listed: Listed) -> Document:
-    """Return a run; UserError for one of another shape, or another than the manifest says."""
+    """Return a run. Raise UserError for one of another shape, or another than the manifest says."""
     run = validate(Document, document, f"runs/{listed.run_id}.json")
     if Listed.of(run) != listed:
         raise refusal("A run must be as the manifest says.", f"another {listed.run_id}")
