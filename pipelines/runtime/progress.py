@@ -11,26 +11,19 @@ def progress_bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, f
 
     A rate that is not known yet is NaN.
     """
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(f"{{task.fields[rate]:,.4g}} {unit}  time left"),
-        TimeRemainingColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn(f"{{task.fields[rate]:,.4g}} {unit}  time left"),
+        progress.TimeRemainingColumn(),
     )
     console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
+    silent = not console.is_terminal
+    with progress.Progress(*columns, console=console, transient=True, disable=silent) as bar:
         task = bar.add_task(title, total=total, rate=0.0)
 
         def advance(count: int, rate: float) -> None:

@@ -8,7 +8,7 @@ holds exactly what the client would have written: tests/tracking/test_bulk.py co
 import operator
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -178,17 +178,12 @@ def insert(database: Any, experiment_id: str, runs: Sequence[RunRecord]) -> None
         "metrics": (POINT_COLUMNS, points),
         "latest_metrics": (POINT_COLUMNS, latest),
     }
+    mark = "?" if database.db_type == "sqlite" else "%s"
     with database.ManagedSessionMaker(read_only=False) as session:
         for table, (columns, tuples) in tables.items():
-            if tuples:
-                statement = _statement(database, table, columns)
-                session.connection().exec_driver_sql(statement, tuples)
-
-
-def _statement(database: Any, table: str, columns: Collection[str]) -> str:
-    """Write the driver's own INSERT, of tuples: SQLAlchemy would look through a dict a row."""
-    marks = ["?" if database.db_type == "sqlite" else "%s"] * len(columns)
-    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(marks)})"  # noqa: S608
+            if tuples:  # by the driver: SQLAlchemy would look through a dict a row
+                values = f"({', '.join(columns)}) VALUES ({', '.join([mark] * len(columns))})"
+                session.connection().exec_driver_sql(f"INSERT INTO {table} {values}", tuples)
 
 
 def _run_row(run: RunRecord, experiment_id: str, root: str) -> dict[str, Any]:

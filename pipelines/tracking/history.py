@@ -3,7 +3,7 @@
 import math
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,11 +80,26 @@ def search(condition: str = "", deleted: bool = False) -> Iterator[Any]:
 
     view = ViewType.ALL if deleted else ViewType.ACTIVE_ONLY
     experiments = [e.experiment_id for e in client().search_experiments(view)]
-    newest, token = ["attributes.start_time DESC"], None
+    newest = ["attributes.start_time DESC"]
+    return _all_pages(
+        lambda token: client().search_runs(experiments, condition, view, 1_000, newest, token)
+    )
+
+
+def logged_models() -> Iterator[Any]:
+    """Yield MLflow's logged models of all experiments, oldest first."""
+    experiments = [e.experiment_id for e in client().search_experiments()]
+    oldest = [{"field_name": "creation_time", "ascending": True}]
+    return _all_pages(
+        lambda token: client().search_logged_models(experiments, order_by=oldest, page_token=token)
+    )
+
+
+def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
+    """Yield what is on the pages that `fetch` returns for the token of the page before."""
+    token = None
     while token != "":
-        page = client().search_runs(
-            experiments, condition, view, max_results=1_000, order_by=newest, page_token=token
-        )
+        page = fetch(token)
         yield from page
         token = page.token or ""
 
@@ -93,25 +108,16 @@ def _select_rows(session: Any, status: str | None, tags: Mapping[str, str], own:
     from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
     from sqlalchemy import select
 
-    run, chosen = SqlRun.__table__.c, _conditions(status, tags, own)
-    ids = select(run.run_uuid).where(*chosen)
-    found = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
+    run, conditions = SqlRun.__table__.c, _conditions(status, tags, own)
+    ids = select(run.run_uuid).where(*conditions)
+    columns = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
     params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
     texts = _texts(session, SqlTag, ids)
-    newest_first = found.where(*chosen).order_by(run.start_time.desc(), run.run_uuid)
+    newest_first = columns.where(*conditions).order_by(run.start_time.desc(), run.run_uuid)
     return [
         Row(i, name, state, start, end, params[i], metrics[i], texts[i])
         for i, name, state, start, end in session.execute(newest_first)
     ]
-
-
-def evidence_ids() -> Any:
-    """Return the SQL query for the ids of the runs of the project's evidence."""
-    from mlflow.store.tracking.dbmodels.models import SqlTag
-    from sqlalchemy import select
-
-    tag = SqlTag.__table__.c
-    return select(tag.run_uuid).where(tag.key == OWNER, tag.value == PROJECT)
 
 
 def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
@@ -120,15 +126,15 @@ def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[
     from sqlalchemy import select
 
     run, tag, experiment = (m.__table__.c for m in (SqlRun, SqlTag, SqlExperiment))
-    there = select(experiment.experiment_id).where(experiment.lifecycle_stage == "active")
-    found = [run.lifecycle_stage == "active", run.experiment_id.in_(there)]
-    found += [run.status == status] if status else []
-    for key, value in tags.items():
-        same = select(tag.run_uuid).where(tag.key == key, tag.value == value)
-        found.append(run.run_uuid.in_(same))
-    if own:
-        found.append(run.run_uuid.not_in(evidence_ids()))
-    return found
+
+    def ids_tagged(key: str, value: str) -> Any:
+        return select(tag.run_uuid).where(tag.key == key, tag.value == value)
+
+    active = select(experiment.experiment_id).where(experiment.lifecycle_stage == "active")
+    conditions = [run.lifecycle_stage == "active", run.experiment_id.in_(active)]
+    conditions += [run.status == status] if status else []
+    conditions += [run.run_uuid.in_(ids_tagged(*pair)) for pair in tags.items()]
+    return conditions + ([run.run_uuid.not_in(ids_tagged(OWNER, PROJECT))] if own else [])
 
 
 def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
@@ -168,16 +174,6 @@ def find(run_id: str) -> Row | None:
         if is_away(error):
             raise
         return None
-
-
-def logged_models() -> Iterator[Any]:
-    """Yield MLflow's logged models of all experiments, oldest first."""
-    experiments = [e.experiment_id for e in client().search_experiments()]
-    oldest, token = [{"field_name": "creation_time", "ascending": True}], None
-    while token != "":
-        page = client().search_logged_models(experiments, order_by=oldest, page_token=token)
-        yield from page
-        token = page.token or ""
 
 
 def _row(run: Any) -> Row:

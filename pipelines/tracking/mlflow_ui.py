@@ -55,22 +55,15 @@ def links(server: str) -> dict[str, str]:
         name, number = experiment.name, experiment.experiment_id
         if name == "Default":
             continue
-        _write_description(experiment)
+        about = DESCRIPTIONS.get(name)
+        if about and store.NOTE not in experiment.tags:
+            store.client().set_experiment_tag(number, store.NOTE, about)
         page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
         found[name] = f"{page}{_write_view(number, name, 'newest')}"
-        if any(_has_kind(number, kind) for kind in ("reference", "claim")):
+        kinds = [f"tags.kind = '{kind}'" for kind in ("reference", "claim")]
+        if any(store.client().search_runs([number], kind, max_results=1) for kind in kinds):
             found[f"{name}, by claim"] = f"{page}{_write_view(number, name, 'claims')}"
     return found
-
-
-def _has_kind(number: str, kind: str) -> bool:
-    return bool(store.client().search_runs([number], f"tags.kind = '{kind}'", max_results=1))
-
-
-def _write_description(experiment: Any) -> None:
-    about = DESCRIPTIONS.get(experiment.name)
-    if about and store.NOTE not in experiment.tags:
-        store.client().set_experiment_tag(experiment.experiment_id, store.NOTE, about)
 
 
 def _write_view(number: str, name: str, key: str) -> str:
@@ -136,16 +129,9 @@ def run_page(run_id: str) -> str:
 def comparison_page(run_ids: Sequence[str]) -> str:
     """Return the address of the page that compares runs, of one experiment or of several."""
     runs = [store.client().get_run(run_id).info for run_id in run_ids]
-    words = {"runs": [run.run_id for run in runs], "experiments": _each(runs)}
-    return f"{address()}/#/compare-runs?{_query_string(words)}"
-
-
-def _each(runs: Sequence[Any]) -> list[str]:
-    return list(dict.fromkeys(run.experiment_id for run in runs))
-
-
-def _query_string(words: Mapping[str, Sequence[str]]) -> str:
-    return "&".join(f"{key}={quote(json.dumps(list(value)))}" for key, value in words.items())
+    ids = json.dumps([run.run_id for run in runs])
+    experiments = json.dumps(list(dict.fromkeys(run.experiment_id for run in runs)))
+    return f"{address()}/#/compare-runs?runs={quote(ids)}&experiments={quote(experiments)}"
 
 
 def children_chart(run_id: str, charts: Sequence[Sequence[str]] = ()) -> str:

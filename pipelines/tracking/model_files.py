@@ -120,18 +120,12 @@ FORMS: dict[str, Any] = {  # of the files of text: YAML, or lines
     "requirements.txt": list[Package],
     "data/keras_module.txt": list[Literal["keras"]],
 }
-OPTIONAL_FORMS: dict[str, Any] = {
-    "registered_model_meta": Registered
-}  # written where a model is read
+OPTIONAL_FORMS: dict[str, Any] = {"registered_model_meta": Registered}  # where a model is read
 REFUSED_TOKENS = (  # of YAML, what ours has not
     *(yaml.AliasToken, yaml.AnchorToken, yaml.TagToken, yaml.DirectiveToken),
     *(yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken),  # deep ones take minutes
 )
-NETWORK_PARTS = (
-    "config.json",
-    "metadata.json",
-    "model.weights.h5",
-)  # of the archive that is the network
+NETWORK_PARTS = ("config.json", "metadata.json", "model.weights.h5")  # of the network's archive
 HARMLESS_CLASSES = re.compile(  # of its description, by module and name
     r"(keras\.(layers|initializers|regularizers|constraints)|keras\.src\.ops\.(numpy|nn|math|linalg)"
     r"|keras_models\.\w+)\.[A-Z]\w*|keras\.DTypePolicy|keras\.src\.models\.functional\.Functional"
@@ -140,20 +134,10 @@ PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"),
     *("StringLookup", "IntegerLookup", "TextVectorization"),
 }
-VALUE_CLASSES = (
-    "__keras_tensor__",
-    "__slice__",
-    "__ellipsis__",
-)  # described as if they were objects
+VALUE_CLASSES = ("__keras_tensor__", "__slice__", "__ellipsis__")  # described like objects
 DAMAGE_ERRORS = (  # what zipfile and json raise for bytes that are not theirs
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    ValueError,
-    RuntimeError,
-    OverflowError,
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
+    *(EOFError, ValueError, RuntimeError, OverflowError),
 )
 
 

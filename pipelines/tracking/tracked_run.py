@@ -140,7 +140,9 @@ def tracked(
     caller; of a command of ours that has failed, what it said.
     """
     where = store.uri()
-    own = {**heartbeat.tags(), **_parent_tag(parent), "kind": kind, **(tags or {})}
+    above = parent or inherited_parent()
+    below = {store.PARENT: above.id} if above else {}
+    own = {**heartbeat.tags(), **below, "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, own)
     journal = journals.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
@@ -164,12 +166,6 @@ def tracked(
         raise
     finally:
         run.outbox.close(status)
-
-
-def _parent_tag(parent: Run | Parent | None) -> dict[str, str]:
-    """Return the tag that names the run above: the parent, else the inherited one."""
-    parent = parent or inherited_parent()
-    return {store.PARENT: parent.id} if parent else {}
 
 
 def inherited_parent() -> Parent | None:

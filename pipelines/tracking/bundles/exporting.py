@@ -1,11 +1,11 @@
 """Runs taken from one tracking store to another, in one file: `export` and `import`."""
 
+import itertools
 import json
 import math
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,30 +135,17 @@ def write(
     models: bool,
     change: Callable[[Document], Document] = lambda document: document,
 ) -> list[Listed]:
-    """Write runs into a file, with their files and models or not; the lines of its manifest.
+    """Write runs into a file, with their files and models or not, then the manifest.
 
-    `change` says what becomes of the document of each.
+    `change` says what becomes of the document of each. Return the lines of the manifest.
     """
-    waiting = "Another export is going on; waiting for it."
-    with (
-        lock(store.home() / "live", "export", waiting),
-        file_format.create_archive(file) as archive,
-    ):
-        return _write(archive, run_ids, files=files, models=models, change=change)
-
-
-def _write(
-    archive: file_format.Writer,
-    run_ids: Sequence[str],
-    *,
-    files: bool,
-    models: bool,
-    change: Callable[[Document], Document],
-) -> list[Listed]:
-    """Write one run after another, then the manifest; return its lines."""
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     stored, rows, experiments = models_by_run() if models else {}, [], {}
-    with progress_bar("export", len(run_ids), "") as advance:
+    with (
+        lock(store.home() / "live", "export", "Another export is going on; waiting for it."),
+        file_format.create_archive(file) as archive,
+        progress_bar("export", len(run_ids), "") as advance,
+    ):
         for run in fetch_runs(run_ids):
             made = stored.get(run.info.run_id, [])
             if files and (gone := missing_files(run, made)):
@@ -170,21 +157,19 @@ def _write(
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
             document = change(run_document(run, names[run.info.experiment_id], made))
             archive.json(f"runs/{run.info.run_id}.json", document.model_dump(by_alias=True))
-            if files:
-                with copy_files(run, made) as copies:
-                    for name, path in copies:
-                        archive.file(name, path)
+            for name, path in copy_files(run, made) if files else ():
+                archive.file(name, path)
             rows.append(Listed.of(document))
             advance(1, math.nan)
-    manifest = {
-        "version": VERSION,
-        "commit": provenance.tags()["commit"],
-        "packages": provenance.packages().split(),
-        "experiments": experiments,
-        "runs": [each.model_dump() for each in rows],
-        "members": dict(archive.members),
-    }
-    archive.json(file_format.MANIFEST, manifest)
+        manifest = {
+            "version": VERSION,
+            "commit": provenance.tags()["commit"],
+            "packages": provenance.packages().split(),
+            "experiments": experiments,
+            "runs": [each.model_dump() for each in rows],
+            "members": dict(archive.members),
+        }
+        archive.json(file_format.MANIFEST, manifest)
     return rows
 
 
@@ -240,12 +225,9 @@ def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]
 
 
 def _search_states(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    yield from map(_told, history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True))
-    yield from map(_told, fetch_runs(run_ids, deleted=True))
-
-
-def _told(run: Any) -> tuple[str, str, Mapping[str, str]]:
-    return run.info.run_id, run.info.lifecycle_stage, run.data.tags
+    imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
+    for run in itertools.chain(imported, fetch_runs(run_ids, deleted=True)):
+        yield run.info.run_id, run.info.lifecycle_stage, run.data.tags
 
 
 def models_by_run() -> dict[str, list[Any]]:
@@ -299,11 +281,10 @@ def _curves(run_id: str) -> dict[str, list[Point]]:
     curves: dict[str, list[Point]] = {}
     for _, metric, step, date_ms, value in history.points([run_id]):
         curves.setdefault(metric, []).append((step, date_ms, _finite_or_null(value)))
-    return {metric: sorted(curve, key=_order) for metric, curve in curves.items()}
-
-
-def _order(point: Point) -> tuple[int, int, bool, float]:
-    return (*point[:2], point[2] is None, point[2] or 0.0)
+    return {
+        metric: sorted(curve, key=lambda point: (*point[:2], point[2] is None, point[2] or 0.0))
+        for metric, curve in curves.items()
+    }
 
 
 def _finite_or_null(value: float | None) -> float | None:
@@ -354,9 +335,8 @@ def missing_files(run: Any, models: Sequence[Any]) -> list[str]:
     return [place for place in places if not store.top_files(place)]
 
 
-@contextmanager
-def copy_files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path]]]:
-    """Yield copies of all files of a run, by their names in an archive; delete them afterwards."""
+def copy_files(run: Any, models: Sequence[Any]) -> Iterator[tuple[str, Path]]:
+    """Yield copies of all files of a run by their names in an archive; delete them at the end."""
     places = {"artifacts": run.info.artifact_uri}
     places |= {f"models/{each.model_id}": each.artifact_location for each in whole_models(models)}
     with tempfile.TemporaryDirectory() as folder:
@@ -368,4 +348,4 @@ def copy_files(run: Any, models: Sequence[Any]) -> Iterator[list[tuple[str, Path
             prefix = f"runs/{run.info.run_id}/{below}"
             for path in filter(Path.is_file, copy.rglob("*")):
                 found.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
-        yield sorted(found)
+        yield from sorted(found)

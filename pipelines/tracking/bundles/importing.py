@@ -279,18 +279,14 @@ def import_runs(file: Path) -> dict[str, Any]:
         if todo:
             _write_runs(archive, todo, ids)
             bulk.analyze()
-    _report_deleted([p.run_id for p in present if p.deleted])
-    imported = [ids[each.run_id] for each in todo]
-    return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
-
-
-def _report_deleted(run_ids: Sequence[str]) -> None:
-    if run_ids:
+    if deleted := [p.run_id for p in present if p.deleted]:
         print(
-            f"{len(run_ids)} of the runs are here, deleted. To have them back: "
-            f"mlflow runs restore --run-id {run_ids[0]}",
+            f"{len(deleted)} of the runs are here, deleted. To have them back: "
+            f"mlflow runs restore --run-id {deleted[0]}",
             file=sys.stderr,
         )
+    imported = [ids[each.run_id] for each in todo]
+    return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
 
 
 def _write_runs(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
