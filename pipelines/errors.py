@@ -99,9 +99,9 @@ def check_words(words: Iterable[str]) -> None:
     before = ""
     for word in words:
         if not word.strip() or (word.startswith("--") and word.endswith("=")):
-            given = f" after {before}" if before.startswith("-") else f": {word!r}" if word else ""
+            place = f" after {before}" if before.startswith("-") else f": {word!r}" if word else ""
             raise UserError(
-                f"A word of a command must not be empty. Received an empty one{given}. Write what "
+                f"A word of a command must not be empty. Received an empty one{place}. Write what "
                 "is meant, or leave the option out."
             )
         before = word

@@ -34,9 +34,9 @@ class Files:
 
     def read(self, file: int, size: int, offset: int) -> bytes:
         """Return `size` bytes at `offset` of the file of that number; fewer where it ends."""
-        kept = self._open.get(file)
-        if kept is not None:
-            return os.pread(kept, size, offset)
+        open_file = self._open.get(file)
+        if open_file is not None:
+            return os.pread(open_file, size, offset)
         descriptor = os.open(self.paths[file], os.O_RDONLY)
         try:
             return os.pread(descriptor, size, offset)
@@ -136,8 +136,8 @@ def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
     lengths = _read_cache(cache, key)
     if lengths is None:
         with ThreadPoolExecutor(THREADS) as pool:
-            found = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
-        lengths = np.concatenate(found)
+            lengths_by_file = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
+        lengths = np.concatenate(lengths_by_file)
         with contextlib.suppress(OSError):  # a folder of another user's, or a full disk
             _keep(cache, key, lengths)
     ends = np.cumsum(counts, dtype=np.int64)

@@ -28,15 +28,15 @@ def check() -> dict[str, Any]:
 
 def _describe(name: str) -> dict[str, Any]:
     try:
-        found = datasets.get(name).check()
-        if found["state"] == "prepared":
-            _check_sizes(Path(found["folder"]))
+        description = datasets.get(name).check()
+        if description["state"] == "prepared":
+            _check_sizes(Path(description["folder"]))
     except UserError as error:
         why = str(error)
     except Exception as error:  # of TensorFlow, of a parser, of the disk: all mean the same
         why = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", short(error)) or type(error).__name__
     else:
-        return found
+        return description
     return {"name": name, "prepared": True, "state": UNREADABLE, "why": why}
 
 
@@ -47,6 +47,6 @@ def _check_sizes(folder: Path) -> None:
         records = sum(map(int, part["shardLengths"]))
         expected = int(part["numBytes"]) + FRAME * records
         files = folder.glob(f"*-{part['name']}.tfrecord-*")
-        there = sum(path.stat().st_size for path in files)
-        if about.get("fileFormat", "tfrecord") == "tfrecord" and there != expected:
-            raise OSError(f"{part['name']} in {folder} has {there} bytes instead of {expected}")
+        size = sum(path.stat().st_size for path in files)
+        if about.get("fileFormat", "tfrecord") == "tfrecord" and size != expected:
+            raise OSError(f"{part['name']} in {folder} has {size} bytes instead of {expected}")

@@ -106,11 +106,11 @@ def read(path: Path, name: str) -> Packed:
             about = json.loads(archive[ABOUT])
             arrays = {key: archive[key] for key in ARRAYS}
         sums = about["sha256"]
-        wrong = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
+        damaged = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
     except UNREADABLE as error:
         raise _damage_error(path, name, f"not a packed data set ({error})") from error
-    if wrong:
-        raise _damage_error(path, name, f"{' and '.join(wrong)} of another checksum")
+    if damaged:
+        raise _damage_error(path, name, f"{' and '.join(damaged)} of another checksum")
     if about.get("name") != name:
         raise _damage_error(path, name, f"the data set {about.get('name')}")
     return Packed(path, arrays, about)

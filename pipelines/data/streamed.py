@@ -156,8 +156,8 @@ def _make_batches(
 
     def fetch_tensors(number: Any) -> tuple[Any, Any]:
         types = [tf.string, tf.float32]
-        found, numbers = tf.numpy_function(fetch, [number], types, stateful=False)
-        return tf.ensure_shape(found, [size]), tf.ensure_shape(numbers, [size, None])
+        records, numbers = tf.numpy_function(fetch, [number], types, stateful=False)
+        return tf.ensure_shape(records, [size]), tf.ensure_shape(numbers, [size, None])
 
     ds = tf.data.Dataset.range(*span)
     ds = ds.map(fetch_tensors, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
@@ -190,8 +190,8 @@ def _parse(record: Any) -> tuple[Any, Any]:
     import tensorflow as tf
 
     image, label = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
-    found = tf.io.parse_single_example(record, {"image": image, "label": label})
-    return found["image"], tf.cast(found["label"], tf.int32)
+    example = tf.io.parse_single_example(record, {"image": image, "label": label})
+    return example["image"], tf.cast(example["label"], tf.int32)
 
 
 def crop(encoded: Any, box: Box) -> Any:

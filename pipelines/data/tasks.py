@@ -56,8 +56,8 @@ def top5_error_pct(labels: Any, logits: Any) -> Any:
     from keras import ops
 
     _, best = ops.top_k(logits, 5)
-    found = ops.any(best == ops.cast(labels, best.dtype)[:, None], axis=-1)
-    return 100 * (1 - ops.cast(found, logits.dtype))
+    is_among_best = ops.any(best == ops.cast(labels, best.dtype)[:, None], axis=-1)
+    return 100 * (1 - ops.cast(is_among_best, logits.dtype))
 
 
 def squared_error(targets: Any, outputs: Any) -> Any:

@@ -50,11 +50,11 @@ def _silence() -> Iterator[None]:
     for library in ("absl", "tensorflow"):  # which finds that each new network is traced anew
         logging.getLogger(library).setLevel(logging.ERROR)
     sys.stderr.flush()
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    standard_error, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(null, 2)  # the file descriptor, since C++ does not know sys.stderr
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(standard_error, 2)
+        os.close(standard_error)
         os.close(null)

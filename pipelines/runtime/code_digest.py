@@ -140,10 +140,10 @@ class Reach:
 
     def module(self, name: str) -> Module:
         """Return the module of that name, which there must be."""
-        found = self.find(name)
-        if found is None:
+        module = self.find(name)
+        if module is None:
             raise LookupError(f"There is no module {name} below {self.root}.")
-        return found
+        return module
 
     def find(self, name: str) -> Module | None:
         """Return the project's module of that name; None for any other."""
@@ -154,14 +154,14 @@ class Reach:
 
         A name that a module has imported is looked up where it comes from.
         """
-        found = self.find(module)
-        if found is None:
+        definer = self.find(module)
+        if definer is None:
             return None
-        if name in found.definitions:
+        if name in definer.definitions:
             return module, name
         if self.find(f"{module}.{name}"):
             return f"{module}.{name}", ""
-        return self.resolve_import(found.imports.get(name))
+        return self.resolve_import(definer.imports.get(name))
 
     def resolve_import(self, source: Place | None) -> Place | None:
         """Return where that is defined which an import names; None if nowhere in the project."""
@@ -221,8 +221,8 @@ def imports(tree: ast.AST, package: str) -> dict[str, Place]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                whole = alias.name if alias.asname else alias.name.partition(".")[0]
-                names[alias.asname or whole] = (whole, "")
+                module = alias.name if alias.asname else alias.name.partition(".")[0]
+                names[alias.asname or module] = (module, "")
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1]
             source = ".".join([*above * bool(node.level), *filter(None, [node.module])])

@@ -38,9 +38,9 @@ def machine() -> str:
     """Return host name, boot and space of process numbers."""
     boot = Path("/proc/sys/kernel/random/boot_id")
     space = Path("/proc/self/ns/pid")
-    found = [boot.read_text().strip()[:13] if boot.exists() else ""]
-    found += [str(space.readlink())] if space.is_symlink() else []
-    return " ".join([socket.gethostname(), *filter(None, found)])
+    parts = [boot.read_text().strip()[:13] if boot.exists() else ""]
+    parts += [str(space.readlink())] if space.is_symlink() else []
+    return " ".join([socket.gethostname(), *filter(None, parts)])
 
 
 def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:

@@ -34,17 +34,17 @@ def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
 @functools.cache
 def diff() -> str:
     """Return the uncommitted changes, new files among them, as a patch; empty without any."""
-    ours = (".", *(f":!{name}" for name in GENERATED))
-    new = _git("ls-files", "--others", "--exclude-standard", "--", *ours).splitlines()
+    paths = (".", *(f":!{name}" for name in GENERATED))
+    new = _git("ls-files", "--others", "--exclude-standard", "--", *paths).splitlines()
     added = [_git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new]
-    return "\n".join(filter(None, [_git("diff", "HEAD", "--", *ours), *added]))
+    return "\n".join(filter(None, [_git("diff", "HEAD", "--", *paths), *added]))
 
 
 @functools.cache
 def packages() -> str:
     """Return every installed package as name==version, one a line."""
-    found = {f"{d.name.lower()}=={d.version}" for d in metadata.distributions()}
-    return "\n".join(sorted(found)) + "\n"
+    pins = {f"{d.name.lower()}=={d.version}" for d in metadata.distributions()}
+    return "\n".join(sorted(pins)) + "\n"
 
 
 @functools.cache
@@ -58,7 +58,7 @@ def tags() -> dict[str, str]:
         "host": socket.gethostname(),
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
-        **{f"version.{key}": found for key in keys if (found := version(key))},
+        **{f"version.{key}": installed for key in keys if (installed := version(key))},
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,

@@ -38,17 +38,17 @@ class DeferredSignals:
 @contextmanager
 def defer() -> Iterator[DeferredSignals]:
     """Hold back Ctrl-C, SIGTERM and SIGHUP for as long as the block lasts; main thread only."""
-    found = DeferredSignals()
+    deferred = DeferredSignals()
     if threading.current_thread() is not threading.main_thread():
-        yield found
+        yield deferred
         return
     for number in map(int, SIGNALS):
         handler = signal.getsignal(number)
         if handler is not signal.SIG_IGN:  # nohup asks us to go on
-            found.handlers[number] = signal.signal(number, found._hold)
+            deferred.handlers[number] = signal.signal(number, deferred._hold)
     try:
-        yield found
+        yield deferred
     finally:
-        for held_back, handler in found.handlers.items():
+        for held_back, handler in deferred.handlers.items():
             signal.signal(held_back, handler)
-        found.deliver()  # whatever else has ended the block
+        deferred.deliver()  # whatever else has ended the block

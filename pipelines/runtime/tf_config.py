@@ -66,8 +66,8 @@ def role() -> Role | None:
         raise _format_error("one JSON object", text)
     if not config.get("cluster"):
         return None
-    found = _role(_cluster(config["cluster"]), config.get("task"))
-    if found.workers == 1 and not found.asynchronous:
+    own_role = _role(_cluster(config["cluster"]), config.get("task"))
+    if own_role.workers == 1 and not own_role.asynchronous:
         return None
     engine = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if engine != "tensorflow":
@@ -75,7 +75,7 @@ def role() -> Role | None:
             "TF_CONFIG sets up machines for TensorFlow's own engine. Received: KERAS_BACKEND="
             f"{engine!r}. Unset KERAS_BACKEND, or unset TF_CONFIG to train on one machine."
         )
-    return found
+    return own_role
 
 
 def check_asynchronous(asynchronous: bool, role: Role | None) -> None:

@@ -104,15 +104,15 @@ def _normalize(runs: Iterable[FinishedRun], parent_id: str | None) -> list[Finis
 def _arrays(run: FinishedRun) -> dict[str, NDArray[np.float64]]:
     from mlflow.utils.validation import _validate_metric
 
-    found = {metric: np.asarray(values, np.float64) for metric, values in run.curves.items()}
-    for metric, values in found.items():
+    arrays = {metric: np.asarray(values, np.float64) for metric, values in run.curves.items()}
+    for metric, values in arrays.items():
         _validate_metric(metric, 0.0, run.end_ms, 0)
         if values.shape != (len(run.steps),):
             raise ValueError(
                 f"A curve must have one value a step. Received: {metric} of shape {values.shape} "
                 f"over {len(run.steps)} steps, in {run.name}. Give an array of shape [k]."
             )
-    return found
+    return arrays
 
 
 def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
@@ -156,12 +156,12 @@ def _assign_ids(runs: Sequence[FinishedRun]) -> list[RunRecord]:
 
 
 def _curves(run: FinishedRun) -> dict[str, list[Point]]:
-    found = {}
+    curves = {}
     for metric, curve in run.curves.items():
         numbers, nan = np.nan_to_num(curve).tolist(), np.isnan(curve).tolist()
         dates = [run.end_ms] * len(run.steps)
-        found[metric] = list(zip(run.steps, dates, numbers, nan, strict=True))
-    return found
+        curves[metric] = list(zip(run.steps, dates, numbers, nan, strict=True))
+    return curves
 
 
 def insert(database: Any, experiment_id: str, runs: Sequence[RunRecord]) -> None:
@@ -205,7 +205,7 @@ def _run_row(run: RunRecord, experiment_id: str, root: str) -> dict[str, Any]:
 
 
 def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[Any]:
-    return [(run_id, *pair) for run_id, some in texts for pair in some.items()]
+    return [(run_id, *pair) for run_id, pairs in texts for pair in pairs.items()]
 
 
 def _metric_rows(runs: Iterable[RunRecord]) -> tuple[list[Any], list[Any]]:

@@ -141,12 +141,12 @@ def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
     """Return params or tags of these runs, by run."""
     from sqlalchemy import select
 
-    t, found = model.__table__.c, defaultdict[str, dict[str, str]](dict)
+    t, texts = model.__table__.c, defaultdict[str, dict[str, str]](dict)
     for i, key, text in session.execute(
         select(t.run_uuid, t.key, t.value).where(t.run_uuid.in_(ids))
     ):
-        found[i][key] = text
-    return found
+        texts[i][key] = text
+    return texts
 
 
 def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
@@ -154,11 +154,11 @@ def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric
     from sqlalchemy import select
 
-    t, found = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
+    t, metrics = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
     query = select(t.run_uuid, t.key, t.value, t.is_nan).where(t.run_uuid.in_(ids))
     for i, key, value, is_nan in session.execute(query):
-        found[i][key] = number(None if is_nan else value)
-    return found
+        metrics[i][key] = number(None if is_nan else value)
+    return metrics
 
 
 def row(run_id: str) -> Row:
@@ -209,10 +209,10 @@ def histories(run_ids: Sequence[str]) -> dict[str, dict[str, dict[int, float]]]:
     Of a step that was logged twice, the value that MLflow calls latest. Infinity, and the largest
     float64 that stands for it, come as infinity.
     """
-    found: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
+    values: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
     for run_id, metric, step, _, value in points(run_ids):
-        found[run_id].setdefault(metric, {})[step] = value
-    return found
+        values[run_id].setdefault(metric, {})[step] = value
+    return values
 
 
 def points(run_ids: Sequence[str]) -> Iterator[Point]:
@@ -260,8 +260,8 @@ def _select_points(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
     query = query.order_by(t.timestamp, t.value)
     with database.ManagedSessionMaker() as session:
         for start in range(0, len(run_ids), IDS_A_QUERY):
-            some = query.where(t.run_uuid.in_(run_ids[start : start + IDS_A_QUERY]))
-            for *place, value, is_nan in session.execute(some):
+            page = query.where(t.run_uuid.in_(run_ids[start : start + IDS_A_QUERY]))
+            for *place, value, is_nan in session.execute(page):
                 yield *place, number(None if is_nan else value)
 
 
@@ -277,5 +277,7 @@ def _fetch_points(run_ids: Sequence[str]) -> Iterator[Point]:
 def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:
     """Return the steps [k], ascending, and the values [k] of metrics given by step."""
     steps = sorted(set[int]().union(*metrics.values()))
-    found = {m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)}
-    return np.array(steps, np.int64), found
+    values = {
+        m: np.array([metrics[m].get(step, np.nan) for step in steps]) for m in sorted(metrics)
+    }
+    return np.array(steps, np.int64), values

@@ -121,11 +121,11 @@ class StaleJournal:
 
 def find_stale(folder: Path, uri: str) -> list[Path]:
     """Return the journals of that store whose process has ended."""
-    found = []
+    stale = []
     for path in sorted(folder.glob("*.jsonl")):
-        with claim_stale(path, uri) as left:
-            found += [path] if left else []
-    return found
+        with claim_stale(path, uri) as journal:
+            stale += [path] if journal else []
+    return stale
 
 
 @contextmanager
@@ -151,8 +151,8 @@ def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
             yield None
             return
         lines = _parse_lines(file.read())
-        ours = _belongs_to(lines, uri) and _is_silent(lines, os.fstat(file.fileno()))
-        yield StaleJournal(path, lines) if ours else None
+        is_stale = _belongs_to(lines, uri) and _is_silent(lines, os.fstat(file.fileno()))
+        yield StaleJournal(path, lines) if is_stale else None
 
 
 def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:

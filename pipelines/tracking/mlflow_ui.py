@@ -50,7 +50,7 @@ def address(host: str = "127.0.0.1", port: int = 5000) -> str:
 
 def links(server: str) -> dict[str, str]:
     """Return the addresses of every experiment's runs, newest first, and by claim."""
-    found = {}
+    addresses = {}
     for experiment in store.client().search_experiments():
         name, number = experiment.name, experiment.experiment_id
         if name == "Default":
@@ -59,11 +59,11 @@ def links(server: str) -> dict[str, str]:
         if about and store.NOTE not in experiment.tags:
             store.client().set_experiment_tag(number, store.NOTE, about)
         page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
-        found[name] = f"{page}{_write_view(number, name, 'newest')}"
+        addresses[name] = f"{page}{_write_view(number, name, 'newest')}"
         kinds = [f"tags.kind = '{kind}'" for kind in ("reference", "claim")]
         if any(store.client().search_runs([number], kind, max_results=1) for kind in kinds):
-            found[f"{name}, by claim"] = f"{page}{_write_view(number, name, 'claims')}"
-    return found
+            addresses[f"{name}, by claim"] = f"{page}{_write_view(number, name, 'claims')}"
+    return addresses
 
 
 def _write_view(number: str, name: str, key: str) -> str:

@@ -232,5 +232,7 @@ def _objects(description: Any) -> Iterator[dict[str, Any]]:
 def _is_harmless(described: dict[str, Any]) -> bool:
     name, module = str(described["class_name"]), str(described.get("module"))
     registered = (None, name, f"{module.partition('.')[0]}>{name}")
-    known = HARMLESS_CLASSES.fullmatch(f"{module}.{name}") and name not in PROGRAM_LAYERS
-    return name in VALUE_CLASSES or bool(known and described.get("registered_name") in registered)
+    is_listed = HARMLESS_CLASSES.fullmatch(f"{module}.{name}") and name not in PROGRAM_LAYERS
+    return name in VALUE_CLASSES or bool(
+        is_listed and described.get("registered_name") in registered
+    )

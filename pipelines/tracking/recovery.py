@@ -31,9 +31,9 @@ def deliver_journals() -> list[str]:
     with files.lock(folder, "settle"):
         waiting = journals.find_stale(folder, uri)
         for path in waiting:
-            with journals.claim_stale(path, uri) as left:
+            with journals.claim_stale(path, uri) as journal:
                 try:
-                    settled += [_deliver(left)] if left else []
+                    settled += [_deliver(journal)] if journal else []
                 except (TypeError, ValueError, AttributeError) as error:  # no line of ours
                     _set_aside(path, short(error))
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:

@@ -32,10 +32,10 @@ CACHE_KB = 65_536  # of a database in memory: with the default indices of many r
 
 def uri() -> str:
     """Return MLFLOW_TRACKING_URI, else the project's own database, in one spelling."""
-    found = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
-    if found.startswith(SQLITE):
-        return f"{SQLITE}{Path(found.removeprefix(SQLITE)).resolve()}"
-    return found.rstrip("/")
+    given = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
+    if given.startswith(SQLITE):
+        return f"{SQLITE}{Path(given.removeprefix(SQLITE)).resolve()}"
+    return given.rstrip("/")
 
 
 def _project_uri() -> str:
@@ -66,12 +66,12 @@ def _project_home() -> Path:
 
 def client(where: str | None = None) -> Any:
     """Return the MLflow client of the present store, which is created under a lock if it is new."""
-    found = _client(where or uri())
+    mlflow_client = _client(where or uri())
     import mlflow  # only now: it reads the environment when it is imported
 
     if mlflow.get_tracking_uri() != (where or uri()):  # of this process's last store
         mlflow.set_tracking_uri(where or uri())
-    return found
+    return mlflow_client
 
 
 @functools.cache
@@ -92,8 +92,8 @@ def _client(where: str) -> Any:
             _check_connection(where)
             _create_database(where)
             mlflow.set_tracking_uri(where)
-            found = mlflow.MlflowClient(tracking_uri=where)
-            found.search_experiments(max_results=1)
+            mlflow_client = mlflow.MlflowClient(tracking_uri=where)
+            mlflow_client.search_experiments(max_results=1)
             if where.startswith(SQLITE):
                 follow_move(Path(where.removeprefix(SQLITE)))
         except ImportError as error:
@@ -104,7 +104,7 @@ def _client(where: str) -> Any:
                 f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
             ) from error
     os.environ[RETRIES_VARIABLE] = retries or "3"  # one that has answered will again: wait a little
-    return found
+    return mlflow_client
 
 
 def _is_temporary(error: Exception) -> bool:
@@ -179,16 +179,16 @@ def experiment(where: str, name: str) -> str:
     """Return the id of the experiment of that name, created if it is not there."""
     import mlflow
 
-    found = client(where).get_experiment_by_name(name)
-    if found is None:
-        own = where.startswith("http")  # a server has its own place
-        artifacts = None if own else (home() / ARTIFACTS).as_uri()
+    entity = client(where).get_experiment_by_name(name)
+    if entity is None:
+        on_server = where.startswith("http")  # a server has its own place
+        artifacts = None if on_server else (home() / ARTIFACTS).as_uri()
         with contextlib.suppress(mlflow.MlflowException):  # another process was faster
             client(where).create_experiment(name, artifact_location=artifacts)
-        found = client(where).get_experiment_by_name(name)
-    if found.lifecycle_stage == "deleted":
-        client(where).restore_experiment(found.experiment_id)
-    return str(found.experiment_id)
+        entity = client(where).get_experiment_by_name(name)
+    if entity.lifecycle_stage == "deleted":
+        client(where).restore_experiment(entity.experiment_id)
+    return str(entity.experiment_id)
 
 
 def artifact(run_id: str, path: str) -> bytes | None:
@@ -200,10 +200,10 @@ def artifact(run_id: str, path: str) -> bytes | None:
     if path not in {each.path for each in listed}:
         return None
     with tempfile.TemporaryDirectory() as place:
-        found = download_artifacts(
+        copy = download_artifacts(
             run_id=run_id, artifact_path=path, dst_path=place, tracking_uri=uri()
         )
-        return Path(found).read_bytes()
+        return Path(copy).read_bytes()
 
 
 def top_files(location: str) -> Any:
@@ -255,21 +255,21 @@ def sql_store() -> Any:
     from mlflow.tracking._tracking_service.utils import _get_store
     from sqlalchemy import text
 
-    found = _get_store(uri())
-    if type(found) is not SqlAlchemyStore or found.db_type not in DIALECTS:
+    sql = _get_store(uri())
+    if type(sql) is not SqlAlchemyStore or sql.db_type not in DIALECTS:
         return None
-    with found.ManagedSessionMaker() as session:
+    with sql.ManagedSessionMaker() as session:
         revision = session.scalar(text("SELECT version_num FROM alembic_version"))
     if revision != REVISION:
         _warn_unknown_revision(revision)
         return None
-    return found
+    return sql
 
 
 @functools.cache
 def _warn_unknown_revision(revision: str) -> None:
-    known = f"revision {revision}, and pipelines/tracking/store.py knows {REVISION}"
-    print(f"The database has {known}: runs are written one by one, slowly.", file=sys.stderr)
+    revisions = f"revision {revision}, and pipelines/tracking/store.py knows {REVISION}"
+    print(f"The database has {revisions}: runs are written one by one, slowly.", file=sys.stderr)
 
 
 ARTIFACTS = "artifacts"  # of runs, beside an SQLite database
@@ -298,16 +298,19 @@ def follow_move(database: Path) -> None:
         for table, columns in LOCATION_COLUMNS.items() if before else ():
             for column in columns:
                 _replace_prefix(connection, table, column, (before, place))
-        own = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0"
-        connection.execute(own, (place,))
+        connection.execute(
+            "UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (place,)
+        )
 
 
 def _artifact_location(connection: sqlite3.Connection) -> str:
     """Return where the artifacts were; empty in a database that was never ours."""
     query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
     places = [str(place) for (place,) in connection.execute(query)]
-    ours = [each for each in places if each.startswith("file:") and each.endswith(f"/{ARTIFACTS}")]
-    return ours[0] if ours else ""
+    own_places = [
+        each for each in places if each.startswith("file:") and each.endswith(f"/{ARTIFACTS}")
+    ]
+    return own_places[0] if own_places else ""
 
 
 def _replace_prefix(

@@ -142,13 +142,13 @@ def tracked(
     where = store.uri()
     above = parent or inherited_parent()
     below = {store.PARENT: above.id} if above else {}
-    own = {**heartbeat.tags(), **below, "kind": kind, **(tags or {})}
-    run_id = resume or _create(where, name, experiment, own)
+    all_tags = {**heartbeat.tags(), **below, "kind": kind, **(tags or {})}
+    run_id = resume or _create(where, name, experiment, all_tags)
     journal = journals.Journal(store.home() / "live", run_id, where)
     run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
     status = "FAILED"
     try:
-        if not resume or _reopen(run, own):
+        if not resume or _reopen(run, all_tags):
             _describe(run, params or {}, alone=parent is None, resumed=resume is not None)
         yield run
         status = "FINISHED"
@@ -209,18 +209,18 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     """
     run.flush()  # what an earlier process did not come to deliver
     client = store.client()
-    found = client.get_run(run.id)
+    entity = client.get_run(run.id)
     if (
-        found.info.status == "RUNNING"
-        and found.data.tags.get(heartbeat.PROCESS) == tags[heartbeat.PROCESS]
+        entity.info.status == "RUNNING"
+        and entity.data.tags.get(heartbeat.PROCESS) == tags[heartbeat.PROCESS]
     ):
         return False
     client.update_run(run.id, status="RUNNING", name=run.name)
-    now, before = {**provenance.tags(), **tags}, found.data.tags.get("code", tags.get("code"))
+    now, before = {**provenance.tags(), **tags}, entity.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
         now["begun_with_code"] = str(before)
     send_fact(run.id, "tags", now)
-    for key in {FAILURE, heartbeat.SETTLED} & found.data.tags.keys():
+    for key in {FAILURE, heartbeat.SETTLED} & entity.data.tags.keys():
         client.delete_tag(run.id, key)
     numbers = [(key, value, step, 0) for _, key, step, _, value in history.points([run.id])]
     for key, value, step, _ in [*numbers, *run.outbox.journal.undelivered.numbers]:
@@ -235,8 +235,10 @@ def _describe(run: Run, params: Mapping[str, Any], *, alone: bool, resumed: bool
     Children, which are not alone, share the process, packages and patch of their parent.
     """
     client = store.client()
-    known = client.get_run(run.id).data.params if resumed else {}
-    run.outbox.add_fact("params", {k: str(value) for k, value in params.items() if k not in known})
+    recorded = client.get_run(run.id).data.params if resumed else {}
+    run.outbox.add_fact(
+        "params", {k: str(value) for k, value in params.items() if k not in recorded}
+    )
     if alone and not (resumed and client.list_artifacts(run.id, "provenance")):
         run.text(provenance.packages(), "provenance/packages.txt")
         if provenance.diff():

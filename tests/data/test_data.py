@@ -14,6 +14,7 @@ from pipelines.data.batches import Pictures
 from pipelines.data.splits import Splits
 from pipelines.data.streamed import Photographs, eval_dataset, train_dataset
 from pipelines.errors import Unavailable, UserError
+from pipelines.runtime import code_digest
 from tests.conftest import needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
@@ -230,6 +231,11 @@ def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -
 def test_unknown_data_arguments_list_the_near_ones(name: str, choices: str, nothing: Path) -> None:
     with pytest.raises(UserError, match=rf"argument of {name} .*Received: 'noice'.*{choices}"):
         datasets.load(name, data_args={"noice": 0.0})
+
+
+def test_the_digest_of_training_code_follows_every_kind() -> None:
+    kinds = {f"pipelines.data.{kind.partition('.')[0]}" for kind, *_ in datasets.DATASETS.values()}
+    assert kinds == set(code_digest.FOUND_BY_NAME["pipelines.data.datasets", "get"])
 
 
 @pytest.mark.parametrize("ask", [datasets.load, datasets.get])

@@ -66,22 +66,25 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
 
     The project's evidence is everywhere already: of it goes what is named by its id alone.
     """
-    every = list(history.search())
-    ended = {r.info.run_id: r.info.status in ENDED and IMPORTING not in r.data.tags for r in every}
+    all_runs = list(history.search())
+    ended = {
+        run.info.run_id: run.info.status in ENDED and IMPORTING not in run.data.tags
+        for run in all_runs
+    }
     named = {
         r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
-        for r in every
+        for r in all_runs
     }
-    found = _find_named(names, named) if names else set(named)
+    wanted = _find_named(names, named) if names else set(named)
     if condition is not None:
-        found &= _find_matching(condition)
-    evidence = {r.info.run_id for r in every if r.data.tags.get(OWNER) == PROJECT} - {*names}
-    chosen = sorted((with_relatives(found, every) & ended.keys()) - evidence)
+        wanted &= _find_matching(condition)
+    evidence = {r.info.run_id for r in all_runs if r.data.tags.get(OWNER) == PROJECT} - {*names}
+    chosen = sorted((with_relatives(wanted, all_runs) & ended.keys()) - evidence)
     run_ids = [run_id for run_id in chosen if ended[run_id]]
     if not run_ids:
-        given = [*names, *([f"--filter {condition!r}"] if condition else [])]
+        words = [*names, *([f"--filter {condition!r}"] if condition else [])]
         raise UserError(
-            f"There must be a run to export that has ended. Received: {' '.join(given) or 'none'}, "
+            f"There must be a run to export that has ended. Received: {' '.join(words) or 'none'}, "
             f"{len(chosen)} runs match. The project's evidence is in mlruns/evidence; a run of it "
             "is exported by its id. See them: python -m pipelines ui"
         )
@@ -90,11 +93,11 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
 
 def _find_named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
     """Return the runs that have one of the names. Raise UserError for a name that none has."""
-    known = set().union(*named.values())
+    all_names = set().union(*named.values())
     for name in names:
-        if name not in known:
-            raise unknown("What is exported", name, known - named.keys())
-    return {run_id for run_id, own in named.items() if own & set(names)}
+        if name not in all_names:
+            raise unknown("What is exported", name, all_names - named.keys())
+    return {run_id for run_id, own_names in named.items() if own_names & set(names)}
 
 
 def _find_matching(condition: str) -> set[str]:
@@ -119,12 +122,12 @@ def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
         reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
         searched = [tags.get("study", ""), *tags.get("studies", "").split()]  # of a claim's cell
         links.setdefault(run_id, []).extend(reused + [studies[s] for s in searched if s in studies])
-    seen, todo = set(found), list(found)
+    related, todo = set(found), list(found)
     while todo:
-        new = set(links.get(todo.pop(), ())) - seen
-        seen |= new
+        new = set(links.get(todo.pop(), ())) - related
+        related |= new
         todo += new
-    return seen
+    return related
 
 
 def write(
@@ -147,17 +150,17 @@ def write(
         progress_bar("export", len(run_ids), "") as advance,
     ):
         for run in fetch_runs(run_ids):
-            made = stored.get(run.info.run_id, [])
-            if files and (gone := missing_files(run, made)):
+            run_models = stored.get(run.info.run_id, [])
+            if files and (places := missing_files(run, run_models)):
                 raise UserError(
                     f"An export must have the files of its runs. Received: {run.info.run_name} "
-                    f"({run.info.run_id}), which has none at {gone[0]}. Put them back there, or "
+                    f"({run.info.run_id}), which has none at {places[0]}. Put them back there, or "
                     "export the numbers alone with --without-artifacts."
                 )
             experiments[run.info.experiment_id] = names[run.info.experiment_id]
-            document = change(run_document(run, names[run.info.experiment_id], made))
+            document = change(run_document(run, names[run.info.experiment_id], run_models))
             archive.json(f"runs/{run.info.run_id}.json", document.model_dump(by_alias=True))
-            for name, path in copy_files(run, made) if files else ():
+            for name, path in copy_files(run, run_models) if files else ():
                 archive.file(name, path)
             rows.append(Listed.of(document))
             advance(1, math.nan)
@@ -190,10 +193,10 @@ class Present:
 def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
     """Yield MLflow's runs with these ids, in their order; those that are gone are left out."""
     for start in range(0, len(run_ids), PAGE):
-        some = run_ids[start : start + PAGE]
-        condition = f"attributes.run_id IN ({', '.join(map(repr, some))})"
-        found = {run.info.run_id: run for run in history.search(condition, deleted)}
-        yield from (found[run_id] for run_id in some if run_id in found)
+        page_ids = run_ids[start : start + PAGE]
+        condition = f"attributes.run_id IN ({', '.join(map(repr, page_ids))})"
+        runs = {run.info.run_id: run for run in history.search(condition, deleted)}
+        yield from (runs[run_id] for run_id in page_ids if run_id in runs)
 
 
 def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
@@ -203,11 +206,11 @@ def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
     """
     database = store.sql_store()
     rows = _search_states(run_ids) if database is None else _select_states(database)
-    own, origins = {}, {}
+    by_id, origins = {}, {}
     for run_id, stage, tags in rows:
-        own[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
-        origins[tags.get(ORIGIN, run_id)] = own[run_id]
-    return origins | own
+        by_id[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
+        origins[tags.get(ORIGIN, run_id)] = by_id[run_id]
+    return origins | by_id
 
 
 def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
@@ -216,12 +219,12 @@ def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]
 
     runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
     marked = select(tags.run_uuid, tags.key, tags.value).where(tags.key.in_((ORIGIN, IMPORTING)))
-    found: dict[str, dict[str, str]] = {}
+    tags_by_run: dict[str, dict[str, str]] = {}
     with database.ManagedSessionMaker() as session:
         for run_id, key, value in session.execute(marked):
-            found.setdefault(run_id, {})[key] = value
+            tags_by_run.setdefault(run_id, {})[key] = value
         for run_id, stage in session.execute(select(runs.run_uuid, runs.lifecycle_stage)):
-            yield run_id, stage, found.get(run_id, {})
+            yield run_id, stage, tags_by_run.get(run_id, {})
 
 
 def _search_states(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
@@ -232,10 +235,10 @@ def _search_states(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[s
 
 def models_by_run() -> dict[str, list[Any]]:
     """Return MLflow's logged models, oldest first, by the run that made them."""
-    made: dict[str, list[Any]] = {}
+    by_run: dict[str, list[Any]] = {}
     for model in history.logged_models():
-        made.setdefault(str(model.source_run_id), []).append(model)
-    return made
+        by_run.setdefault(str(model.source_run_id), []).append(model)
+    return by_run
 
 
 def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
@@ -271,9 +274,9 @@ def thin_training(document: Document) -> Document:
 
 
 def _thin(curve: list[Point]) -> list[Point]:
-    every = math.ceil(len(curve) / POINTS)
-    kept = curve[::-1][:: max(every, 1)][::-1]
-    return kept if not curve or kept[0] is curve[0] else [curve[0], *kept]
+    interval = math.ceil(len(curve) / POINTS)
+    thin = curve[::-1][:: max(interval, 1)][::-1]
+    return thin if not curve or thin[0] is curve[0] else [curve[0], *thin]
 
 
 def _curves(run_id: str) -> dict[str, list[Point]]:
@@ -301,10 +304,10 @@ def _dataset(given: Any) -> dict[str, Any]:
 
 
 def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:
-    own = [m for m in model.metrics or [] if m.run_id == run_id]
+    run_metrics = [m for m in model.metrics or [] if m.run_id == run_id]
     points = [
         [m.key, m.step, m.timestamp, _finite_or_null(m.value), m.dataset_name, m.dataset_digest]
-        for m in own
+        for m in run_metrics
     ]
     return {
         "model_id": model.model_id,
@@ -340,12 +343,12 @@ def copy_files(run: Any, models: Sequence[Any]) -> Iterator[tuple[str, Path]]:
     places = {"artifacts": run.info.artifact_uri}
     places |= {f"models/{each.model_id}": each.artifact_location for each in whole_models(models)}
     with tempfile.TemporaryDirectory() as folder:
-        found = []
+        copies = []
         for below, location in places.items():
             copy = Path(folder) / below
             if store.top_files(location):
                 copy = store.download(location, copy)
             prefix = f"runs/{run.info.run_id}/{below}"
             for path in filter(Path.is_file, copy.rglob("*")):
-                found.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
-        yield from sorted(found)
+                copies.append((f"{prefix}/{path.relative_to(copy).as_posix()}", path))
+        yield from sorted(copies)

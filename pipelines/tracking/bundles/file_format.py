@@ -66,9 +66,9 @@ class Writer:
         self._add(name, io.BytesIO(text), len(text))
 
     def file(self, name: str, path: Path) -> None:
-        wrong = wrong_name(name)
-        if wrong:
-            raise refusal(wrong, f"an artifact named {name!r}", LEAVE_OUT)
+        broken_rule = wrong_name(name)
+        if broken_rule:
+            raise refusal(broken_rule, f"an artifact named {name!r}", LEAVE_OUT)
         if path.name.lower() == model_files.MLMODEL.lower():
             self._check_model(name, path)
         with path.open("rb") as source:
@@ -215,7 +215,7 @@ def _files_by_run(
 ) -> dict[str, list[str]]:
     """Return the files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
-    whole = {""}  # of a model that a kill has left half stored nothing is taken in
+    whole_models = {""}  # of a model that a kill has left half stored nothing is taken in
     for listed in manifest.runs:
         name = f"runs/{listed.run_id}.json"
         if name not in manifest.members or listed.run_id in owners:
@@ -224,27 +224,27 @@ def _files_by_run(
         check(run)
         advance(1, math.nan)
         owners[run.run_id] = ["", *(model.model_id for model in run.models)]
-        whole |= {model.model_id for model in run.models if model.status == READY}
+        whole_models |= {model.model_id for model in run.models if model.status == READY}
     files: dict[str, list[str]] = {run_id: [] for run_id in owners}
     for name in manifest.members:
-        found = MEMBER.fullmatch(name)
-        run_id, kind, model = found.groups("") if found else ("", "", "")
+        match = MEMBER.fullmatch(name)
+        run_id, kind, model = match.groups("") if match else ("", "", "")
         if model not in owners.get(run_id, ()):
             raise refusal("Every member must belong to a run of the manifest.", name)
         if not model and PurePosixPath(name).name.lower() == model_files.MLMODEL.lower():
             raise refusal(model_files.RULE, f"{name}, an artifact that MLflow would load as one")
-        if kind != ".json" and model in whole:
+        if kind != ".json" and model in whole_models:
             files[run_id].append(name)
     return files
 
 
 def _check_member_name(info: zipfile.ZipInfo) -> str:
     """Return the name of a member. Raise UserError for a bad one, and for what is no plain file."""
-    wrong = wrong_name(info.orig_filename)
-    if not wrong and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-        wrong = "A member must be a plain file, no link and no device."
-    if wrong:
-        raise refusal(wrong, repr(info.orig_filename))
+    broken_rule = wrong_name(info.orig_filename)
+    if not broken_rule and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+        broken_rule = "A member must be a plain file, no link and no device."
+    if broken_rule:
+        raise refusal(broken_rule, repr(info.orig_filename))
     return info.filename
 
 
@@ -262,8 +262,8 @@ def _check_models(archive: Archive) -> None:
 
 def _model_id(name: str) -> str:
     """Return the id of the model to which a member belongs; empty for none."""
-    found = MEMBER.fullmatch(name)
-    return found[3] or "" if found else ""
+    match = MEMBER.fullmatch(name)
+    return match[3] or "" if match else ""
 
 
 def _check_size(size: int, zipped: zipfile.ZipFile, place: Path) -> None:
@@ -293,9 +293,9 @@ def _packing_rule(unpacked: int, packed: int) -> tuple[str, str]:
 
 
 def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Member) -> None:
-    found = zipped.getinfo(name).file_size
-    if found != entry.bytes:
-        raise refusal(f"{name} must have {entry.bytes} bytes.", str(found))
+    size = zipped.getinfo(name).file_size
+    if size != entry.bytes:
+        raise refusal(f"{name} must have {entry.bytes} bytes.", str(size))
     digest = hashlib.sha256()
     with zipped.open(name) as source:
         while chunk := source.read(CHUNK):
@@ -311,12 +311,12 @@ def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:
     if A_BYTE * size > MEMORY or _memory_needed(text) > MEMORY:
         raise refusal(*_size_rule(name, size))
     try:
-        found = json.loads(text.decode())
+        document = json.loads(text.decode())
     except (ValueError, RecursionError) as error:
         raise refusal(f"{name} must be JSON.", str(error)) from error
-    if not isinstance(found, dict):
-        raise refusal(f"{name} must be a JSON object.", type(found).__name__)
-    return found
+    if not isinstance(document, dict):
+        raise refusal(f"{name} must be a JSON object.", type(document).__name__)
+    return document
 
 
 def _memory_needed(text: bytes) -> int:
@@ -335,5 +335,5 @@ def explain_failure(what: str, mend: str) -> Iterator[None]:
     try:
         yield
     except (OSError, store.unavailable()) as error:
-        said = " ".join(str(error).split())[:500]
-        raise Unavailable(f"The tracking store must {what}. Received: {said}. {mend}") from error
+        reason = " ".join(str(error).split())[:500]
+        raise Unavailable(f"The tracking store must {what}. Received: {reason}. {mend}") from error

@@ -59,21 +59,21 @@ def check_document(document: Document) -> None:
 
 def create_run(document: Document, places: Mapping[str, str]) -> str:
     """Begin a run by MLflow's client, which gives it a new id: that id."""
-    made = store.client().create_run(
+    created = store.client().create_run(
         places[document.experiment],
         document.start_ms,
         _early_tags(document),
         document.name,
     )
-    return str(made.info.run_id)
+    return str(created.info.run_id)
 
 
 def _early_tags(document: Document) -> dict[str, str]:
     """Return the first tags: no search for results must take the run for one of its own."""
     tags = document.tags
     user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
-    own = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
-    return {**user, **own, **heartbeat.tags(), IMPORTING: "True"}
+    own_tags = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
+    return {**user, **own_tags, **heartbeat.tags(), IMPORTING: "True"}
 
 
 def insert(
@@ -83,8 +83,10 @@ def insert(
 
     They have no files, data sets or models.
     """
-    for experiment, some in itertools.groupby(documents, operator.attrgetter("experiment")):
-        for records in _batches(some, archive):
+    for experiment, same_experiment in itertools.groupby(
+        documents, operator.attrgetter("experiment")
+    ):
+        for records in _batches(same_experiment, archive):
             bulk.insert(database, places[experiment], records)
             yield {each.run_id for each in records if IMPORTING not in each.tags}
 
@@ -104,8 +106,8 @@ def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[b
 
 def _record(document: Document, archive: Archive) -> bulk.RunRecord:
     """Return the rows of a run: all of one without files, the beginning of another."""
-    more = (document.datasets, document.models, archive.files[document.run_id])
-    bare = not any(more)
+    parts = (document.datasets, document.models, archive.files[document.run_id])
+    bare = not any(parts)
     return bulk.RunRecord(
         run_id=document.run_id,
         name=document.name,
@@ -195,14 +197,14 @@ def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
     if not document.models:
         return
     run = store.client().get_run(run_id)
-    made = store.client().search_logged_models(
+    models = store.client().search_logged_models(
         [run.info.experiment_id], f"source_run_id = '{run_id}'"
     )
-    there = {model.tags.get(ORIGIN_MODEL): model.model_id for model in made}
+    ids_by_origin = {model.tags.get(ORIGIN_MODEL): model.model_id for model in models}
     logged = {output.model_id for output in run.outputs.model_outputs}
     for model in document.models:
         origin = model.tags.get(ORIGIN_MODEL, model.model_id)
-        model_id = there.get(origin) or _create_model(model, run, origin)
+        model_id = ids_by_origin.get(origin) or _create_model(model, run, origin)
         with tempfile.TemporaryDirectory() as folder:
             below = f"models/{model.model_id}"
             if archive.extract(document.run_id, below, Path(folder)):
@@ -213,7 +215,7 @@ def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
 
 
 def _create_model(model: Model, run: Any, origin: str) -> str:
-    made = store.client().create_logged_model(
+    created = store.client().create_logged_model(
         run.info.experiment_id,
         name=model.name,
         source_run_id=run.info.run_id,
@@ -221,7 +223,7 @@ def _create_model(model: Model, run: Any, origin: str) -> str:
         params=model.params,
         model_type=model.type,
     )
-    return str(made.model_id)
+    return str(created.model_id)
 
 
 def _rename(path: Path, ids: Mapping[str, str]) -> None:
@@ -269,12 +271,12 @@ def import_runs(file: Path) -> dict[str, Any]:
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
-        there = exporting.find_present([i for each in rows for i in (each.run_id, each.origin)])
-        known = {each: there.get(each.run_id) or there.get(each.origin) for each in rows}
-        present = [p for p in known.values() if p and (p.deleted or not p.unfinished)]
+        by_id = exporting.find_present([i for each in rows for i in (each.run_id, each.origin)])
+        by_row = {each: by_id.get(each.run_id) or by_id.get(each.origin) for each in rows}
+        present = [p for p in by_row.values() if p and (p.deleted or not p.unfinished)]
         done = {p.run_id for p in present}
-        ids = {run_id: p.run_id for run_id, p in there.items()}
-        ids |= {each.run_id: p.run_id for each, p in known.items() if p}
+        ids = {run_id: p.run_id for run_id, p in by_id.items()}
+        ids |= {each.run_id: p.run_id for each, p in by_row.items() if p}
         todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
             _write_runs(archive, todo, ids)
@@ -303,13 +305,13 @@ def _write_runs(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[
         return (_readdress(archive.run(each), ids, experiments) for each in rows)
 
     with progress_bar("import", len(todo), "") as advance:
-        rest, bare = todo, set[str]()
+        unwritten, bare = todo, set[str]()
         if database is not None:
-            for whole in insert(database, documents(fresh), places, archive):
-                bare |= whole
-                advance(len(whole), math.nan)
-            rest = [each for each in todo if each.run_id not in bare]
-        for each, document in zip(rest, documents(rest), strict=True):
+            for finished_ids in insert(database, documents(fresh), places, archive):
+                bare |= finished_ids
+                advance(len(finished_ids), math.nan)
+            unwritten = [each for each in todo if each.run_id not in bare]
+        for each, document in zip(unwritten, documents(unwritten), strict=True):
             if database is None or each not in fresh:
                 send_rows(document, ids[each.run_id])
             complete(document, ids[each.run_id], archive)
@@ -339,5 +341,5 @@ def _readdress_link(
 ) -> str:
     """Return a link of the UI to an experiment, with the runs that it names, as they are here."""
     place, rest = link.groups()
-    there = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
-    return f"#/experiments/{experiments.get(place, place)}{there}"
+    path = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
+    return f"#/experiments/{experiments.get(place, place)}{path}"

@@ -140,11 +140,11 @@ def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGA
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         where = " ".join([place, *map(str, first["loc"])])
-        wrong = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
-        said = wrong.get(first["type"], f"{where} = {first['input']!r:.60}")
-        raise refusal("A document must have the keys and types of its version.", said, mend) from (
-            error
-        )
+        reasons = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
+        reason = reasons.get(first["type"], f"{where} = {first['input']!r:.60}")
+        raise refusal(
+            "A document must have the keys and types of its version.", reason, mend
+        ) from (error)
 
 
 def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
