@@ -188,7 +188,7 @@ class StoredPictures(DataSet):
         stored.read(part, slice(number, number + 1))
 
     def _store(self, home: Path) -> None:
-        """Write an embedded data set in tensorflow-datasets' own format, without its chatter."""
+        """Write an embedded data set in tensorflow-datasets' own format, without its messages."""
         tfds, tf, generate = _tfds(), backend.tensorflow(), EMBEDDED[self.name]
         tfds.disable_progress_bar()
         image = tfds.features.Image(shape=self.shape)

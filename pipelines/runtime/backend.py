@@ -1,4 +1,4 @@
-"""Keras's backends without their start-up chatter on a newcomer's terminal."""
+"""Keras's backends without their start-up messages on a newcomer's terminal."""
 
 import contextlib
 import logging

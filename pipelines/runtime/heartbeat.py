@@ -1,8 +1,8 @@
-"""Which process writes a run, and whether it still lives: so that no live run is settled.
+"""Which process writes a run, and whether it still lives: so that no live run is closed.
 
 A process is known by its machine, its number and its start: numbers are given again. A machine is
 one boot of one kernel, and there one space of process numbers, for containers have their own. What
-another machine's process does cannot be seen from here: of that, only its sign of life is known.
+another machine's process does cannot be seen from here: of that, only its last heartbeat is known.
 """
 
 import functools
@@ -12,10 +12,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-BEAT_S = 60.0  # between two signs of life
+BEAT_S = 60.0  # between two heartbeats
 LOST_S = 3_600.0  # without one: another machine's process is taken for dead
 PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
-SETTLED = "settled"  # and of one whose process was taken for dead: why
+SETTLED = "settled"  # and of one whose process was found dead: why
 
 
 def tags() -> dict[str, str]:
@@ -29,7 +29,7 @@ def process_name(number: int) -> str:
 
 
 def timestamp() -> str:
-    """Return a sign of life: the seconds since 1970, by this machine's clock."""
+    """Return a heartbeat: the seconds since 1970, by this machine's clock."""
     return f"{time.time():.0f}"
 
 
@@ -46,7 +46,7 @@ def machine() -> str:
 def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
     """Return why the process that wrote a run with these tags has ended; None if it may live.
 
-    That of another machine after `lost_s` seconds without a sign of life. A run without the tags is
+    That of another machine after `lost_s` seconds without a heartbeat. A run without the tags is
     not ours and may always live.
     """
     if PROCESS not in run or MACHINE not in run:

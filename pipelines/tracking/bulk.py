@@ -116,7 +116,7 @@ def _arrays(run: FinishedRun) -> dict[str, NDArray[np.float64]]:
 
 
 def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
-    """Write a run through MLflow's client; a journal settles it if this process is killed."""
+    """Write a run through MLflow's client; a journal closes it if this process is killed."""
     from mlflow.entities import Param
 
     to = store.client()

@@ -136,7 +136,7 @@ def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
     """
     try:
         file = path.open("r+b")
-    except FileNotFoundError:  # settled meanwhile
+    except FileNotFoundError:  # delivered meanwhile
         file = None
     except OSError as error:
         print(f"{path} cannot be read: {error.strerror}", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The files of a stored model: which a run of this project stores (tracked_run.py), and no others.
 
 A model may come from anybody, and what MLflow and Keras can load may hold programs: pickles, graphs
-of TensorFlow, layers with code, packages to install. So nothing is taken in, loaded or registered
+of TensorFlow, layers with code, packages to install. So nothing is imported, loaded or registered
 but the very form in which a run stores its network. `check` reads text, and loads nothing.
 """
 

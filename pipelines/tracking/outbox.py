@@ -1,7 +1,7 @@
 """Write into a run: numbers, tags, params, a data set, files and a model, in its journal first.
 
 The functions send to MLflow at once; an `Outbox` has a thread that sends what waits every few
-seconds, so that a training never waits for the store, and that gives the run's sign of life. A
+seconds, so that a training never waits for the store, and that gives the run's heartbeat. A
 store that is locked, full or away loses nothing: numbers, tags, params and files wait, on disk, for
 it or for the next command (recovery.py). A disk that is full ends the run: its command, repeated,
 goes on from the last checkpoint.
@@ -140,7 +140,7 @@ class Outbox:
         self._numbers: list[journals.Number] = list(journal.undelivered.numbers)
         self._facts: list[journals.Fact] = list(journal.undelivered.facts)
         self._refused: Exception | None = None
-        self._last_sign = time.time()
+        self._last_heartbeat = time.time()
         self._lock = threading.Lock()  # of what waits; never held while the store is asked
         self._sending = threading.Lock()
         self._closing, self._wake = False, threading.Event()
@@ -226,19 +226,19 @@ class Outbox:
             self._wake.clear()
             if self._closing:
                 return
-            if time.time() - self._last_sign > heartbeat.BEAT_S:
-                self._give_sign()
+            if time.time() - self._last_heartbeat > heartbeat.BEAT_S:
+                self._send_heartbeat()
             self._deliver()
 
-    def _give_sign(self) -> None:
-        """Give a sign of life; a run that was taken for dead meanwhile says RUNNING again."""
+    def _send_heartbeat(self) -> None:
+        """Send a heartbeat; a run that was closed as dead meanwhile says RUNNING again."""
         with contextlib.suppress(OSError, store.unavailable()):
             self.journal.touch()
             store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
-            if time.time() - self._last_sign > heartbeat.LOST_S:
+            if time.time() - self._last_heartbeat > heartbeat.LOST_S:
                 store.client().update_run(self.run_id, status="RUNNING")
                 store.client().delete_tag(self.run_id, heartbeat.SETTLED)
-            self._last_sign = time.time()
+            self._last_heartbeat = time.time()
 
     def _deliver(self) -> bool:
         """Send all that waits; return False where something must wait on."""

@@ -27,23 +27,23 @@ def deliver_journals() -> list[str]:
     folder, uri = store.home() / "live", store.uri()
     if not journals.find_stale(folder, uri):
         return []
-    settled: list[str] = []
+    closed: list[str] = []
     with files.lock(folder, "settle"):
         waiting = journals.find_stale(folder, uri)
         for path in waiting:
             with journals.claim_stale(path, uri) as journal:
                 try:
-                    settled += [_deliver(journal)] if journal else []
+                    closed += [_deliver(journal)] if journal else []
                 except (TypeError, ValueError, AttributeError) as error:  # no line of ours
                     _set_aside(path, short(error))
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:
                     if getattr(error, "error_code", "") in PERMANENT_ERRORS:
                         _set_aside(path, short(error))
                         continue
-                    count = len(waiting) - len(settled)
+                    count = len(waiting) - len(closed)
                     print(f"{count} runs wait for their store: {short(error)}", file=sys.stderr)
                     break
-    return settled
+    return closed
 
 
 def _set_aside(path: Path, why: str) -> None:
@@ -53,17 +53,17 @@ def _set_aside(path: Path, why: str) -> None:
 
 
 def recover() -> dict[str, str]:
-    """Settle every run that says RUNNING though its process is dead; by run id, why it is.
+    """Close every run that says RUNNING though its process is dead; return why, by run id.
 
     Journals first, for they hold numbers: a run that has one waits for it. A run of another machine
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
-    settled = dict.fromkeys(deliver_journals(), "delivered from its journal")
+    closed = dict.fromkeys(deliver_journals(), "delivered from its journal")
     with files.lock(store.home() / "live", "settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)
-            settled[run_id] = why
-    return settled
+            closed[run_id] = why
+    return closed
 
 
 def dead_without_journal() -> dict[str, str]:
@@ -77,7 +77,7 @@ def dead_without_journal() -> dict[str, str]:
 def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
     """Let one process do what has that name; the others say that they wait.
 
-    What a process that was killed has left is settled then, so that its run can go on.
+    What a process that was killed has left is closed first, so that its run can go on.
     """
     with files.lock(store.home() / "live", name, waiting):
         recover()
@@ -90,18 +90,18 @@ def mark_killed(run_id: str, why: str) -> None:
     store.client().set_terminated(run_id, "KILLED")
 
 
-def _deliver(left: journals.StaleJournal) -> str:
+def _deliver(journal: journals.StaleJournal) -> str:
     """Send what MLflow lacks of a journal and its files, then close its run; the run's id.
 
     MLflow keeps equal points once, so that what was sent before does no harm.
     """
-    content = left.content
+    content = journal.content
     numbers = content.numbers
     for start in range(0, len(numbers), MAX_METRICS):
-        send_numbers(left.run_id, numbers[start : start + MAX_METRICS])
+        send_numbers(journal.run_id, numbers[start : start + MAX_METRICS])
     for kind, value in content.facts:
-        send_fact(left.run_id, kind, value)
-    send_files(left.run_id, left.spool)
-    store.client().set_terminated(left.run_id, content.status)
-    journals.delete(left.path)
-    return left.run_id
+        send_fact(journal.run_id, kind, value)
+    send_files(journal.run_id, journal.spool)
+    store.client().set_terminated(journal.run_id, content.status)
+    journals.delete(journal.path)
+    return journal.run_id

@@ -215,7 +215,7 @@ def _files_by_run(
 ) -> dict[str, list[str]]:
     """Return the files of every run, once all documents are what the manifest says."""
     owners: dict[str, Collection[str]] = {}
-    whole_models = {""}  # of a model that a kill has left half stored nothing is taken in
+    whole_models = {""}  # of a model that a kill has left half stored nothing is imported
     for listed in manifest.runs:
         name = f"runs/{listed.run_id}.json"
         if name not in manifest.members or listed.run_id in owners:

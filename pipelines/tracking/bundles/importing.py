@@ -1,6 +1,6 @@
 """Runs of an archive as runs of the tracking store: what `import` writes.
 
-A run that is being taken in has a tag that says so, and those of its process: `recover` ends what
+A run that is being imported has a tag that says so, and those of its process: `recover` ends what
 that left. All of it can be written twice and is there once: an import that was killed is repeated.
 """
 
@@ -262,7 +262,7 @@ WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character,
 
 
 def import_runs(file: Path) -> dict[str, Any]:
-    """Take in the runs of a file, none twice; ids are those of this store."""
+    """Import the runs of a file, none twice; return ids of this store."""
     store.client()
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (

@@ -148,7 +148,7 @@ def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGA
 
 
 def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
-    """Return the sentence for a file that is not taken in, or a run that is not written."""
+    """Return the sentence for a file that is not imported, or a run that is not written."""
     return UserError(f"{rule} Received: {received[:300]}. {mend}")
 
 
