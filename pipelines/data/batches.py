@@ -4,6 +4,7 @@ Any step of any run can be made again, without the steps before it and without T
 resume and equal batches on every Keras backend rest on this.
 """
 
+import abc
 import dataclasses
 import functools
 import hashlib
@@ -102,6 +103,60 @@ class Pictures(Split):
         """Return standardized images float32 [b, h, w, c] and labels int32 [b]."""
         images = self.images[index].astype(np.float32) / 255
         return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
+
+
+class Photographs(abc.ABC):
+    """A split that stays on disk: pictures of many sizes, which tf.data reads, decodes and cuts."""
+
+    shape: tuple[int, int, int]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def digest(self) -> str:
+        """Return eight hexadecimal digits of where the photographs are."""
+
+    @abc.abstractmethod
+    def beginning(self, n: int) -> "Photographs":
+        """Return the split of the first n photographs, or of all where there are fewer."""
+
+    @abc.abstractmethod
+    def train_dataset(
+        self,
+        start: int,
+        stop: int,
+        batch_size: int,
+        seed: int,
+        *,
+        augment: bool = True,
+        part: Part = WHOLE,
+    ) -> Any:
+        """Return a tf.data of steps start..stop-1: standardized x [b, h, w, 3], y int32 [b].
+
+        Every epoch has a new order; its last partial batch is left out. With `augment`, random
+        crops and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of
+        every batch, with the crops it has in the whole batch. Raise UserError unless k divides
+        batch_size.
+        """
+
+    @abc.abstractmethod
+    def eval_dataset(self, batch_size: int) -> Any:
+        """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
+
+        The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
+        """
+
+    @abc.abstractmethod
+    def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
+        """Return an endless tf.data of training batches whose graph other machines can run.
+
+        Every epoch visits each example once, in a random order. `seed`, an integer or a scalar
+        tensor, should differ from machine to machine.
+        """
 
 
 @functools.lru_cache(maxsize=4)

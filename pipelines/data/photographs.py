@@ -10,7 +10,7 @@ from pipelines.data import _tfrecords, streamed
 from pipelines.data.datasets import DataSet
 from pipelines.data.pictures import Prepared, StoredPictures
 from pipelines.data.splits import Splits
-from pipelines.data.streamed import Photographs
+from pipelines.data.streamed import PhotographRecords
 from pipelines.data.tasks import TOP5
 
 
@@ -34,7 +34,7 @@ class StoredPhotographs(StoredPictures):
             for part in ("train", "test")
         }
         splits = [
-            Photographs(records[part][cut], self.shape, streamed.MEAN, streamed.STD)
+            PhotographRecords(records[part][cut], self.shape, streamed.MEAN, streamed.STD)
             for part, cut in self.cuts(stored.count, train_examples)
         ]
         return Splits(self.name, self.classes, *splits, task=TOP5)

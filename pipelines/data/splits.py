@@ -1,17 +1,13 @@
 """The parts of a data set: training, validation and test, and what is learned from them."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data.batches import Pictures, Split
+from pipelines.data.batches import Photographs, Pictures, Split
 from pipelines.data.tasks import CLASSIFICATION, Task
 from pipelines.errors import UserError
-
-if TYPE_CHECKING:
-    from pipelines.data.streamed import Photographs
 
 
 @dataclass(frozen=True)
@@ -23,9 +19,9 @@ class Splits:
 
     name: str
     classes: int
-    train: "Split | Photographs"
-    val: "Split | Photographs"
-    test: "Split | Photographs"
+    train: Split | Photographs
+    val: Split | Photographs
+    test: Split | Photographs
     task: Task = field(default=CLASSIFICATION, kw_only=True)
     source: str = field(default="tensorflow_datasets", kw_only=True)
 

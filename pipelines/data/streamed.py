@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data._tfrecords import Records
-from pipelines.data.batches import WHOLE, Part, batch_index, share
+from pipelines.data.batches import WHOLE, Part, Photographs, batch_index, share
 from pipelines.errors import UserError
 
 # Channel moments of ImageNet's pixels in [0, 1], those of torchvision's reference training.
@@ -34,7 +34,7 @@ Box = Callable[[Any], Any]  # height, width of a picture [2] -> top, left, heigh
 
 
 @dataclass(frozen=True)
-class Photographs:
+class PhotographRecords(Photographs):
     """Records of encoded pictures and labels, with the moments that standardize their pixels."""
 
     records: Records
@@ -50,94 +50,80 @@ class Photographs:
         """Return eight hexadecimal digits of the records' files and lengths."""
         return self.records.digest
 
-    def beginning(self, n: int) -> "Photographs":
+    def beginning(self, n: int) -> "PhotographRecords":
         """Return the split of the first n records, or of all where there are fewer."""
         return dataclasses.replace(self, records=self.records[:n])
 
+    def train_dataset(
+        self,
+        start: int,
+        stop: int,
+        batch_size: int,
+        seed: int,
+        *,
+        augment: bool = True,
+        part: Part = WHOLE,
+    ) -> Any:
+        """Return steps start..stop-1, whose order and crops are drawn by (seed, step) alone."""
+        if batch_size % part[1]:
+            raise UserError(
+                f"batch_size must be a multiple of the parts it is cut into. Received: batch_size="
+                f"{batch_size} for {part[1]} parts. Set --batch-size accordingly."
+            )
+        mine = share(batch_size, part)
 
-def train_dataset(
-    split: Photographs,
-    start: int,
-    stop: int,
-    batch_size: int,
-    seed: int,
-    *,
-    augment: bool = True,
-    part: Part = WHOLE,
-) -> Any:
-    """Return a tf.data of steps start..stop-1: x float32 [b, h, w, 3], standardized, y int32 [b].
+        def draw(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+            numbers = np.random.default_rng([seed, 1, step]).random((batch_size, DRAWS), np.float32)
+            return batch_index(len(self), step, batch_size, seed)[mine], numbers[mine]
 
-    Every epoch has a new order; its last partial batch is left out. With `augment`, random crops
-    and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of every batch,
-    with the crops it has in the whole batch. Raise UserError unless k divides batch_size.
-    """
-    if batch_size % part[1]:
-        raise UserError(
-            f"batch_size must be a multiple of the parts it is cut into. Received: batch_size="
-            f"{batch_size} for {part[1]} parts. Set --batch-size accordingly."
+        picture = _random_picture if augment else _centre_picture
+        return _make_batches(self, (start, stop), draw, picture, batch_size // part[1])
+
+    def eval_dataset(self, batch_size: int) -> Any:
+        """Return the centre crop of all examples once, the last batch filled up by weight 0."""
+
+        def draw(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+            index = np.arange(number * batch_size, (number + 1) * batch_size)
+            weight = (index < len(self)).astype(np.float32)
+            return np.minimum(index, len(self) - 1), weight[:, None]
+
+        def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
+            return *_centre_picture(split, record, numbers), numbers[0]
+
+        span = (0, math.ceil(len(self) / batch_size))
+        return _make_batches(self, span, draw, weigh, batch_size)
+
+    def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
+        """Return an endless tf.data of training batches whose graph other machines can run.
+
+        The order is as random as a buffer of SHUFFLED records makes it. The files must be readable
+        under the same paths there.
+        """
+        import tensorflow as tf
+
+        paths, skips, takes = zip(*self.records.extents(), strict=True)
+        seed = seed if isinstance(seed, int) else tf.cast(seed, tf.int64)
+        columns = [str(path) for path in paths], np.array(skips), np.array(takes)
+        files = tf.data.Dataset.from_tensor_slices(columns)
+        records = files.shuffle(len(paths), seed=seed).interleave(
+            lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
+            cycle_length=FILES_MIXED,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
         )
-    mine = share(batch_size, part)
+        picture = _random_picture if augment else _centre_picture
 
-    def draw(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        numbers = np.random.default_rng([seed, 1, step]).random((batch_size, DRAWS), np.float32)
-        return batch_index(len(split), step, batch_size, seed)[mine], numbers[mine]
+        def decode(count: Any, record: Any) -> Any:
+            key = tf.stack([tf.cast(seed, tf.int64), count])
+            return picture(self, record, tf.random.stateless_uniform([DRAWS], key))
 
-    picture = _random_picture if augment else _centre_picture
-    return _make_batches(split, (start, stop), draw, picture, batch_size // part[1])
-
-
-def eval_dataset(split: Photographs, batch_size: int) -> Any:
-    """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
-
-    The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
-    """
-
-    def draw(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        index = np.arange(number * batch_size, (number + 1) * batch_size)
-        weight = (index < len(split)).astype(np.float32)
-        return np.minimum(index, len(split) - 1), weight[:, None]
-
-    def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
-        return *_centre_picture(split, record, numbers), numbers[0]
-
-    span = (0, math.ceil(len(split) / batch_size))
-    return _make_batches(split, span, draw, weigh, batch_size)
-
-
-def shuffled_dataset(
-    split: Photographs, batch_size: int, seed: Any, *, augment: bool = True
-) -> Any:
-    """Return an endless tf.data of training batches whose graph other machines can run.
-
-    Every epoch visits each example once, in an order as random as a buffer of SHUFFLED records
-    makes it. The files must be readable under the same paths there; `seed`, an integer or a scalar
-    tensor, should differ from worker to worker.
-    """
-    import tensorflow as tf
-
-    paths, skips, takes = zip(*split.records.extents(), strict=True)
-    seed = seed if isinstance(seed, int) else tf.cast(seed, tf.int64)
-    columns = [str(path) for path in paths], np.array(skips), np.array(takes)
-    files = tf.data.Dataset.from_tensor_slices(columns)
-    records = files.shuffle(len(paths), seed=seed).interleave(
-        lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
-        cycle_length=FILES_MIXED,
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
-    picture = _random_picture if augment else _centre_picture
-
-    def decode(count: Any, record: Any) -> Any:
-        key = tf.stack([tf.cast(seed, tf.int64), count])
-        return picture(split, record, tf.random.stateless_uniform([DRAWS], key))
-
-    ds = records.shuffle(min(SHUFFLED, len(split)), seed=seed).repeat().enumerate()
-    ds = ds.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return ds.batch(batch_size, drop_remainder=True).prefetch(BATCHES_AHEAD)
+        ds = records.shuffle(min(SHUFFLED, len(self)), seed=seed).repeat().enumerate()
+        ds = ds.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return ds.batch(batch_size, drop_remainder=True).prefetch(BATCHES_AHEAD)
 
 
 def _make_batches(
-    split: Photographs,
+    split: PhotographRecords,
     span: tuple[int, int],
     drawn: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
     picture: Callable[..., Any],

@@ -18,9 +18,7 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from pipelines.data import streamed
-from pipelines.data.batches import WHOLE, Part, Pictures, Split, share
-from pipelines.data.streamed import Photographs
+from pipelines.data.batches import WHOLE, Part, Photographs, Pictures, Split, share
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe
 
@@ -46,8 +44,8 @@ def train(
     size = recipe.batch_size // (pieces * machines)
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
-        whole = streamed.train_dataset(
-            split, start, stop, recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
+        whole = split.train_dataset(
+            start, stop, recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
         )
         return whole.rebatch(size) if pieces > 1 else whole
 
@@ -75,7 +73,7 @@ def evaluation(
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
         size = math.ceil(min(len(split), recipe.batch_size) / replicas) * replicas
-        return _take_part(streamed.eval_dataset(split, size), size, part)
+        return _take_part(split.eval_dataset(size), size, part)
     count = math.ceil(len(split) / EVAL_BATCH)
     size = math.ceil(len(split) / count / replicas) * replicas
     if not _tensorflow():

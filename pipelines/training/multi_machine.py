@@ -9,8 +9,7 @@ from typing import Any
 
 import keras
 
-from pipelines.data.batches import Part, Split
-from pipelines.data.streamed import Photographs
+from pipelines.data.batches import Part, Photographs, Split
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.tf_config import Role

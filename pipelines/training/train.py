@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import keras
 
-from pipelines.data.batches import Pictures, Split
-from pipelines.data.streamed import Photographs
+from pipelines.data.batches import Photographs, Pictures, Split
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import signals, tf_config

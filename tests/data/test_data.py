@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.batches import Pictures
+from pipelines.data.batches import Photographs, Pictures
 from pipelines.data.splits import Splits
-from pipelines.data.streamed import Photographs, eval_dataset, train_dataset
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import code_digest
 from tests.conftest import needs
@@ -311,7 +310,7 @@ def photographs(nothing: Path, tmp_path_factory: pytest.TempPathFactory) -> list
 
 def pixels(split: Photographs) -> dict[int, np.ndarray]:
     """The test pictures as the network reads them, scaled to 0..255 again, by label."""
-    (x, y, _), *_ = eval_dataset(split, len(split))
+    (x, y, _), *_ = split.eval_dataset(len(split))
     images = (x.numpy() * split.std + split.mean) * 255
     return dict(zip(y.numpy().tolist(), images, strict=True))
 
@@ -432,7 +431,7 @@ def test_imagenet() -> None:
     splits = datasets.load("imagenet2012", train_examples=100)
     assert splits.input_shape == (224, 224, 3)
     assert len(splits.train) == 100
-    ((x, y),) = train_dataset(splits.train, 0, 1, 32, 0)
+    ((x, y),) = splits.train.train_dataset(0, 1, 32, 0)
     assert 0 <= y.numpy().min() < y.numpy().max() < 1000
     assert x.numpy().std(axis=(1, 2)).min() > 0  # photographs, none of one colour
     assert x.numpy().mean(axis=(0, 1, 2)) == pytest.approx([0, 0, 0], abs=0.5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import _tfrecords, datasets, streamed
-from pipelines.data.streamed import MEAN, STD, Photographs
+from pipelines.data.streamed import MEAN, STD, PhotographRecords
 from pipelines.errors import UserError
 from pipelines.training import input_pipeline
 from tests.conftest import needs
@@ -66,9 +66,9 @@ COUNTS = [12, 1, 17]
 
 
 @pytest.fixture(scope="module")
-def split(files: list[Path]) -> Photographs:
+def split(files: list[Path]) -> PhotographRecords:
     found = _tfrecords.index(files, COUNTS, files[0].with_name("index.npz"))
-    return Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
+    return PhotographRecords(found, (SIDE, SIDE, 3), MEAN, STD)
 
 
 def arrays(ds: Any) -> list[tuple[np.ndarray, ...]]:
@@ -84,7 +84,9 @@ def equal(one: Any, other: Any) -> bool:
     )
 
 
-def test_records_are_those_that_tensorflow_reads(split: Photographs, files: list[Path]) -> None:
+def test_records_are_those_that_tensorflow_reads(
+    split: PhotographRecords, files: list[Path]
+) -> None:
     import tensorflow as tf
 
     stored = [r.numpy() for r in tf.data.TFRecordDataset([str(f) for f in files])]
@@ -166,13 +168,13 @@ def test_a_feed_that_fails_says_its_own_sentence(files: list[Path], tmp_path: Pa
     file = tmp_path / "a"
     file.write_bytes(files[0].read_bytes())
     found = _tfrecords.index([file], [12], tmp_path / "index.npz")
-    split = Photographs(found, (SIDE, SIDE, 3), MEAN, STD)
+    split = PhotographRecords(found, (SIDE, SIDE, 3), MEAN, STD)
     file.write_bytes(file.read_bytes()[:100])
     with (
         pytest.raises(UserError, match=r"must be whole.*bytes of a record"),
         input_pipeline.unwrap_errors(),
     ):
-        arrays(streamed.train_dataset(split, 0, 1, 4, 5, augment=True))
+        arrays(split.train_dataset(0, 1, 4, 5, augment=True))
 
 
 def test_another_format_is_one_sentence(tmp_path: Path) -> None:
@@ -182,36 +184,36 @@ def test_another_format_is_one_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("augment", [True, False])
-def test_a_step_made_again_is_that_of_the_whole_stream(split: Photographs, augment: bool) -> None:
-    whole = arrays(streamed.train_dataset(split, 0, 9, 8, 5, augment=augment))
+def test_a_step_made_again_is_that_of_the_whole_stream(
+    split: PhotographRecords, augment: bool
+) -> None:
+    whole = arrays(split.train_dataset(0, 9, 8, 5, augment=augment))
     assert [(x.shape, x.dtype, y.dtype) for x, y in whole] == [
         ((8, SIDE, SIDE, 3), np.float32, np.int32)
     ] * 9
     for start, stop in ((4, 5), (2, 6), (7, 9)):  # in an epoch of three steps, and over its end
-        again = arrays(streamed.train_dataset(split, start, stop, 8, 5, augment=augment))
+        again = arrays(split.train_dataset(start, stop, 8, 5, augment=augment))
         assert equal(again, whole[start:stop])
     labels = [np.concatenate([y for _, y in whole[i : i + 3]]) for i in (0, 3, 6)]
     assert [len(set(each.tolist())) for each in labels] == [24] * 3  # none twice in an epoch
     assert not np.array_equal(labels[0], labels[1])
-    assert not equal(arrays(streamed.train_dataset(split, 0, 1, 8, 6)), whole[:1])
+    assert not equal(arrays(split.train_dataset(0, 1, 8, 6)), whole[:1])
 
 
-def test_parts_of_a_batch_make_up_the_whole(split: Photographs) -> None:
-    (whole,) = arrays(streamed.train_dataset(split, 3, 4, 8, 5))
-    parts = [arrays(streamed.train_dataset(split, 3, 4, 8, 5, part=(i, 4)))[0] for i in range(4)]
+def test_parts_of_a_batch_make_up_the_whole(split: PhotographRecords) -> None:
+    (whole,) = arrays(split.train_dataset(3, 4, 8, 5))
+    parts = [arrays(split.train_dataset(3, 4, 8, 5, part=(i, 4)))[0] for i in range(4)]
     assert equal([[np.concatenate(each) for each in zip(*parts, strict=True)]], [whole])
     with pytest.raises(UserError, match=r"batch_size=8 for 3 parts"):
-        streamed.train_dataset(split, 3, 4, 8, 5, part=(0, 3))
+        split.train_dataset(3, 4, 8, 5, part=(0, 3))
 
 
-def test_evaluation_reads_each_once_in_order(split: Photographs) -> None:
-    x, y, weight = (
-        np.concatenate(c) for c in zip(*arrays(streamed.eval_dataset(split, 8)), strict=True)
-    )
+def test_evaluation_reads_each_once_in_order(split: PhotographRecords) -> None:
+    x, y, weight = (np.concatenate(c) for c in zip(*arrays(split.eval_dataset(8)), strict=True))
     assert len(x) == 32
     assert y[:COUNT].tolist() == list(range(COUNT))
     assert weight.tolist() == [1] * COUNT + [0, 0]
-    assert streamed.eval_dataset(split, 8).cardinality() == 4
+    assert split.eval_dataset(8).cardinality() == 4
 
 
 @pytest.fixture(scope="module")
@@ -273,10 +275,10 @@ def test_a_crop_is_that_of_the_whole_picture(i: int) -> None:
     assert (np.ptp(found, axis=2).max() == 0) == (i == 3)
 
 
-def test_evaluation_shows_the_centre_of_the_picture_resized(split: Photographs) -> None:
+def test_evaluation_shows_the_centre_of_the_picture_resized(split: PhotographRecords) -> None:
     from PIL import Image
 
-    x, _, _ = arrays(streamed.eval_dataset(split, COUNT))[0]
+    x, _, _ = arrays(split.eval_dataset(COUNT))[0]
     shown = (x * STD + MEAN) * 255
     for i in (0, 1, 2, 4, 5, 11):
         with Image.open(io.BytesIO(encoded(i))) as file:
@@ -288,13 +290,13 @@ def test_evaluation_shows_the_centre_of_the_picture_resized(split: Photographs) 
         assert error.mean() < 6  # half a pixel of this picture is 5 grey levels
 
 
-def test_the_endless_stream_visits_all_and_runs_elsewhere(split: Photographs) -> None:
+def test_the_endless_stream_visits_all_and_runs_elsewhere(split: PhotographRecords) -> None:
     import tensorflow as tf
 
-    part = Photographs(split.records[2:26], split.shape, MEAN, STD)
+    part = PhotographRecords(split.records[2:26], split.shape, MEAN, STD)
 
     def first(seed: Any, batches: int) -> list[tuple[np.ndarray, ...]]:
-        return arrays(streamed.shuffled_dataset(part, 4, seed).take(batches))
+        return arrays(part.shuffled_dataset(4, seed).take(batches))
 
     twice = first(3, 12)
     for epoch in (twice[:6], twice[6:]):
@@ -303,15 +305,15 @@ def test_the_endless_stream_visits_all_and_runs_elsewhere(split: Photographs) ->
     assert equal(first(tf.constant(3), 2), twice[:2])  # a worker's seed may be a tensor
     assert not equal(first(4, 2), twice[:2])
     # Python functions stay in the process that made them: this graph has none.
-    ds = streamed.shuffled_dataset(part, 4, 0)
+    ds = part.shuffled_dataset(4, 0)
     graph = tf.raw_ops.DatasetToGraphV2(input_dataset=ds._variant_tensor).numpy()
     assert b"PyFunc" not in graph
-    assert ds.element_spec == streamed.train_dataset(part, 0, 1, 4, 0).element_spec
+    assert ds.element_spec == part.train_dataset(0, 1, 4, 0).element_spec
 
 
 @needs("imagenet2012")
 def test_imagenet_steps_can_be_entered_anywhere() -> None:
     splits = datasets.load("imagenet2012", train_examples=40)
-    whole = arrays(streamed.train_dataset(splits.train, 0, 4, 16, 1))
-    assert equal(arrays(streamed.train_dataset(splits.train, 3, 4, 16, 1)), whole[3:])
+    whole = arrays(splits.train.train_dataset(0, 4, 16, 1))
+    assert equal(arrays(splits.train.train_dataset(3, 4, 16, 1)), whole[3:])
     assert splits.digest != datasets.load("imagenet2012", train_examples=41).digest

@@ -19,8 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from pipelines.data.batches import PAD, Pictures, Split
-from pipelines.data.streamed import Photographs, shuffled_dataset
+from pipelines.data.batches import PAD, Photographs, Pictures, Split
 from pipelines.data.tasks import MEAN, Task
 from pipelines.runtime.tf_config import Role
 from pipelines.training.distributed import machines
@@ -259,7 +258,7 @@ def random_batches(
     seed = tf.raw_ops.NonDeterministicInts(shape=[2], dtype=tf.int64)
     if isinstance(split, Photographs):
         tf.compat.v1.set_random_seed(1)  # of this graph: beside 0, tf.data takes no tensor as seed
-        return shuffled_dataset(split, batch_size, seed[0], augment=shift is not None)
+        return split.shuffled_dataset(batch_size, seed[0], augment=shift is not None)
     x, y = tf.constant(split.x), tf.constant(split.y)
 
     def batch(index: Any, number: Any) -> tuple[Any, Any]:
