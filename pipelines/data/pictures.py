@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data import packed, tasks
-from pipelines.data.batches import Pictures, channel_moments
 from pipelines.data.datasets import DataSet, check_fits, data_home
 from pipelines.data.packed import Examples, Stored
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Pictures, Splits, channel_moments
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import backend, files
 

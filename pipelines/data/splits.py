@@ -1,13 +1,214 @@
-"""The parts of a data set: training, validation and test, and what is learned from them."""
+"""What a network is trained on: splits, and their batches as pure functions of (seed, step).
 
+Any step of any run can be made again, without the steps before it and without TensorFlow: exact
+resume and equal batches on every Keras backend rest on this.
+"""
+
+import abc
+import dataclasses
+import functools
+import hashlib
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.data.batches import Photographs, Pictures, Split
 from pipelines.data.tasks import CLASSIFICATION, Task
 from pipelines.errors import UserError
+
+Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
+WHOLE: Part = (0, 1)
+PAD = 8  # pixels around a picture before it is cut: the most by which it may be moved
+
+
+@dataclass(frozen=True)
+class Split:
+    """Inputs x [n, ...] and targets y [n, ...], which a network reads as they are stored."""
+
+    x: NDArray[Any]
+    y: NDArray[Any]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of one input."""
+        return tuple(self.x.shape[1:])
+
+    @property
+    def digest(self) -> str:
+        """Return eight hexadecimal digits of the inputs and targets."""
+        content = hashlib.sha256(self.x.data)
+        content.update(self.y.data)
+        return content.hexdigest()[:8]
+
+    def beginning(self, n: int) -> "Split":
+        """Return the split of the first n examples, or of all where there are fewer."""
+        return dataclasses.replace(self, x=self.x[:n], y=self.y[:n])
+
+    def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return inputs [b, ...] and targets [b, ...] as the network reads them."""
+        return self.x[index], self.y[index]
+
+    def train_batch(
+        self, step: int, batch_size: int, seed: int, shift: int | None, part: Part = WHOLE
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the batch of that step: every epoch a new order, a last partial batch left out.
+
+        `shift` is for pictures, which are moved by at most so many pixels and flipped at random
+        (None: neither); `part` cuts the batch for devices or machines that share it.
+        """
+        mine = share(batch_size, part)
+        index = batch_index(len(self), step, batch_size, seed)[mine]
+        if shift is None:
+            return self.take(index)
+        corners, flips = _draws(batch_size, shift, np.random.default_rng([seed, 1, step]))
+        return self.cut(index, corners[mine], flips[mine])
+
+    def cut(
+        self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what `take` does, of pictures [b] cut at `corners` [b, 2] and some flipped."""
+        x, y = self.take(index)
+        return _crop_flip(x, corners, flips), y
+
+    def eval_batch(self, number: int, batch_size: int) -> tuple[NDArray[Any], ...]:
+        """Return examples number * batch_size, ... in order, with weights float32 [b].
+
+        Batches are of one size, which devices can share evenly: the last is filled up by examples
+        of weight 0.
+        """
+        index = np.arange(number * batch_size, (number + 1) * batch_size)
+        weight = (index < len(self)).astype(np.float32)
+        return *self.take(np.minimum(index, len(self) - 1)), weight
+
+
+@dataclass(frozen=True)
+class Pictures(Split):
+    """Images uint8 [n, h, w, c] and labels int64 [n], with the training set's channel moments."""
+
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @property
+    def images(self) -> NDArray[np.uint8]:
+        """Return the inputs; [n, h, w, c]."""
+        return self.x
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Return the targets; [n]."""
+        return self.y
+
+    def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return standardized images float32 [b, h, w, c] and labels int32 [b]."""
+        images = self.images[index].astype(np.float32) / 255
+        return (images - self.mean) / self.std, self.labels[index].astype(np.int32)
+
+
+class Photographs(abc.ABC):
+    """A split that stays on disk: pictures of many sizes, which tf.data reads, decodes and cuts."""
+
+    shape: tuple[int, int, int]
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+    @abc.abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abc.abstractmethod
+    def digest(self) -> str:
+        """Return eight hexadecimal digits of where the photographs are."""
+
+    @abc.abstractmethod
+    def beginning(self, n: int) -> "Photographs":
+        """Return the split of the first n photographs, or of all where there are fewer."""
+
+    @abc.abstractmethod
+    def train_dataset(
+        self,
+        start: int,
+        stop: int,
+        batch_size: int,
+        seed: int,
+        *,
+        augment: bool = True,
+        part: Part = WHOLE,
+    ) -> Any:
+        """Return a tf.data of steps start..stop-1: standardized x [b, h, w, 3], y int32 [b].
+
+        Every epoch has a new order; its last partial batch is left out. With `augment`, random
+        crops and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of
+        every batch, with the crops it has in the whole batch. Raise UserError unless k divides
+        batch_size.
+        """
+
+    @abc.abstractmethod
+    def eval_dataset(self, batch_size: int) -> Any:
+        """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
+
+        The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
+        """
+
+    @abc.abstractmethod
+    def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
+        """Return an endless tf.data of training batches whose graph other machines can run.
+
+        Every epoch visits each example once, in a random order. `seed`, an integer or a scalar
+        tensor, should differ from machine to machine.
+        """
+
+
+@functools.lru_cache(maxsize=4)
+def order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """Return the order in which an epoch visits n examples; [n]."""
+    return np.random.default_rng([seed, 0, epoch]).permutation(n)
+
+
+def batch_index(n: int, step: int, batch_size: int, seed: int) -> NDArray[np.int64]:
+    """Return which of n examples make the batch of that step; [batch_size]."""
+    epoch, position = divmod(step, n // batch_size)
+    return order(n, seed, epoch)[position * batch_size : (position + 1) * batch_size]
+
+
+def share(batch_size: int, part: Part) -> slice:
+    """Return where in a batch one of its equal parts lies."""
+    i, parts = part
+    size = batch_size // parts
+    return slice(i * size, (i + 1) * size)
+
+
+def _draws(
+    b: int, shift: int, rng: np.random.Generator
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return upper left corners [b, 2] of crops in padded pictures, and which are flipped [b]."""
+    return PAD - shift + rng.integers(0, 2 * shift + 1, (b, 2)), rng.random((b,)) < 0.5
+
+
+def _crop_flip(
+    x: NDArray[Any], corners: NDArray[np.int64], flips: NDArray[np.bool_]
+) -> NDArray[Any]:
+    """Pad, random crop, random horizontal flip (He et al. 2015, section 4.2); [b, h, w, c]."""
+    _, h, w, _ = x.shape
+    padded = np.pad(x, ((0, 0), (PAD, PAD), (PAD, PAD), (0, 0)))
+    batch = np.empty_like(x)
+    for i, (row, column) in enumerate(corners):
+        crop = padded[i, row : row + h, column : column + w]
+        batch[i] = crop[:, ::-1] if flips[i] else crop
+    return batch
+
+
+def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return mean and standard deviation of each channel, of pixels in [0, 1]; [c], [c]."""
+    values = np.arange(256) / 255
+    counts = np.stack([np.bincount(c.ravel(), minlength=256) for c in np.moveaxis(images, -1, 0)])
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    mean = shares @ values
+    std = np.sqrt(np.maximum(shares @ values**2 - mean**2, 1e-12))
+    return mean.astype(np.float32), std.astype(np.float32)
 
 
 @dataclass(frozen=True)

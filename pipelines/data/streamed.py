@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.data._tfrecords import Records
-from pipelines.data.batches import WHOLE, Part, Photographs, batch_index, share
+from pipelines.data.splits import WHOLE, Part, Photographs, batch_index, share
 from pipelines.errors import UserError
 
 # Channel moments of ImageNet's pixels in [0, 1], those of torchvision's reference training.

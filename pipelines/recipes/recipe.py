@@ -16,7 +16,7 @@ import tyro
 
 import keras_models
 from pipelines.data import datasets
-from pipelines.data.batches import PAD
+from pipelines.data.splits import PAD
 from pipelines.errors import UserError, unknown
 from pipelines.recipes import lr
 from pipelines.runtime import tf_config

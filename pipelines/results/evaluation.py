@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pipelines.data import datasets
-from pipelines.data.batches import Photographs, Pictures
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Photographs, Pictures, Splits
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison

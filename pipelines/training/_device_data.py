@@ -1,7 +1,7 @@
 """Resident pictures: a data set that stays on the device, where its batches are cut.
 
 Of a batch only its numbers travel: which pictures, cut where, flipped or not, the same functions of
-(seed, step) as on the host (batches.py). A layer ahead of the network makes of them, in the same
+(seed, step) as on the host (splits.py). A layer ahead of the network makes of them, in the same
 arithmetic, what the host would have sent.
 Imports Keras at the top: import this module inside the functions that train.
 """
@@ -16,8 +16,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from pipelines.data.batches import PAD, Pictures
-from pipelines.data.splits import Splits
+from pipelines.data.splits import PAD, Pictures, Splits
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training.devices import Place

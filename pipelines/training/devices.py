@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import keras
 
-from pipelines.data.batches import WHOLE, Part
+from pipelines.data.splits import WHOLE, Part
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 

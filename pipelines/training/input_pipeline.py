@@ -18,7 +18,7 @@ from typing import Any
 import keras
 from numpy.typing import NDArray
 
-from pipelines.data.batches import WHOLE, Part, Photographs, Pictures, Split, share
+from pipelines.data.splits import WHOLE, Part, Photographs, Pictures, Split, share
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe
 

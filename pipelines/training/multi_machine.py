@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-from pipelines.data.batches import Part, Photographs, Split
+from pipelines.data.splits import Part, Photographs, Split
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.tf_config import Role

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import keras
 
-from pipelines.data.batches import Photographs, Pictures, Split
+from pipelines.data.splits import Photographs, Pictures, Split
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import signals, tf_config

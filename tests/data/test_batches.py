@@ -6,8 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pipelines.data.batches import Pictures, Split, channel_moments
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Pictures, Split, Splits, channel_moments
 from tests.conftest import ROOT
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.batches import Photographs, Pictures
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Photographs, Pictures, Splits
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import code_digest
 from tests.conftest import needs

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets, generated
-from pipelines.data.batches import Split
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Split, Splits
 from pipelines.errors import UserError
 from theory.factorization import conditioning
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.batches import Pictures
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Pictures, Splits
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pipelines.data import datasets
-from pipelines.data.batches import Pictures
+from pipelines.data.splits import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe

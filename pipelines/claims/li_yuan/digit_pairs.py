@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels
-from pipelines.data.batches import batch_index
+from pipelines.data.splits import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from pipelines.data.batches import PAD, Photographs, Pictures, Split
+from pipelines.data.splits import PAD, Photographs, Pictures, Split
 from pipelines.data.tasks import MEAN, Task
 from pipelines.runtime.tf_config import Role
 from pipelines.training.distributed import machines
