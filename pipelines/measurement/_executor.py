@@ -27,14 +27,13 @@ from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import signals, subcommands
 from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
+from pipelines.tracking.tracked_run import Run
 
 MAX_CELLS_NAMED = 10  # in an error
 BLAS_LOCK = threading.Lock()  # a worker may have threads, and BLAS is set for the whole process
 
 
-def measure_cells(
-    plan: MeasurementPlan, todo: Sequence[Cell], run: tracked_run.Run
-) -> Generator[Measured]:
+def measure_cells(plan: MeasurementPlan, todo: Sequence[Cell], run: Run) -> Generator[Measured]:
     """Measure and record the cells, a few at a time; closing it ends the processes that do it."""
     if isinstance(plan.claim, claim.Experiment):
         yield from (_run_experiment_cell(plan, plan.claim, cell, run) for cell in todo)
@@ -48,31 +47,35 @@ def measure_cells(
 
 
 def _cell_tags(plan: MeasurementPlan, cell: Cell) -> dict[str, str]:
-    return {
-        "claim": plan.name,
-        "code": plan.code,
-        "fingerprint": plan.cell_fingerprint(cell),
-    }
+    return {"claim": plan.name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
+
+
+def _track_cell(
+    plan: MeasurementPlan, cell: Cell, run: Run, resume: str | None = None
+) -> contextlib.AbstractContextManager[Run]:
+    """Return the child run of a cell, a new one or the one to resume."""
+    return tracked_run.tracked(
+        grid.cell_title(cell, plan.axes),
+        experiment=run.experiment,
+        kind="setting",
+        params=cell.params,
+        tags=_cell_tags(plan, cell),
+        parent=run,
+        resume=resume,
+    )
 
 
 def _run_experiment_cell(
-    plan: MeasurementPlan, experiment: claim.Experiment, cell: Cell, run: tracked_run.Run
+    plan: MeasurementPlan, experiment: claim.Experiment, cell: Cell, run: Run
 ) -> Measured:
     """Measure one cell of an experiment in a child run, whose children are its trainings.
 
     A child that was interrupted goes on, and so does its training.
     """
-    tags = _cell_tags(plan, cell)
-    earlier = history.rows(None, **{store.PARENT: run.id, "fingerprint": tags["fingerprint"]})
-    with tracked_run.tracked(
-        grid.cell_title(cell, plan.axes),
-        experiment=run.experiment,
-        kind="setting",
-        params=cell.params,
-        tags=tags,
-        parent=run,
-        resume=earlier[0].id if earlier and earlier[0].status in ("KILLED", "FAILED") else None,
-    ) as child:
+    fingerprint = plan.cell_fingerprint(cell)
+    earlier = history.rows(None, **{store.PARENT: run.id, "fingerprint": fingerprint})
+    is_broken = earlier and earlier[0].status in ("KILLED", "FAILED")
+    with _track_cell(plan, cell, run, earlier[0].id if is_broken else None) as child:
         bench = claim.Bench(child, plan.run_options, plan.training_tags)
         steps, curves = experiment.measure(plan.settings_at(cell), cell.seed, bench)
         for i, step in enumerate(steps):
@@ -200,9 +203,7 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _record_batch(
-    plan: MeasurementPlan, result: BatchResult, run: tracked_run.Run
-) -> list[Measured]:
+def _record_batch(plan: MeasurementPlan, result: BatchResult, run: Run) -> list[Measured]:
     """Record measured cells as finished children, all of them or, if killed now, none."""
     steps, arrays = np.asarray(result.curves[0]), result.curves[1]
     curves = [{key: values[i] for key, values in arrays.items()} for i in range(len(result.cells))]
@@ -226,23 +227,11 @@ def _record_batch(
     ]
 
 
-def _record_lethal(
-    plan: MeasurementPlan, lethal: Sequence[Cell], run: tracked_run.Run
-) -> Unavailable:
+def _record_lethal(plan: MeasurementPlan, lethal: Sequence[Cell], run: Run) -> Unavailable:
     """Record cells that have killed their workers as FAILED; return the error that names them."""
     titles = [grid.cell_title(cell, plan.axes) for cell in lethal]
     for cell, title in zip(lethal, titles, strict=True):
-        with (
-            contextlib.suppress(Unavailable),
-            tracked_run.tracked(
-                title,
-                experiment=run.experiment,
-                kind="setting",
-                params=cell.params,
-                tags=_cell_tags(plan, cell),
-                parent=run,
-            ),
-        ):
+        with contextlib.suppress(Unavailable), _track_cell(plan, cell, run):
             raise Unavailable(f"{plan.name} {title}: it has killed its workers.")
     more = f" and {len(titles) - MAX_CELLS_NAMED} more" if len(titles) > MAX_CELLS_NAMED else ""
     return Unavailable(

@@ -25,6 +25,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
+from pipelines.tracking.tracked_run import Run
 
 EARLIER_S = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
@@ -168,10 +169,9 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
             return document | {"reused": True}
         if expensive := _find_expensive_run(plan):
             return _document_of_cells(plan, expensive) | {"reused": True}
-        broken = [row.id for row in earlier if row.status in ("KILLED", "FAILED")]
-        return documents.claim_document(
-            history.row(_measure_and_record(plan, tags, broken[0] if broken else None))
-        )
+        broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
+        run_id = _measure_and_record(plan, tags, resume=next(broken, None))
+        return documents.claim_document(history.row(run_id))
 
 
 def _find_expensive_run(plan: MeasurementPlan) -> history.Row | None:
@@ -245,7 +245,8 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
     _check_here(plan)
-    started = time.perf_counter() - _earlier_seconds(resume)
+    earlier_s = float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
+    started = time.perf_counter() - earlier_s
     with tracked_run.tracked(
         documents.run_name(plan),
         experiment=plan.claim.family,
@@ -266,7 +267,10 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         except Paused:
             run.tag(EARLIER_S, f"{time.perf_counter() - started:.1f}")
             raise
-        values = _log_seeds(plan, measured, run)
+        of_seeds = metrics_by_seed(plan, measured)
+        for seed, metrics in of_seeds.items():
+            run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
+        values = values_by_metric(of_seeds)
         judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
         table = documents.table_rows(plan, measured)
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
@@ -283,9 +287,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
     return run.id
 
 
-def _tag_other_codes(
-    plan: MeasurementPlan, run_ids: Collection[str], run: tracked_run.Run
-) -> float:
+def _tag_other_codes(plan: MeasurementPlan, run_ids: Collection[str], run: Run) -> float:
     """Return the seconds that cells took which were measured elsewhere or by other code.
 
     The run names the codes, and how many cells each of them measured.
@@ -296,30 +298,12 @@ def _tag_other_codes(
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
     codes = Counter(row.tags["code"] for row in rows)
     if set(codes) - {plan.code}:
-        run.tag(
-            MEASURED_BY, ", ".join(f"{code} ({n} settings)" for code, n in sorted(codes.items()))
-        )
+        counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
+        run.tag(MEASURED_BY, ", ".join(counts))
     return history.measuring_seconds(rows)
 
 
-def _earlier_seconds(resume: str | None) -> float:
-    """Return seconds that the slices of a run have taken so far."""
-    return float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
-
-
-def _log_seeds(
-    plan: MeasurementPlan, measured: Sequence[Measured], run: tracked_run.Run
-) -> dict[str, list[float]]:
-    """Log every metric with the seed as step; return one value a seed."""
-    of_seeds = metrics_by_seed(plan, measured)
-    for seed, metrics in of_seeds.items():
-        run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
-    return values_by_metric(of_seeds)
-
-
-def _collect_cells(
-    plan: MeasurementPlan, run: tracked_run.Run, resumed: bool
-) -> tuple[list[Measured], float]:
+def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list[Measured], float]:
     """Return every cell of the plan in order, found finished or measured and recorded now.
 
     And the seconds in which those were measured that are of other runs' making.
@@ -327,34 +311,27 @@ def _collect_cells(
     if resumed and isinstance(plan.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
-    finished = {
-        print_: run_id for print_, run_id in _finished_cells(plan).items() if print_ in cells
-    }
+    finished = {key: run_id for key, run_id in _finished_cells(plan).items() if key in cells}
     before_s = _tag_other_codes(plan, finished.values(), run)
-    histories = history.curves(list(finished.values()))
-    measured = {
-        print_: Measured(cells[print_], *histories[run_id], run_id)
-        for print_, run_id in finished.items()
-    }
-    todo = [cell for print_, cell in cells.items() if print_ not in finished]
+    curves = history.curves(list(finished.values()))
+    measured = {key: Measured(cells[key], *curves[i], i) for key, i in finished.items()}
+    todo = [cell for key, cell in cells.items() if key not in finished]
     if finished and todo:
         print(f"{len(finished)} of {len(cells)} settings are recorded already.", file=sys.stderr)
     started = time.perf_counter()
     with progress_bar(plan.name, len(cells), "settings/s") as advance:
         advance(len(finished), np.nan)
-        with contextlib.closing(
-            _executor.measure_cells(plan, todo, run)
-        ) as results:  # ends what it began
+        with contextlib.closing(_executor.measure_cells(plan, todo, run)) as results:
             for number, new in enumerate(results, 1):
                 measured[plan.cell_fingerprint(new.cell)] = new
                 advance(1, number / (time.perf_counter() - started))
                 plan.run_options.pause(len(measured), len(cells), "settings")
     if todo:
         bulk.analyze()
-    return [measured[print_] for print_ in cells], before_s
+    return [measured[key] for key in cells], before_s
 
 
-def _discard_half_written(run: tracked_run.Run) -> None:
+def _discard_half_written(run: Run) -> None:
     """Delete the children that a kill interrupted: they will be measured again."""
     for child in history.rows(None, **{store.PARENT: run.id}):
         if child.status != "FINISHED":
