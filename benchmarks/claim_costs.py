@@ -43,7 +43,7 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
 def distinct_trainings(name: str, scale: str) -> list[tuple[str, Recipe]]:
     """Return every training of a claim at that scale, over its seeds, once each, with its arm."""
     claim = claim_catalog.load(name)
-    setting = claim_catalog.get_settings(claim, name, scale)
+    setting = claim_catalog.get_settings(name, scale)
     if claim.recipes is None:
         raise UserError(f"A claim must train networks. Received: {name}. Choose another.")
     every = [item for seed in range(claim.seeds) for item in claim.recipes(setting, seed).items()]

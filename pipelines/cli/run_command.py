@@ -98,7 +98,7 @@ def run_command(name: str, arguments: list[str]) -> None:
     with parse_errors_as_user_errors():
         options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
     if name in claim_catalog.names():
-        settings = claim_catalog.get_settings(claim_catalog.load(name), name, options.scale)
+        settings = claim_catalog.get_settings(name, options.scale)
     elif name in catalog.RECIPES:
         settings = catalog.get_recipe(name, options.scale)
     else:

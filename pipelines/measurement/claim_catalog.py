@@ -22,7 +22,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Theorem | Experiment:
-    """Return the claim of that name. UserError lists the choices."""
+    """Return the claim of that name. Raise UserError, which lists the choices."""
     if name not in _find_claims():
         raise unknown("A claim", name, names())
     module, attribute = locate(name)
@@ -40,11 +40,12 @@ def card(name: str) -> str:
     return (load(name).card or importlib.import_module(locate(name)[0]).__doc__ or "").strip()
 
 
-def get_settings(claim: Claim, name: str, scale: str) -> Any:
-    """Return the claim's settings at that scale. UserError lists the scales it has."""
-    if scale not in claim.scales:
-        raise unknown(f"The scale of {name}", scale, claim.scales)
-    return claim.scales[scale]
+def get_settings(name: str, scale: str) -> Any:
+    """Return the settings of a claim at that scale. Raise UserError, which lists its scales."""
+    scales = load(name).scales
+    if scale not in scales:
+        raise unknown(f"The scale of {name}", scale, scales)
+    return scales[scale]
 
 
 def _find_claims() -> dict[str, tuple[str, str]]:

@@ -90,9 +90,7 @@ def sweep(
     `workers` processes of this machine measure it, or the workers of the Dask `scheduler`; what is
     recorded is the same.
     """
-    settings, varied = grid.apply_specs(
-        claim_catalog.get_settings(claim_catalog.load(name), name, scale), specs
-    )
+    settings, varied = grid.apply_specs(claim_catalog.get_settings(name, scale), specs)
     if scheduler is not None:
         _check_cluster(name, scheduler, workers)
     workers = _count_cores() if workers is None else workers

@@ -96,7 +96,7 @@ def _params(row: Reported) -> dict[str, str]:
         settings = catalog.get_recipe(row.name, SCALE).flat()
         return {key: value for key, value in settings.items() if key != "seed"}
     if row.name in claim_catalog.names() and SCALE in claim_catalog.load(row.name).scales:
-        settings = claim_catalog.get_settings(claim_catalog.load(row.name), row.name, SCALE)
+        settings = claim_catalog.get_settings(row.name, SCALE)
         params = MeasurementPlan(name=row.name, scale=SCALE, settings=settings, seeds=1).params
         return {key: str(value) for key, value in params.items() if key != "seeds"}
     return {key: str(value) for key, value in row.params.items()}

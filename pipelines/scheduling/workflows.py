@@ -97,7 +97,7 @@ def _claim_names(names: tuple[str, ...], scale: str) -> list[str]:
     groups, claims = {ALL: every, RECORDED: recorded}, list[str]()
     for name in names:
         if name not in groups:
-            claim_catalog.get_settings(claim_catalog.load(name), name, scale)
+            claim_catalog.get_settings(name, scale)
         claims += groups.get(name, [name])
     if not claims:
         raise UserError(

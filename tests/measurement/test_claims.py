@@ -49,7 +49,7 @@ def test_claim_at_smoke_scale(
         monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     tested_claim = claim_catalog.load(name)
     assert set(tested_claim.scales) >= SCALES
-    setting = claim_catalog.get_settings(tested_claim, name, "smoke")
+    setting = claim_catalog.get_settings(name, "smoke")
     document = sweep.check(name, "smoke", setting, seeds=1 if trained(name) else None)
     assert document["claim"] == name
     assert document["verdict"] in {"reproduced", "refuted", "inconclusive", "smaller scale"}
@@ -253,9 +253,7 @@ def test_unknown_names_list_the_nearest() -> None:
     with pytest.raises(UserError, match="Did you mean gradient-formula"):
         claim_catalog.load("gradient-formulae")
     with pytest.raises(UserError, match="smoke"):
-        claim_catalog.get_settings(
-            claim_catalog.load("gradient-formula"), "gradient-formula", "paper"
-        )
+        claim_catalog.get_settings("gradient-formula", "paper")
 
 
 def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
@@ -279,7 +277,7 @@ def test_a_diverged_arm_is_a_result(home: Path, digits: Path) -> None:
 @pytest.mark.slow
 def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     name, scale = "allconv-cifar10", "smoke"
-    recipe = claim_catalog.get_settings(claim_catalog.load(name), name, scale)
+    recipe = claim_catalog.get_settings(name, scale)
     other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
     document = sweep.check(name, scale, other, seeds=2)
     assert document["verdict"] == "smaller scale"

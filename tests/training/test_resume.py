@@ -289,9 +289,7 @@ def test_between_trainings_a_pause_is_taken_too(
         sweep.check(
             "gradient-formula",
             "smoke",
-            claim_catalog.get_settings(
-                claim_catalog.load("gradient-formula"), "gradient-formula", "smoke"
-            ),
+            claim_catalog.get_settings("gradient-formula", "smoke"),
             3,
             run_options=RunOptions(until=time.monotonic()),
         )
