@@ -19,8 +19,10 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import TrainingObserver, run
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
+SPLITS = ("train", "test")
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
 LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
+MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
 FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
 SEARCH_SEED = 10**6  # no claim's own seed
 POINTS = "offset points"

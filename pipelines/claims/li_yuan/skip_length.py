@@ -38,9 +38,8 @@ REPORTED = {
     "single_test_error_pct": 9.01,
     "vanilla_test_error_pct": 12.04,
 }
-MATTERS_PCT = 0.5  # points of test error: what seeds of one network differ by
 ORDER = tuple(
-    ArmBound(name, at_least=MATTERS_PCT)
+    ArmBound(name, at_least=_arms.MATTERS_PCT)
     for name in ("single_minus_two_layer_pct", "vanilla_minus_single_pct")
 )
 PAPER = Arms(recipe="skip56-two-layer", width=16, learning_rate=0.1)

@@ -196,19 +196,18 @@ def figure(measured: Sequence[Measured]) -> Any:
     return picture
 
 
-RULES = (
-    always("distance_ratio", at_most=ZERO),
-    always("switched_loss", at_most=ZERO_LOSS),
-    always("clearance", at_least=1 - 1e-12),
-    always("mismatch", at_most=ZERO),
-)
 CLAIM = Theorem(
     source="LY abstract and section 1",
     says="Near the identity the teacher is the only global minimum; switching two columns of "
     "I + W* gives another, farther away",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((4,), (0.6, 3.0), 4, 400), "cpu": Setting()},
-    decided_by=RULES,
+    decided_by=(
+        always("distance_ratio", at_most=ZERO),
+        always("switched_loss", at_most=ZERO_LOSS),
+        always("clearance", at_least=1 - 1e-12),
+        always("mismatch", at_most=ZERO),
+    ),
     as_printed=(always("switched_distance", "the global minimum is unique", at_most=0),),
     shown=("switched_distance", "permuted_pct", "stalled_pct", "unfinished_pct"),
     costs={"cpu": "2 min"},

@@ -30,21 +30,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from pipelines.claims import _arms
-from pipelines.claims._arms import ArmBound, Arms
+from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"plain": "without normalization", "normalized": "batch normalization"}
-SPLITS = ("train", "test")
-MATTERS_PCT = 0.5  # points of error: what seeds of one network differ by
 FITTED_PCT = 1.0  # training error up to which a network has been trained to the end
 LINEAR_PCT = 60.0  # about the test error of a linear classifier on CIFAR-10; guessing errs 90 %
-OVERFITS = (
-    ArmBound("better_fit_pct", at_least=MATTERS_PCT),
-    ArmBound("wider_gap_pct", at_least=MATTERS_PCT),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +93,10 @@ CLAIM = Experiment(
         ),
         "paper": Setting(),
     },
-    decided_by=OVERFITS,
+    decided_by=(
+        ArmBound("better_fit_pct", at_least=_arms.MATTERS_PCT),
+        ArmBound("wider_gap_pct", at_least=_arms.MATTERS_PCT),
+    ),
     as_printed=(
         ArmBound("wider_gap_pct", at_least=0, wording="it overfits more with batch normalization"),
     ),

@@ -28,7 +28,7 @@ from functools import partial
 import tyro
 
 from pipelines.claims import _arms
-from pipelines.claims._arms import ArmBound, Arms
+from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves
@@ -40,12 +40,6 @@ LABELS = {
     "residual20": "residual, 20",
     "residual56": "residual, 56",
 }
-SPLITS = ("train", "test")
-MATTERS_PCT = 0.5  # points of error: what seeds of one network differ by
-DEGRADES = (
-    ArmBound("plain_degradation_pct", at_least=MATTERS_PCT),
-    ArmBound("residual_degradation_pct", at_most=MATTERS_PCT),
-)
 BESIDE = tuple(f"{kind}_test_degradation_pct" for kind in ("plain", "residual"))
 
 
@@ -103,7 +97,10 @@ CLAIM = Experiment(
         "hours": Setting(steps=2_808),
         "paper": Setting(),
     },
-    decided_by=DEGRADES,
+    decided_by=(
+        ArmBound("plain_degradation_pct", at_least=_arms.MATTERS_PCT),
+        ArmBound("residual_degradation_pct", at_most=_arms.MATTERS_PCT),
+    ),
     as_printed=(
         ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),

@@ -25,7 +25,7 @@ from functools import partial
 import tyro
 
 from pipelines.claims import _arms
-from pipelines.claims._arms import ArmBound
+from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.grid import Curves
@@ -34,13 +34,11 @@ from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"narrow": "network", "wide": "wider network"}
-SPLITS = ("train", "test")
 GAP_PCT = 5.0  # points by which training error may be the lower, a seventh of HM's test error
-GAIN_PCT = 0.5  # points of error that matter: what seeds of one network differ by
 ALEXNET_PCT = 40.7  # test error of AlexNet, HM section 4.2
 UNDERFITS = (
     ArmBound("gap_pct", at_most=GAP_PCT),
-    *(ArmBound(f"wide_{split}_gain_pct", at_least=GAIN_PCT) for split in SPLITS),
+    *(ArmBound(f"wide_{split}_gain_pct", at_least=_arms.MATTERS_PCT) for split in SPLITS),
 )
 
 

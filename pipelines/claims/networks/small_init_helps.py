@@ -32,9 +32,7 @@ from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
-LESS_PCT = 0.5  # points of test error that matter: what seeds of one network differ by
 FLOOR_PCT = 30.0  # of the narrow networks of the scale `hours`, where guessing errs 90 %
-SMALL_ERRS_LESS = (ArmBound("advantage_pct", at_least=LESS_PCT),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +87,7 @@ CLAIM = Experiment(
         "hours": Setting(steps=7_020, width=8),
         "paper": Setting(),
     },
-    decided_by=SMALL_ERRS_LESS,
+    decided_by=(ArmBound("advantage_pct", at_least=_arms.MATTERS_PCT),),
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it helps training"),),
     costs={
         "cpu": "8 minutes",
