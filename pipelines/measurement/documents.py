@@ -41,41 +41,35 @@ def run_page(
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
-    command = repeat_command(plan)
+    command, charts = repeat_command(plan), plan.claim.charts
     decided = "; ".join(map(str, plan.claim.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in plan.claim.reported.items())
     metrics = metric_spreads(over_seeds(values), plan.seeds)
     decisive = [b.metric for b in plan.claim.decided_by if b.metric in metrics]
     measured = "; ".join(f"`{key}` {format_spread(metrics[key])}" for key in decisive)
-    above = [
+    before = [
         f"**{plan.claim.says}** ({plan.claim.source})",
-        "",
         f"Verdict: **{judgement['verdict']}**, decided by {decided}.",
-        "",
         f"As printed: {judgement['as_printed']}.",
-        "",
-        *([f"Floor of learning reached: {judgement['floor']}.", ""] if judgement["floor"] else []),
-        *([f"Reported: {reported}", ""] if reported else []),
-        *([f"Measured: {measured}", ""] if measured else []),
+        f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
+        f"Reported: {reported}" if reported else "",
+        f"Measured: {measured}" if measured else "",
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
-        "",
     ]
-    chart = mlflow_ui.children_chart(run_id, plan.claim.charts)
-    below = [
-        "",
-        f"[The curves of all settings in one chart]({chart})",
-        "",
+    after = [
+        f"The other settings are in {CSV}.",
+        f"[The curves of all settings in one chart]({mlflow_ui.children_chart(run_id, charts)})",
         claim_catalog.card(plan.name),
     ]
+    before = [paragraph for paragraph in before if paragraph]
     head, *body = summary_table(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
-    more = ["", f"The other settings are in {CSV}."]
-    room = MAX_PAGE_CHARS - sum(len(line) + 1 for line in (*above, *more, *below))
+    room = MAX_PAGE_CHARS - sum(len(paragraph) + 2 for paragraph in (*before, *after))
     used = itertools.accumulate(len(line) + 1 for line in table)
     fitting = sum(1 for chars in used if chars <= room)
     if fitting == len(table):
-        more = []
-    return "\n".join([*above, *table[:fitting], *more, *below])
+        del after[0]
+    return "\n\n".join([*before, "\n".join(table[:fitting]), *after])
 
 
 def repeat_command(plan: MeasurementPlan) -> str:
