@@ -168,7 +168,6 @@ class Samples(DataSet):
         return TEACHERS[self.teacher]
 
     def sizes(self, data_args: Args) -> tuple[tuple[int, ...], int]:
-        """Return the shape of an input and the number of targets."""
         dimension = {**self.defaults(), **data_args}["dimension"]
         return (dimension,), self.outputs or dimension
 
@@ -192,13 +191,11 @@ class Samples(DataSet):
         _check_draw(self.name, {**known, **data_args})
 
     def unsuitable_settings(self) -> dict[str, str]:
-        """Return the settings that samples do not allow, with the options that leave them out."""
         settings = {"augment": "--no-augment", "label_smoothing": "--label-smoothing 0"}
         settings["pictures"] = "--pictures host"
         return settings | ({"ema": "--ema 0"} if self.of_model else {})
 
     def examples(self, data_args: Args) -> int:
-        """Return how many training examples there are."""
         return int({**self.defaults(), **data_args}["train_size"])
 
     def load(self, train_examples: int | None, data_args: Args) -> Splits:

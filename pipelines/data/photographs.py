@@ -23,7 +23,6 @@ class StoredPhotographs(StoredPictures):
     pack = DataSet.pack
 
     def unsuitable_settings(self) -> dict[str, str]:
-        """Return the settings that such data do not allow, with the options that leave them out."""
         return {"pictures": "--pictures host"}
 
     def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:

@@ -42,7 +42,6 @@ class StoredPictures(DataSet):
     arguments: ClassVar[Mapping[str, bool]] = {"standardized": True}
 
     def sizes(self, data_args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
-        """Return the shape of an input, and the number of classes."""
         return self.shape, self.classes
 
     def defaults(self) -> dict[str, Any]:
@@ -57,7 +56,6 @@ class StoredPictures(DataSet):
                 raise UserError(f"{key} must be True or False. Received: {key}={value!r}.")
 
     def examples(self, data_args: Mapping[str, Any]) -> int:
-        """Return how many training examples there are, by what is written beside them."""
         (_, train), *_ = self.cuts(self._counts().__getitem__)
         return int(train.stop)
 
@@ -100,7 +98,6 @@ class StoredPictures(DataSet):
         return {**about, **stored.where, **sizes}
 
     def prepare(self) -> Path:
-        """Download or generate the data set and prepare it; return its folder."""
         home = data_home()
         if self.name in EMBEDDED:
             with files.lock(home, f".{self.name}"):  # two first runs at once prepare it once
@@ -124,7 +121,6 @@ class StoredPictures(DataSet):
         return home / self.builder
 
     def pack(self) -> Path:
-        """Write the data set into one file, which is read instead from then on; return its path."""
         stored = self._open_prepared()
         check_fits(self.name, self.shape, sum(map(stored.count, packed.PARTS)))
         return packed.write(self._packed, self.name, self.classes, stored)
