@@ -48,7 +48,7 @@ def list_command(json: bool = False, storage: Storage = None) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class When:
-    """When a job runs, and what is done when that does not go well.
+    """When a job runs, and what is done when it fails or is late.
 
     What is left out is as a shipped job of that name has it, else as it is said here.
     """
@@ -74,7 +74,7 @@ class When:
     """Of the ticks at which nothing served, run the last one, late, or none (None: once)."""
     notify: str = ""
     """A URL, to which a document is posted, or a command, which gets it on standard input: for
-    every attempt that does not go well."""
+    every attempt that fails or is killed."""
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a job that were given; UserError for an invalid one."""
