@@ -182,6 +182,17 @@ def test_variables_are_told_apart_by_what_they_are(
     assert (digest(write(tmp_path / "after", TREE | {file: body})) == before) is same
 
 
+def test_a_definition_with_the_name_of_a_field_changes_nothing(tmp_path: Path) -> None:
+    sizes = "class Sizes:\n    width: int = 1\n\n"
+    mine = BODY.replace("def measure", f"{sizes}def measure").replace("scale=1", "scale=Sizes.width")
+    texts = {"before": mine, "after": f"{mine}\ndef width():\n    return 1\n"}
+    before, after = (
+        digest(write(tmp_path / name, TREE | {"pipelines/claims/mine.py": text}))
+        for name, text in texts.items()
+    )
+    assert before == after
+
+
 def test_two_definitions_of_one_name_are_told_apart(tmp_path: Path) -> None:
     other = {"theory/other.py": "def norm(x):\n    return sum(x)\n"}
     both = CLAIM + "\nfrom theory.other import norm as second\nBOTH = [second]\n"
