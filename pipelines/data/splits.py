@@ -250,6 +250,6 @@ class Splits:
 def no_points(name: str) -> UserError:
     """Return the error for data that are no pictures of one size, in memory."""
     return UserError(
-        f"Points must be pictures of one size, in memory. Received: --data {name}. Choose one of "
-        "mnist, cifar10, cifar100 and digits."
+        f"Points must be pictures of one size, in memory. Received: --data {name}. Choose "
+        "another, such as mnist, cifar10 or digits."
     )

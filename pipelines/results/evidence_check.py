@@ -133,7 +133,11 @@ def _find_problems(
         yield f"{len(prints) - len(set(prints))} settings are in the evidence twice"
     if derived is None:
         if row.get("verdict") != "not run":
-            yield f"RESULTS.md says {row.get('verdict', 'nothing')}, and no evidence says so"
+            yield (
+                f"RESULTS.md says {row['verdict']}, and no evidence says so"
+                if row
+                else "RESULTS.md has no row of it: python -m pipelines report --publish"
+            )
         return
     for column in COMPARED:
         published = row.get(column, "nothing")

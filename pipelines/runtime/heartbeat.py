@@ -3,6 +3,9 @@
 A process is known by its machine, its number and its start: numbers are given again. A machine is
 one boot of one kernel, and there one space of process numbers, for containers have their own. What
 another machine's process does cannot be seen from here: of that, only its last heartbeat is known.
+
+A run that has a journal here is judged by the journal's lock (tracking/journals.py), any other by
+`reason_dead`; of a study's processes a shorter silence decides (tuning/storage/leader.py).
 """
 
 import functools

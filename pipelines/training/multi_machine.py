@@ -14,6 +14,7 @@ from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.tf_config import Role
 from pipelines.training import devices, input_pipeline
+from pipelines.training._optimizer import MomentumSGD
 from pipelines.training.callbacks import Curves, Saver
 from pipelines.training.checkpoints import Checkpoint
 from pipelines.training.devices import Place
@@ -151,6 +152,11 @@ class AsynchronousTrainer(SynchronousTrainer):
                 f"Received: accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, "
                 f"label_smoothing={recipe.label_smoothing}. Set --accumulate 1 --no-nesterov "
                 "--label-smoothing 0."
+            )
+        if type(model.optimizer) is not MomentumSGD:
+            raise NotImplementedError(
+                "Parameter servers step by momentum, without the model's optimizer. Received: "
+                f"{type(model.optimizer).__name__}. Write its step in parameter_server.py."
             )
         if job.place.replicas > 1 and any(isinstance(layer, UNSHARED) for layer in model.layers):
             raise UserError(

@@ -16,7 +16,11 @@ from pipelines.runtime import code_digest
 from tests.conftest import needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
-DOWNLOADED = ("mnist", "cifar10", "cifar100", "imagenet2012", "imagenet32")
+DOWNLOADED = [
+    name
+    for name, (kind, *_) in datasets.DATASETS.items()
+    if kind != datasets.SAMPLES and name not in ("digits", "synthetic")
+]
 
 
 @pytest.fixture(scope="module")

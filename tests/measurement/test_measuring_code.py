@@ -184,7 +184,9 @@ def test_variables_are_told_apart_by_what_they_are(
 
 def test_a_definition_with_the_name_of_a_field_changes_nothing(tmp_path: Path) -> None:
     sizes = "class Sizes:\n    width: int = 1\n\n"
-    mine = BODY.replace("def measure", f"{sizes}def measure").replace("scale=1", "scale=Sizes.width")
+    mine = BODY.replace("def measure", f"{sizes}def measure").replace(
+        "scale=1", "scale=Sizes.width"
+    )
     texts = {"before": mine, "after": f"{mine}\ndef width():\n    return 1\n"}
     before, after = (
         digest(write(tmp_path / name, TREE | {"pipelines/claims/mine.py": text}))

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipelines.runtime import heartbeat
+from pipelines.runtime.heartbeat import BEAT_S
 
 LEADER = "leader"  # attribute of a study: the process that leads it
-BEAT_S = 60.0  # between two heartbeats
 DEAD_AFTER_S = 600.0  # without one: a process on another machine is taken for dead
 SETTLE_S = 1.0  # for another machine that takes the lead at the same moment
 
