@@ -72,8 +72,9 @@ def test_a_claim_broken_on_purpose_flips_its_verdict_and_the_watch_says_so(proje
 
     claim = project / "pipelines" / "claims" / "hardt_ma" / "small_norm_factorization.py"
     text = claim.read_text()
-    assert '"ratio", at_most=1,' in text
-    claim.write_text(text.replace('"ratio", at_most=1,', '"ratio", at_most=0.01,'))
+    bound = '"the bound (4 pi + 3 gamma) / l", at_most=1)'
+    assert bound in text
+    claim.write_text(text.replace(bound, bound.replace("=1", "=0.01")))
     second = one_tick()
     difference = "small-norm-factorization (smoke): verdict reproduced -> refuted"
     expected = {"state": "failed", "code": 3, "attempt": 1}  # and there is no other attempt
