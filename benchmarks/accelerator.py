@@ -164,12 +164,12 @@ def _jax(model: Any, x: Any, y: Any) -> Callable[[], Any]:
         outputs, _ = model.stateless_call(trained, fixed, x, training=True)
         return jax.numpy.mean(model.loss(y, outputs))
 
-    def summed(trained: Any, fixed: Any) -> Any:
+    def gradient_sum(trained: Any, fixed: Any) -> Any:
         return sum(each.sum() for each in jax.grad(loss)(trained, fixed))
 
     trained = [variable.value for variable in model.trainable_variables]
     fixed = [variable.value for variable in model.non_trainable_variables]
-    x, y, compiled = jax.device_put(x), jax.device_put(y), jax.jit(summed)
+    x, y, compiled = jax.device_put(x), jax.device_put(y), jax.jit(gradient_sum)
     return lambda: compiled(trained, fixed)
 
 

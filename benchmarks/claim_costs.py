@@ -28,7 +28,7 @@ def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:
     steps, trainings = int(timed), distinct_trainings(name, scale)
     side_by_side.print_title(f"{name} --scale {scale}: {len(trainings)} trainings")
     minutes: dict[str, float] = {}  # by network
-    with tracked_run.tracked(
+    with tracked_run.track(
         f"claim_costs {name} {scale}", experiment="benchmarks", kind="benchmark"
     ) as run:
         for arm, recipe in trainings:

@@ -65,7 +65,7 @@ def make_runs(count: int) -> list[FinishedRun]:
 
 def measure(folder: Path) -> side_by_side.Rounds:
     """Return the milliseconds a run of every way."""
-    with tracked_run.tracked("sweep", experiment=EXPERIMENT, kind="sweep") as parent:
+    with tracked_run.track("sweep", experiment=EXPERIMENT, kind="sweep") as parent:
         copy(folder / "mlflow.db", folder / "raw.db")
         ways = {
             "record": lambda: cost(in_bulk, make_runs(RUNS), parent.id),

@@ -49,7 +49,7 @@ def print_title(title: str) -> None:
 
 def report(name: str, numbers: Mapping[str, Any], **params: Any) -> None:
     """Print the median of each number over its rounds, and record it in a run of that name."""
-    with tracked_run.tracked(name, experiment="benchmarks", kind="benchmark", params=params) as run:
+    with tracked_run.track(name, experiment="benchmarks", kind="benchmark", params=params) as run:
         print(f"{name}: median (least-most)")
         for key, values in numbers.items():
             middle, least, most = np.median(values), np.min(values), np.max(values)

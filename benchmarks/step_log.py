@@ -45,7 +45,7 @@ def measure(products: int) -> dict[str, float]:
     for _ in range(STEPS):
         step(products)
     bare, waited = time.process_time() - start, 0.0
-    with tracked_run.tracked("steps", experiment="test", kind="training") as run:
+    with tracked_run.track("steps", experiment="test", kind="training") as run:
         start, began = time.process_time(), time.perf_counter()
         for i in range(STEPS):
             step(products)

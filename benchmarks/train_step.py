@@ -41,7 +41,7 @@ def compare(job: Any) -> side_by_side.Rounds:
     """
     with (
         side_by_side.temporary_database(),
-        tracked_run.tracked("steps", experiment="benchmarks", kind="training") as run,
+        tracked_run.track("steps", experiment="benchmarks", kind="training") as run,
     ):
         ways = {
             "bare": lambda: fit_arrays(job, xla=False),

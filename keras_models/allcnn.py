@@ -82,7 +82,7 @@ def build(
     dropout: bool = True,
     last_relu: bool = True,
 ) -> keras.Model:
-    """All-CNN; images [n, height, width, channels] -> logits [n, classes].
+    """Return All-CNN; images [n, height, width, channels] -> logits [n, classes].
 
     `width` multiplies the channels of every convolution but the last; `dropout=False` leaves out
     the published dropout. `last_relu=False` leaves out the ReLU before the average: with it a

@@ -67,7 +67,7 @@ def layers_of(model: keras.Model) -> NDArray[np.float64]:
 
 
 def _network(width: int, depth: int, init: str, dtype: Any = None) -> keras.Model:
-    """The sums x + A_i x are in full precision also where the products are in mixed precision."""
+    """Keep the sums x + A_i x in full precision also where the products are in mixed precision."""
     full = dtype or keras.config.floatx()
     x = inputs = keras.Input((width,), dtype=full, name="input")
     for i in range(1, depth + 1):

@@ -101,7 +101,7 @@ def run(
         interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
         trainer = _choose_trainer(run_options)
         job = prepare(recipe, trainer, watch.validate_every if watch else None)
-        with tracked_run.tracked(
+        with tracked_run.track(
             title or f"{recipe.name} seed {recipe.seed}",
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,

@@ -49,7 +49,7 @@ def _over_seeds(
     for each in recipes:
         check_trainable(each, run_options)
     broken = rows and rows[0].status in ("KILLED", "FAILED") and not run_options.new_run
-    with tracked_run.tracked(
+    with tracked_run.track(
         f"{recipe.name} {seeds} seeds",
         experiment=EXPERIMENT,
         kind="seeds",

@@ -18,38 +18,42 @@ EQUAL = 1e-9  # relative, of singular values that count as one
 
 
 def to_identity(Theta: Array) -> Array:
-    """Of 1/2 sum_i ||Theta_i - I||_F^2."""
+    """Return the gradient of 1/2 sum_i ||Theta_i - I||_F^2."""
     return Theta - np.eye(Theta.shape[-1])
 
 
 def l2(Theta: Array) -> Array:
-    """Of 1/2 sum_i ||Theta_i||_F^2, weight decay."""
+    """Return the gradient of 1/2 sum_i ||Theta_i||_F^2, weight decay."""
     return Theta
 
 
 def spectral(Theta: Array) -> Array:
-    """Of sum_i ||Theta_i||: the mean of u v^T over the pairs of the largest singular value."""
+    """Return the gradient of sum_i ||Theta_i||: the mean of u v^T over its largest pairs.
+
+    u and v are singular vectors of the largest singular value.
+    """
     U, s, Vt = _svd(Theta)
     top = s >= s[..., :1] * (1 - EQUAL)
     return np.asarray((U * (top / top.sum(axis=-1, keepdims=True))[..., None, :]) @ Vt)
 
 
 def nuclear(Theta: Array) -> Array:
-    """Of sum_i of all singular values: U V^T without the pairs of a singular value 0."""
+    """Return the gradient of the sum of all singular values: U V^T without those of value 0."""
     U, s, Vt = _svd(Theta)
     return np.asarray((U * (s > EQUAL * s[..., :1])[..., None, :]) @ Vt)
 
 
 def _svd(Theta: Array) -> tuple[Array, Array, Array]:
-    """Of layers that may have diverged: what is not finite has no singular values and counts 0."""
+    """Decompose layers that may have diverged: what is not finite counts as 0."""
     U, s, Vt = np.linalg.svd(np.where(np.isfinite(Theta), Theta, 0))
     return U, s, Vt
 
 
 def entrywise(weights: Array) -> Penalty:
-    """Of sum_i sum_ab w_ab (x^2/2 + x^4/4), x the entry ab of Theta_i - I; w [..., d, d] >= 0.
+    """Return the gradient of sum_i sum_ab w_ab (x^2/2 + x^4/4), x the entry ab of Theta_i - I.
 
-    It is convex, and for a symmetric w one of those alike; no rotation leaves it unchanged.
+    The `weights` w [..., d, d] are >= 0. The penalty is convex, and for a symmetric w one of those
+    alike; no rotation leaves it unchanged.
     """
 
     def gradient(Theta: Array) -> Array:
@@ -60,14 +64,14 @@ def entrywise(weights: Array) -> Penalty:
 
 
 def first_layer(Theta: Array) -> Array:
-    """Of 1/2 ||Theta_1 - I||_F^2: not alike, for it tells the first layer from the others."""
+    """Return the gradient of 1/2 ||Theta_1 - I||_F^2: not alike, it tells the first layer apart."""
     pull = to_identity(Theta)
     pull[..., 1:, :, :] = 0
     return pull
 
 
 def one_entry(Theta: Array) -> Array:
-    """Of 1/2 sum_i ((Theta_i - I)_12)^2: the same in every layer, but not for its transpose."""
+    """Return the gradient of 1/2 sum_i ((Theta_i - I)_12)^2: not the same for a transpose."""
     pull = np.zeros_like(Theta)
     pull[..., :1, 1:2] = Theta[..., :1, 1:2]
     return pull

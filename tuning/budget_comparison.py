@@ -149,7 +149,7 @@ def compare_budgets(
         for trial in trials
     }
     full = [trial_results.error_pct(trial) for trial in trials]
-    with tracked_run.tracked(
+    with tracked_run.track(
         f"{name} budgets",
         experiment=catalog.EXPERIMENT,
         kind="budgets",

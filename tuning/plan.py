@@ -190,7 +190,7 @@ class Goal:
                 "accordingly."
             )
 
-    def reached(self, errors: list[float], spent_s: float) -> bool:
+    def is_reached(self, errors: list[float], spent_s: float) -> bool:
         """Return whether the study is over, after trials with these errors, oldest first."""
         if self.trials is not None and len(errors) >= self.trials:
             return True

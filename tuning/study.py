@@ -76,7 +76,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     if catalog.STUDY_KEY not in study.user_attrs:
         study.set_user_attr(catalog.STUDY_KEY, secrets.token_hex(8))
     hidden = ("changes", "fingerprint")  # they are among the recipe's own
-    with tracked_run.tracked(
+    with tracked_run.track(
         name,
         experiment=EXPERIMENT,
         kind="study",

@@ -86,7 +86,7 @@ class StoredPictures(DataSet):
     def check(self, required: bool = False) -> dict[str, Any]:
         """Return what is prepared, once one example of every part has been read."""
         embedded = self.name in EMBEDDED
-        if not (self._packed.exists() or self._find() or (required and not embedded)):
+        if not (self._packed_file.exists() or self._find() or (required and not embedded)):
             state = "on first use" if embedded else "not prepared"
             return {"name": self.name, "prepared": False, "state": state}
         stored = self._open()
@@ -123,15 +123,15 @@ class StoredPictures(DataSet):
     def pack(self) -> Path:
         stored = self._open_prepared()
         check_fits(self.name, self.shape, sum(map(stored.count, packed.PARTS)))
-        return packed.write(self._packed, self.name, self.classes, stored)
+        return packed.write(self._packed_file, self.name, self.classes, stored)
 
     @property
-    def _packed(self) -> Path:
+    def _packed_file(self) -> Path:
         return data_home() / f"{self.name}.npz"
 
     def _open(self) -> Stored:
         """Return the packed data set if there is one, else the prepared one."""
-        file = self._packed
+        file = self._packed_file
         return packed.read(file, self.name) if file.exists() else self._open_prepared()
 
     def _open_prepared(self) -> "Prepared":
@@ -159,8 +159,8 @@ class StoredPictures(DataSet):
 
     def _counts(self) -> Mapping[str, int]:
         """Return the examples in each part, of an embedded set also before it is prepared."""
-        if self._packed.exists():
-            return packed.counts(self._packed, self.name)
+        if self._packed_file.exists():
+            return packed.counts(self._packed_file, self.name)
         if folder := self._folder():
             return self._prepared_counts(folder)
         if self.name in EMBEDDED:

@@ -54,7 +54,7 @@ def _track_cell(
     plan: MeasurementPlan, cell: Cell, run: Run, resume: str | None = None
 ) -> contextlib.AbstractContextManager[Run]:
     """Return the child run of a cell, a new one or the one to resume."""
-    return tracked_run.tracked(
+    return tracked_run.track(
         grid.cell_title(cell, plan.axes),
         experiment=run.experiment,
         kind="setting",

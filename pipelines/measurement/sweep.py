@@ -245,7 +245,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
     _check_here(plan)
     earlier_s = float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
-    with tracked_run.tracked(
+    with tracked_run.track(
         documents.run_name(plan),
         experiment=plan.claim.family,
         kind=plan.kind,

@@ -156,7 +156,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     outcome = Outcome(KILLED, "it was told to end")
     try:
         with (
-            tracked_run.tracked(
+            tracked_run.track(
                 f"{spec.job} {datetime.fromisoformat(spec.tick):%Y-%m-%d %H:%M:%S}",
                 experiment=EXPERIMENT,
                 kind=KIND,

@@ -81,7 +81,7 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
     with recovery.one_at_a_time(key, waiting), engine.serve_workflows(APPLICATION):
         done = {} if anew and attempt.TICK not in os.environ else _finished_outputs(key)
         with (
-            tracked_run.tracked(
+            tracked_run.track(
                 pipeline.title,
                 experiment=attempt.EXPERIMENT,
                 kind=KIND,

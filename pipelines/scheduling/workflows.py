@@ -34,7 +34,7 @@ class Options:
     """Folder of prepared data sets (default: TFDS_DATA_DIR, else ~/tensorflow_datasets)."""
 
     @property
-    def forced(self) -> tuple[str, ...]:
+    def force_flags(self) -> tuple[str, ...]:
         return ("--force",) if self.force else ()
 
     @property
@@ -75,7 +75,7 @@ def build_verification(asked: Verify) -> Pipeline:
     if asked.seeds is not None:
         check_counts(seeds=asked.seeds)
     seeds = () if asked.seeds is None else ("--seeds", str(asked.seeds))
-    more = ("--scale", scale, *seeds, *asked.options.forced)
+    more = ("--scale", scale, *seeds, *asked.options.force_flags)
     run_ids = [f"{{{name}[run_id]}}" for name in claims]
     return Pipeline(
         "verify",
@@ -111,7 +111,7 @@ def build_training(asked: TrainAndRegister[Recipe], overrides: list[str]) -> Pip
     """Return the pipeline that makes a trained recipe the champion if it is the best."""
     name, scale = asked.recipe, asked.options.scale
     at = (name, "--scale", scale)
-    words = (*map(_escape_braces, overrides), *asked.options.forced)
+    words = (*map(_escape_braces, overrides), *asked.options.force_flags)
     return Pipeline(
         TRAIN,
         f"{TRAIN} {name} at {scale} scale",

@@ -122,9 +122,7 @@ def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
     to = store.client()
     tags = heartbeat.tags() | dict(run.tags)
     run_id = str(to.create_run(experiment_id, run.start_ms, tags, run.name).info.run_id)
-    with tracked_run.tracked(
-        run.name, experiment=experiment, kind="setting", resume=run_id
-    ) as sent:
+    with tracked_run.track(run.name, experiment=experiment, kind="setting", resume=run_id) as sent:
         to.log_batch(run_id, params=[Param(key, value) for key, value in run.params.items()])
         sent.outbox.add_numbers(
             [
@@ -133,7 +131,7 @@ def _send(experiment: str, experiment_id: str, run: FinishedRun) -> str:
                 for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
             ]
         )
-    to.set_terminated(run_id, "FINISHED", run.end_ms)  # `tracked` has dated the end to now
+    to.set_terminated(run_id, "FINISHED", run.end_ms)  # `track` has dated the end to now
     return run_id
 
 

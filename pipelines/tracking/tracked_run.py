@@ -1,4 +1,4 @@
-"""Tracked runs: `tracked` makes a run in MLflow, writes to it and closes it.
+"""Tracked runs: `track` makes a run in MLflow, writes to it and closes it.
 
 What is written goes to a journal first and to MLflow within seconds (outbox.py): a process that is
 killed loses nothing; the next command delivers what is missing and closes the run (recovery.py).
@@ -44,7 +44,7 @@ class Parent:
 
 @dataclass
 class Run:
-    """A run that is being written; `tracked` makes one."""
+    """A run that is being written; `track` makes one."""
 
     id: str
     name: str
@@ -121,7 +121,7 @@ class Run:
 
 
 @contextmanager
-def tracked(
+def track(
     name: str,
     *,
     experiment: str,

@@ -140,7 +140,7 @@ def set_steps(model: keras.Model, count: int) -> None:
 
 
 def _program(model: keras.Model, count: int) -> Step:
-    """Keras's training step on JAX, `count` times over, as one compiled loop."""
+    """Return Keras's training step on JAX, `count` times over, as one compiled loop."""
     import jax
 
     def step(state: Any, batch: Any) -> tuple[Any, Any]:

@@ -247,7 +247,7 @@ class Saver(keras.callbacks.Callback):
             raise Paused(f"step {self.curves.step} of {len(self.curves.rates)}")
 
     def _write(self, saving: Saving, arrays: Arrays, must: bool) -> None:
-        """A checkpoint on disk; without space or right, a warning unless it `must` be there."""
+        """Write a checkpoint; without space or right, warn, unless it `must` be there."""
         try:
             saving.write(Checkpoint(self.curves.step, self.curves.note, arrays))
         except OSError as error:

@@ -36,7 +36,7 @@ def unexpected_states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 def record() -> str:
     """A run with an artifact; its id."""
-    with tracked_run.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.track("r", experiment="test", kind="training") as run:
         run.log({"loss": 1.0}, 1)
     return run.id
 

@@ -10,7 +10,7 @@ from pipelines.tracking import store, tracked_run
 
 
 def record_run(name: str, params: dict[str, object], metrics: dict[str, float]) -> str:
-    with tracked_run.tracked(name, experiment="test", kind="training", params=params) as run:
+    with tracked_run.track(name, experiment="test", kind="training", params=params) as run:
         run.log(metrics)
     return run.id
 
@@ -52,7 +52,7 @@ def test_the_newest_of_a_name_is_taken(home: Path) -> None:
 
 
 def test_an_imported_run_is_found_by_its_first_id(home: Path) -> None:
-    with tracked_run.tracked(
+    with tracked_run.track(
         "r", experiment="test", kind="training", tags={store.ORIGIN: "f" * 32}
     ) as run:
         pass
@@ -64,7 +64,7 @@ def test_an_imported_run_is_found_by_its_first_id(home: Path) -> None:
 def test_the_beginning_of_two_first_ids_names_neither(home: Path) -> None:
     for end in "ab":
         origin = {store.ORIGIN: "f" * 31 + end}
-        with tracked_run.tracked("r", experiment="test", kind="training", tags=origin):
+        with tracked_run.track("r", experiment="test", kind="training", tags=origin):
             pass
     with pytest.raises(UserError, match=r"must be of one run\. Received: ffffffff, of 2"):
         comparison.compare(["f" * 8, "r"])

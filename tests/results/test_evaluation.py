@@ -61,7 +61,7 @@ def test_what_a_search_has_not_read_is_not_read(home: Path, digits: Path) -> Non
     ],
 )
 def test_a_run_without_a_network_is_said(params: dict[str, str], said: str, home: Path) -> None:
-    with tracked_run.tracked(
+    with tracked_run.track(
         "made", experiment="t", kind="claim", params=params, tags={"recipe": "mlp-digits"}
     ):
         pass

@@ -46,7 +46,7 @@ def record_training(
     recipe = get_recipe(name, scale).override(**changes)
     run_as = f"{name} {scale}" if run_as == "" else run_as
     tags = {"recipe": name, "source": recipe.source, **({"run_as": run_as} if run_as else {})}
-    with tracked_run.tracked(
+    with tracked_run.track(
         f"{name} seed {recipe.seed}",
         experiment=EXPERIMENT,
         kind="training",
@@ -201,7 +201,7 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
     record_training(1.0, data="mnist")  # errors on other data do not compare
     record_training(None)  # broken off before its first validation
     record_training(math.nan)
-    with tracked_run.tracked("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
+    with tracked_run.track("failed", experiment=EXPERIMENT, kind="trial", tags={"recipe": NAME}):
         pass
     found = model_registry.candidates(get_recipe(NAME, SCALE), SCALE)
     assert {row.id for row in found} == {overridden, same_settings}
@@ -209,7 +209,7 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
 
 
 def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -> None:
-    with tracked_run.tracked(
+    with tracked_run.track(
         "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
     ) as above:
         record_training(8.0, parent=above)

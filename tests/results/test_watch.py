@@ -28,7 +28,7 @@ def result(
     """A finished run of a claim with that number over seeds; its id."""
     tags = {"claim": NAME, "scale": "cpu", "fingerprint": "f", "verdict": verdict}
     packages, parent = more.pop("packages", None), more.pop("below", None)
-    with tracked_run.tracked(
+    with tracked_run.track(
         NAME, experiment="test", kind="claim", tags=tags | more, parent=parent
     ) as run:
         spread = {} if sd is None else {f"sd/{METRIC}": sd}
@@ -96,7 +96,7 @@ def test_numbers_without_a_spread_or_without_an_end(
 
 
 def test_only_the_same_settings_are_compared_and_only_those_asked_for(home: Path) -> None:
-    with tracked_run.tracked("attempt", experiment="scheduled runs", kind="scheduled") as attempt:
+    with tracked_run.track("attempt", experiment="scheduled runs", kind="scheduled") as attempt:
         pass
     result(0.5, verdict="reproduced")
     result(0.5, verdict="refuted", scale="smoke")
@@ -125,7 +125,7 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
     with pytest.raises(SystemExit):
         results_command.watch_command([new, old], json=True)
     assert [each["run_id"] for each in json.loads(capsys.readouterr().out)["changes"]] == [old]
-    with tracked_run.tracked("t", experiment="test", kind="training") as training:
+    with tracked_run.track("t", experiment="test", kind="training") as training:
         pass
     with pytest.raises(UserError, match="a training that is FINISHED"):
         results_command.watch_command([training.id])
@@ -142,7 +142,7 @@ def test_the_interval_has_the_size_of_its_numbers(size: float) -> None:
 def test_errors_of_a_recipe_over_seeds_are_watched(home: Path) -> None:
     for error in (10.0, 12.0):
         tags = {"recipe": "allconv-digits", "fingerprint": "f"}
-        with tracked_run.tracked("r", experiment="test", kind="seeds", tags=tags) as run:
+        with tracked_run.track("r", experiment="test", kind="seeds", tags=tags) as run:
             for key in ("test_error_pct", "loss"):
                 run.log({key: error, f"sd/{key}": 0.1, f"n/{key}": 5})
     assert [change["what"] for change in changes()] == ["test_error_pct"]

@@ -18,7 +18,7 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ask(_: list[str]) -> None:
-        with tracked_run.tracked("claim", experiment="tuning", kind="claim"):
+        with tracked_run.track("claim", experiment="tuning", kind="claim"):
             subcommands.run_json("tuning", "run")
 
     assert run_command_safely(ask, []) == 2

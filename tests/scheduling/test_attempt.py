@@ -26,14 +26,14 @@ SCRIPTS = {
     "measures": f"""
         from pipelines.tracking import tracked_run
         tags = {{"claim": "{NAME}", "scale": "cpu", "fingerprint": "f", "verdict": "refuted"}}
-        with tracked_run.tracked("{NAME}", experiment="test", kind="claim", tags=tags) as run:
+        with tracked_run.track("{NAME}", experiment="test", kind="claim", tags=tags) as run:
             run.log({{"{METRIC}": 0.5}})
         print("measured")
         """,
     "opens": """
         import subprocess, sys, time
         from pipelines.tracking import tracked_run
-        with tracked_run.tracked("open", experiment="test", kind="training") as run:
+        with tracked_run.track("open", experiment="test", kind="training") as run:
             run.log({"loss": 1.0})
             subprocess.Popen([sys.executable, "-m", "sleeps"], start_new_session=True)
             print("begun", flush=True)
@@ -143,7 +143,7 @@ def test_what_an_exit_code_means(
 
 @pytest.mark.slow
 def test_however_a_command_ends_it_is_said_and_nothing_goes_on(start: Start, webhook: str) -> None:
-    with tracked_run.tracked("before", experiment="test", kind="training"):
+    with tracked_run.track("before", experiment="test", kind="training"):
         pass
     wrong, late = start("wrong"), start("sleeps", timeout_s=1.0)
     failed, over = wrong.end(), late.end()

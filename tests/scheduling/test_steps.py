@@ -126,7 +126,7 @@ def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
     run_failing(THREE)  # typed by a person
     monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
     with (
-        tracked_run.tracked("nightly", experiment="t", kind="scheduled") as run,
+        tracked_run.track("nightly", experiment="t", kind="scheduled") as run,
         tracked_run.parent_of_commands(run),
     ):
         assert states(run_failing(THREE, True).document)["drawn"] == "done"
@@ -182,7 +182,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
 
     own = ("claim", "scale", "fingerprint", "code", "as_stated", "seeds", "source")
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
-    with tracked_run.tracked("flip", experiment="linear theory", kind="claim", tags=tags) as run:
+    with tracked_run.track("flip", experiment="linear theory", kind="claim", tags=tags) as run:
         run.log({"wall_s": 1.0})
     assert run_command_safely(dispatch, [*VERIFY, "--force", "--json"]) == 3
     said = capfd.readouterr()

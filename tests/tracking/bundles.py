@@ -12,7 +12,7 @@ ADDED = {ORIGIN, IMPORTING}
 
 
 def tracked(name: str, **options: Any) -> Any:
-    return tracked_run.tracked(name, **{"experiment": "one", "kind": "training", **options})
+    return tracked_run.track(name, **{"experiment": "one", "kind": "training", **options})
 
 
 def contents(run: Any, model: Any = None) -> dict[str, bytes]:

@@ -30,7 +30,7 @@ def record_training(*shape: int) -> str:
     """The id of a finished training of RECIPE with such a network."""
     recipe = get_recipe(RECIPE, SCALE).override(train_examples=64)
     tags = {"recipe": RECIPE, "source": recipe.source, "run_as": f"{RECIPE} {SCALE}"}
-    with tracked_run.tracked(
+    with tracked_run.track(
         "net", experiment=EXPERIMENT, kind="training", params=recipe.flat(), tags=tags
     ) as run:
         run.log({"val_error_pct": 8.0, "best_val_error_pct": 8.0, "val_loss": 1.0})

@@ -65,7 +65,7 @@ def database(
 
 
 def parent(name: str = "sweep") -> str:
-    with tracked_run.tracked(name, experiment="test", kind="sweep") as run:
+    with tracked_run.track(name, experiment="test", kind="sweep") as run:
         pass
     return run.id
 
@@ -180,9 +180,9 @@ def test_the_client_goes_on_with_a_bulk_run(database: str) -> None:
 
 
 def test_a_bulk_run_is_a_child_like_any_other(home: Path) -> None:
-    with tracked_run.tracked("sweep", experiment="test", kind="sweep") as sweep:
+    with tracked_run.track("sweep", experiment="test", kind="sweep") as sweep:
         tags = {"fingerprint": "r"}
-        with tracked_run.tracked(
+        with tracked_run.track(
             "r", experiment="test", kind="setting", params={"d": 4}, tags=tags, parent=sweep
         ) as child:
             child.log({"loss": 1.0}, 3)
@@ -236,7 +236,7 @@ def test_curves_come_back_as_they_were_given(home: Path) -> None:
 
 
 def test_curves_of_a_tracked_run_share_their_steps(home: Path) -> None:
-    with tracked_run.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.track("r", experiment="test", kind="training") as run:
         run.log({"b": 1.0}, 2)
         run.log({"a": 3.0, "b": 2.0}, 1)
     client = store.client()

@@ -20,17 +20,17 @@ def filled(
         monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
     for number, kind in enumerate(("claim", "setting", "claim")):
-        with tracked_run.tracked(
+        with tracked_run.track(
             f"run {number}", experiment="test", kind=kind, params={"n": number, "quote": "it's"}
         ) as run:
             for step, value in enumerate((1.5, math.inf, -math.inf, float(number))):
                 run.log({"loss": value, "inf": -math.inf, "nan": math.nan}, step)
-    with pytest.raises(ValueError), tracked_run.tracked("f", experiment="test", kind="claim"):
+    with pytest.raises(ValueError), tracked_run.track("f", experiment="test", kind="claim"):
         raise ValueError
-    with tracked_run.tracked("deleted", experiment="test", kind="claim") as run:
+    with tracked_run.track("deleted", experiment="test", kind="claim") as run:
         pass
     store.client().delete_run(run.id)
-    with tracked_run.tracked("elsewhere", experiment="away", kind="claim"):
+    with tracked_run.track("elsewhere", experiment="away", kind="claim"):
         pass
     away = store.experiment(store.uri(), "away")
     store.client().delete_experiment(away)

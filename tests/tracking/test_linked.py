@@ -19,22 +19,22 @@ CLAIM |= {"as_stated": "True", "fingerprint": "f", "seeds": "5"}
 @pytest.fixture
 def starter(home: Path) -> Iterator[tracked_run.Run]:
     """A run whose process has started this one, and says so."""
-    with tracked_run.tracked("attempt", experiment="scheduled runs", kind="scheduled") as run:
+    with tracked_run.track("attempt", experiment="scheduled runs", kind="scheduled") as run:
         pass
     with tracked_run.parent_of_commands(run):
         yield run
 
 
 def recorded(kind: str = "claim", tags: dict[str, str] = CLAIM) -> str:
-    with tracked_run.tracked(NAME, experiment="test", kind=kind, tags=tags) as run:
+    with tracked_run.track(NAME, experiment="test", kind=kind, tags=tags) as run:
         run.log({"ratio": 0.5, "wall_s": 1.0})
     return run.id
 
 
 def test_a_run_without_a_parent_is_below_the_run_of_its_starter(starter: tracked_run.Run) -> None:
     with (
-        tracked_run.tracked("c", experiment="test", kind="claim") as claim,
-        tracked_run.tracked("s", experiment="test", kind="setting", parent=claim) as setting,
+        tracked_run.track("c", experiment="test", kind="claim") as claim,
+        tracked_run.track("s", experiment="test", kind="setting", parent=claim) as setting,
     ):
         pass
     assert history.row(claim.id).tags[store.PARENT] == starter.id
@@ -49,12 +49,12 @@ def test_a_run_without_a_parent_is_below_the_run_of_its_starter(starter: tracked
 def test_what_goes_on_belongs_to_the_attempt_that_goes_on_with_it(starter: tracked_run.Run) -> None:
     with (
         pytest.raises(SystemExit),
-        tracked_run.tracked("c", experiment="test", kind="claim") as run,
+        tracked_run.track("c", experiment="test", kind="claim") as run,
     ):
         raise SystemExit(143)
     with (
         tracked_run.parent_of_commands(tracked_run.Parent("0" * 32, "scheduled runs")),
-        tracked_run.tracked("c", experiment="test", kind="claim", resume=run.id),
+        tracked_run.track("c", experiment="test", kind="claim", resume=run.id),
     ):
         pass
     assert history.row(run.id).tags[store.PARENT] == "0" * 32

@@ -32,7 +32,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write_run(network: Path, resume: str | None = None) -> str:
     """Store the network in a run, as `Run.model` does without Keras; the run's id."""
     how: dict[str, Any] = {"experiment": "test", "kind": "training", "resume": resume}
-    with tracked_run.tracked("r", **how) as run:
+    with tracked_run.track("r", **how) as run:
         run.outbox.add_file(outbox.MODEL_FOLDER, lambda place: shutil.copytree(network, place))
     return run.id
 

@@ -15,7 +15,7 @@ from tests.tracking.stored_models import RECIPE, SCALE, network, record_training
 
 
 def write_run(name: str, text: str) -> str:
-    with tracked_run.tracked(name, experiment="test", kind="training") as run:
+    with tracked_run.track(name, experiment="test", kind="training") as run:
         run.text(text, "text.txt")
         run.model(network())
     return run.id

@@ -76,7 +76,7 @@ WRITER = """
 import sys, time
 from pipelines.tracking import outbox, tracked_run
 outbox.FLUSH_S = 600  # only when asked
-with tracked_run.tracked("victim", experiment="test", kind="training") as run:
+with tracked_run.track("victim", experiment="test", kind="training") as run:
     time.sleep(1)  # what it begins with is sent
     for step in range(1, 51):
         run.log({"loss": 1.0 / step}, step)
@@ -98,7 +98,7 @@ def history_of(run_id: str, metric: str) -> list[tuple[int, float]]:
 
 
 def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
-    with tracked_run.tracked(
+    with tracked_run.track(
         "r", experiment="test", kind="training", params={"a": 1}, tags={"fingerprint": "f"}
     ) as run:
         for step in range(2_500):  # more than one request
@@ -110,7 +110,7 @@ def test_a_finished_run_holds_what_was_logged(home: Path) -> None:
 
 
 def test_every_run_says_where_it_came_from(home: Path) -> None:
-    with tracked_run.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.track("r", experiment="test", kind="training") as run:
         pass
     tags = history.row(run.id).tags
     assert {"commit", "host", "python", "cpu", "kind", "version.keras"} <= tags.keys()
@@ -127,7 +127,7 @@ def test_an_exception_settles_the_run_and_goes_on(
 ) -> None:
     with (
         pytest.raises(type(error)),
-        tracked_run.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.track("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss": 1.0}, 1)
         raise error
@@ -185,7 +185,7 @@ def test_a_signal_marks_killed(
 
 def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
     folder = home / "live"
-    with tracked_run.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.track("r", experiment="test", kind="training") as run:
         pass
     lines = [
         json.dumps({"uri": store.uri()}),
@@ -218,7 +218,7 @@ def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: 
 
     with (
         pytest.raises(mlflow.MlflowException, match="Invalid value"),
-        tracked_run.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.track("r", experiment="test", kind="training") as run,
     ):
         run.log({"good": 1.0}, 1)
         run.log({"loss (train)": 1.0}, 1)
@@ -230,12 +230,12 @@ def test_a_name_mlflow_refuses_is_an_error_and_fails_the_run(home: Path, early: 
 
 
 def test_a_deleted_experiment_is_restored(home: Path) -> None:
-    with tracked_run.tracked("r", experiment="gone", kind="training"):
+    with tracked_run.track("r", experiment="gone", kind="training"):
         pass
     store.experiment.cache_clear()
     found = store.client().get_experiment_by_name("gone")
     store.client().delete_experiment(found.experiment_id)
-    with tracked_run.tracked("again", experiment="gone", kind="training") as run:
+    with tracked_run.track("again", experiment="gone", kind="training") as run:
         pass
     assert history.row(run.id).status == "FINISHED"
 
@@ -244,7 +244,7 @@ def test_a_deleted_experiment_is_restored(home: Path) -> None:
 def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
     with (
         pytest.raises(Unavailable, match=r"r is kept in .*: the next command delivers it"),
-        tracked_run.tracked("r", experiment="test", kind="training") as run,
+        tracked_run.track("r", experiment="test", kind="training") as run,
     ):
         run.log({"loss": 1.0}, 1)
         other = sqlite3.connect(on_sqlite / "mlflow.db", isolation_level=None)
@@ -260,12 +260,12 @@ def test_a_locked_database_loses_nothing(on_sqlite: Path) -> None:
 def test_a_resumed_run_is_the_same_run_under_its_new_name(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracked_run.tracked("r 9", experiment="test", kind="study", tags={"code": "old"}) as first,
+        tracked_run.track("r 9", experiment="test", kind="study", tags={"code": "old"}) as first,
     ):
         first.log({"loss": 1.0, "same": 3.0}, 1)
         raise KeyboardInterrupt
     time.sleep(0.01)  # another moment
-    with tracked_run.tracked(
+    with tracked_run.track(
         "r 40", experiment="test", kind="study", tags={"code": "new"}, resume=first.id
     ) as second:
         assert history.row(first.id).status == "RUNNING"
@@ -283,7 +283,7 @@ MANY = """
 import sys
 from pipelines.tracking import tracked_run
 for n in range(5):
-    with tracked_run.tracked(f"{sys.argv[1]} {n}", experiment="test", kind="training") as run:
+    with tracked_run.track(f"{sys.argv[1]} {n}", experiment="test", kind="training") as run:
         for step in range(1_500):
             run.log({"loss": step / 2}, step)
         run.tag("whose", sys.argv[1])
@@ -351,7 +351,7 @@ def test_a_full_disk_ends_a_run_and_loses_nothing_that_was_logged(
     with small_disk(fresh, empty_database) as filler:
         with (
             pytest.raises(OSError, match="No space left") as caught,
-            tracked_run.tracked("r", experiment="test", kind="training") as run,
+            tracked_run.track("r", experiment="test", kind="training") as run,
         ):
             run.log({"loss": 1.0}, 1)
             run.flush()
@@ -380,8 +380,8 @@ def test_a_server_that_goes_away_and_comes_back_loses_nothing(
     folder.mkdir()
     with mlflow_server(folder, port) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
-        first = tracked_run.tracked("back in time", experiment="test", kind="training")
-        second = tracked_run.tracked("back too late", experiment="test", kind="training")
+        first = tracked_run.track("back in time", experiment="test", kind="training")
+        second = tracked_run.track("back too late", experiment="test", kind="training")
         runs = [first.__enter__(), second.__enter__()]
         for run in runs:
             run.log({"loss": 1.0}, 1)
@@ -466,7 +466,7 @@ def test_a_living_run_gives_signs_of_life(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("pipelines.tracking.outbox.FLUSH_S", 0.05)
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.0)
     monkeypatch.setattr(heartbeat, "LOST_S", 0.0)
-    with tracked_run.tracked("r", experiment="test", kind="training") as run:
+    with tracked_run.track("r", experiment="test", kind="training") as run:
         store.client().set_tag(run.id, heartbeat.HEARTBEAT, "0")
         store.client().set_terminated(run.id, "KILLED")  # as by a reaper elsewhere
         ends = time.monotonic() + 20
@@ -489,12 +489,12 @@ def dead_journal(home: Path, run_id: str, *lines: dict[str, object]) -> Path:
 def test_a_resumed_run_delivers_what_an_earlier_process_could_not(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracked_run.tracked("r", experiment="test", kind="study") as first,
+        tracked_run.track("r", experiment="test", kind="study") as first,
     ):
         raise KeyboardInterrupt
     left = {"numbers": [["loss", 1.0, 1, 5], ["loss", 0.5, 2, 6]]}
     dead_journal(home, first.id, left, {"tags": {"whose": "the first"}}, {"end": "FAILED"})
-    with tracked_run.tracked("r", experiment="test", kind="study", resume=first.id) as second:
+    with tracked_run.track("r", experiment="test", kind="study", resume=first.id) as second:
         second.log_new({"loss": 9.0}, 2)  # repeated from a checkpoint: it is there already
         second.log_new({"loss": 0.25}, 3)
     assert history_of(first.id, "loss") == [(1, 1.0), (2, 0.5), (3, 0.25)]
@@ -507,7 +507,7 @@ def test_a_run_killed_as_it_began_is_whole_when_it_has_gone_on(home: Path) -> No
     assert recovery.recover().keys() == {run_id}
     how = {"experiment": "test", "kind": "training", "params": {"a": 1}}
     for _ in range(2):
-        with tracked_run.tracked("r", **how, resume=run_id):  # type: ignore[arg-type]
+        with tracked_run.track("r", **how, resume=run_id):  # type: ignore[arg-type]
             pass
     assert history.row(run_id).params == {"a": "1"}
     assert b"mlflow==" in (store.artifact(run_id, "provenance/packages.txt") or b"")
@@ -538,7 +538,7 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
 
 def test_who_takes_over_a_running_run_is_its_process(home: Path) -> None:
     run_id = running("r", process="999999 1.00")
-    with tracked_run.tracked("r", experiment="test", kind="study", resume=run_id):
+    with tracked_run.track("r", experiment="test", kind="study", resume=run_id):
         assert history.row(run_id).tags[heartbeat.PROCESS] == heartbeat.tags()[heartbeat.PROCESS]
         assert recovery.recover() == {}
     assert history.row(run_id).status == "FINISHED"

@@ -49,7 +49,7 @@ def test_an_imported_claim_has_its_chart(
 
 
 def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
-    with tracked_run.tracked("r", experiment="test", kind="setting") as run:
+    with tracked_run.track("r", experiment="test", kind="setting") as run:
         link = mlflow_ui.children_chart(run.id)
     assert "viewStateShareKey" not in link
     assert f"%27{run.id}%27" in link
@@ -57,7 +57,7 @@ def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
 
 def test_links_open_tables_with_metrics(home: Path) -> None:
     reference_runs.write()
-    with tracked_run.tracked("s", experiment="tuning", kind="study"):
+    with tracked_run.track("s", experiment="tuning", kind="study"):
         pass
     links = mlflow_ui.links("http://h")
     assert links.keys() >= {"tuning", "trained networks", "trained networks, by claim"}
@@ -80,7 +80,7 @@ def test_links_open_tables_with_metrics(home: Path) -> None:
 def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     ids = []
     for experiment in ("one", "two", "one"):
-        with tracked_run.tracked("r", experiment=experiment, kind="training") as run:
+        with tracked_run.track("r", experiment=experiment, kind="training") as run:
             ids.append(run.id)
     query = parse_qs(mlflow_ui.comparison_page(ids).partition("?")[2])
     assert json.loads(query["runs"][0]) == ids

@@ -216,7 +216,7 @@ def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
         monkeypatch.setattr(sys, "stderr", unread)
         with (
             pytest.raises(SystemExit, match="143"),
-            tracked_run.tracked("r", experiment="training", kind="training") as run,
+            tracked_run.track("r", experiment="training", kind="training") as run,
             resume.report_stop(run),
         ):
             raise SystemExit(143)

@@ -114,7 +114,7 @@ def test_who_helps_another_leads_then_to_the_goal_that_was_asked_for(
 ) -> None:
     """The other one is played: it leads for a few looks at who does."""
     there = make_study(Goal(trials=1), [])
-    with tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
+    with tracked_run.track("s", experiment="tuning", kind="study", tags={"study": "s"}) as run:
         there.set_user_attr("run_id", run.id)
         trial_queue.fill(there, RATES, Goal(trials=1))
     looks, real = itertools.count(), leader.living_leader

@@ -341,4 +341,4 @@ def test_points_and_neighbourhoods_of_ranges() -> None:
     assert (near.low, near.high) == (pytest.approx(16), pytest.approx(64))
     assert Range(0, 0.2).near(0.0) == Range(0, 0.025)
     assert Range(2, 6, whole=True).near(3) == Range(2, 4, whole=True)
-    assert Range(0, 1).including(2) == Range(0, 2)
+    assert Range(0, 1).widen_to(2) == Range(0, 2)

@@ -96,22 +96,22 @@ def test_a_study_starts_at_the_published_schedules_and_its_trials_are_children(
 def test_a_study_that_was_killed_before_it_knew_its_run_goes_on_in_it(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracked = tracked_run.tracked
+    track = tracked_run.track
 
     @contextlib.contextmanager
     def end_at_once(*arguments: Any, **options: Any) -> Iterator[None]:
-        with tracked(*arguments, **options):
+        with track(*arguments, **options):
             raise SystemExit(143)
         yield
 
     with monkeypatch.context() as patch, pytest.raises(SystemExit):
-        patch.setattr(tracked_run, "tracked", end_at_once)
+        patch.setattr(tracked_run, "track", end_at_once)
         search(2)
     assert "run_id" not in load_study().user_attrs
     (row,) = history.rows(None, kind="study")
     assert catalog.find_run(load_study()) == row
     with pytest.raises(SystemExit), monkeypatch.context() as patch:
-        patch.setattr(tracked_run, "tracked", end_at_once)
+        patch.setattr(tracked_run, "track", end_at_once)
         search(2, force=True)  # another study of that name has another run
     own = catalog.find_run(load_study())
     assert own is not None
@@ -331,7 +331,7 @@ def test_goals_of_hours_and_of_patience_end_a_study(home: Path, digits: Path) ->
 def test_when_a_goal_is_reached(
     goal: Goal, errors: list[float], spent_s: float, reached: bool
 ) -> None:
-    assert goal.reached(errors, spent_s) == reached
+    assert goal.is_reached(errors, spent_s) == reached
 
 
 @pytest.mark.slow
@@ -513,7 +513,7 @@ def test_a_study_of_another_storage_is_not_forked(home: Path, digits: Path, tmp_
 def import_run(text: str) -> str:
     """A finished run of the study s with that artifact, as an import leaves it; its id."""
     tags = {"study": "s", "recipe": PLAN.recipe, "scale": PLAN.scale, "space": PLAN.space}
-    with tracked_run.tracked("s", experiment="tuning", kind="study", tags=tags) as run:
+    with tracked_run.track("s", experiment="tuning", kind="study", tags=tags) as run:
         run.text(text, copies.FILE)
     return run.id
 
@@ -600,11 +600,11 @@ def test_a_damaged_study_is_one_sentence_and_leaves_nothing(home: Path, damaged:
 def test_a_run_that_carries_no_study_or_has_not_finished_is_no_study(home: Path) -> None:
     with (
         pytest.raises(KeyboardInterrupt),
-        tracked_run.tracked("s", experiment="tuning", kind="study", tags={"study": "s"}) as run,
+        tracked_run.track("s", experiment="tuning", kind="study", tags={"study": "s"}) as run,
     ):
         run.text("{", copies.FILE)
         raise KeyboardInterrupt
-    with tracked_run.tracked("t", experiment="tuning", kind="study", tags={"study": "t"}):
+    with tracked_run.track("t", experiment="tuning", kind="study", tags={"study": "t"}):
         pass
     for name in ("s", "t", "it's"):
         with pytest.raises(UserError, match="A study must be a known name"):

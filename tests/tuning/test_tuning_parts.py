@@ -50,7 +50,7 @@ def study_of(plan: Plan) -> Any:
 
 def open_study_run(study: str = "s") -> Any:
     """A study's run, which ends with the block."""
-    return tracked_run.tracked(study, experiment="tuning", kind="study", tags={"study": study})
+    return tracked_run.track(study, experiment="tuning", kind="study", tags={"study": study})
 
 
 def stand_in_for_run(
@@ -66,7 +66,7 @@ def stand_in_for_run(
         error = errors.pop(0)
         tags = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
         tags |= {**how.get("tags", {}), **({"diverged": diverged} if error == 100 else {})}
-        with tracked_run.tracked(
+        with tracked_run.track(
             "training", experiment="tuning", kind=how["kind"], tags=tags, parent=how["parent"]
         ) as own:
             if isinstance(error, BaseException):

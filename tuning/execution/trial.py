@@ -71,7 +71,7 @@ def _train_seeds(
     A run that was killed goes on, and the seeds that it has trained are kept.
     """
     recovery.recover()
-    with tracked_run.tracked(
+    with tracked_run.track(
         title,
         experiment=parent.experiment,
         kind=KIND,

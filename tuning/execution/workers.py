@@ -51,7 +51,7 @@ def load_goal(study: Any) -> Goal:
 def goal_is_reached(study: Any) -> bool:
     """Return whether no trial of the study is to begin any more."""
     errors = [trial_results.error_pct(trial) for trial in _finished_trials(study)]
-    return load_goal(study).reached(errors, study.user_attrs.get("spent_s", 0.0))
+    return load_goal(study).is_reached(errors, study.user_attrs.get("spent_s", 0.0))
 
 
 def _finished_trials(study: Any) -> list[Any]:

@@ -27,7 +27,7 @@ class Range:
             return trial.suggest_int(name, int(self.low), int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
 
-    def including(self, value: float) -> "Range":
+    def widen_to(self, value: float) -> "Range":
         """Return the range, widened to hold `value`."""
         return replace(self, low=min(self.low, value), high=max(self.high, value))
 
@@ -101,12 +101,10 @@ def ranges_of(base: Recipe, family: str) -> dict[str, Range]:
             ranges[f"{family}.{name}"] = shape
     values = values_of(base)
     if "boundaries" in lr.defaults(family):
-        ranges[f"{family}.drops"] = drops = DROPS.including(
-            values.get(f"{family}.drops", DROPS.low)
-        )
+        ranges[f"{family}.drops"] = drops = DROPS.widen_to(values.get(f"{family}.drops", DROPS.low))
         names = [f"{family}.drop{i}" for i in range(1, int(drops.high) + 1)]
         ranges |= dict.fromkeys(names, SHAPES["drop"])
-    return {name: r.including(values[name]) if name in values else r for name, r in ranges.items()}
+    return {name: r.widen_to(values[name]) if name in values else r for name, r in ranges.items()}
 
 
 def _rises(family: str) -> bool:

@@ -90,7 +90,7 @@ def fit(
     validate: Evaluation,
     wishes: Wishes = dict,
 ) -> None:
-    """Steps start+1 to stop, in epochs of `epoch` steps, as `model.fit` would do them.
+    """Do steps start+1 to stop, in epochs of `epoch` steps, as `model.fit` would do them.
 
     `batches` begins at step `start` and holds this machine's share of every batch, in a shape that
     is known. Batch logs are running means over the epoch, and the same on all machines; they also
