@@ -113,7 +113,8 @@ def test_overfits_eight_examples(name: str) -> None:
     model = tiny(name)
     x, y = batch(model)
     compile_for_labels(model, keras.optimizers.Adam(0.01))
-    model.fit(x, y, batch_size=8, epochs=60, verbose=0)
+    steps = [np.concatenate([array] * 60) for array in (x, y)]  # in one epoch, which is quicker
+    model.fit(*steps, batch_size=8, shuffle=False, verbose=0)
     _, accuracy = model.evaluate(x, y, verbose=0)
     assert accuracy == 1.0
 
