@@ -345,7 +345,11 @@ def killed_import(last: str, file: Path, revision: str) -> None:
 @pytest.mark.parametrize(
     ("last", "revision"),
     [("rows", store.REVISION), ("begun", "another")]
-    + [(last, store.REVISION) for last in [*KILLED][2:]]
+    + [(last, store.REVISION) for last in ("files", "model's files", "mark")]
+    + [
+        pytest.param(last, store.REVISION, marks=pytest.mark.slow)
+        for last in ("data sets", "model", "output", "end")
+    ]
     + [pytest.param(last, "another", marks=pytest.mark.slow) for last in [*KILLED][2:]],
 )
 def test_an_import_that_was_killed_is_completed_by_the_next(
@@ -377,11 +381,17 @@ def strange() -> str:
     return run_id
 
 
-@pytest.mark.parametrize("last", ["data sets", "files", "end", "mark"])
 @pytest.mark.parametrize(
-    "revision", [store.REVISION, pytest.param("another", marks=pytest.mark.slow)]
+    ("last", "revision"),
+    [("files", store.REVISION), ("mark", store.REVISION)]
+    + [
+        pytest.param(last, revision, marks=pytest.mark.slow)
+        for last in ("data sets", "end")
+        for revision in (store.REVISION, "another")
+    ]
+    + [pytest.param(last, "another", marks=pytest.mark.slow) for last in ("files", "mark")],
 )
-def test_what_a_killed_import_left_is_reaped_and_completed_all_the_same(
+def test_what_a_killed_import_left_is_closed_and_completed_all_the_same(
     last: str, revision: str, home: Path, go: Go, tmp_path: Path
 ) -> None:
     sample()
