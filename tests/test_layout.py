@@ -65,7 +65,7 @@ DOORS = {  # library: the folders whose modules may import it
     "distributed": "pipelines.measurement",
     "dbos": "pipelines.scheduling",
 }
-HEAVY = {"keras", "matplotlib", "rich", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
+HEAVY = {"keras", "matplotlib", "rich", "scipy", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
 JUNK_DRAWERS = {"util", "utils", "helpers", "misc", "common"}
 

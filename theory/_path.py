@@ -9,8 +9,6 @@ from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import dst
-from scipy.optimize import minimize
 
 Array = NDArray[np.float64]
 
@@ -22,6 +20,9 @@ def shorten(A: Array, R: Array) -> Array:
     L-BFGS lessens the Schatten p-norm of all layers together, p = 4, 8, ..., 64, over the interior
     points. Its variables are the path's sine waves, in units in which all are about equally steep.
     """
+    from scipy.fft import dst
+    from scipy.optimize import minimize
+
     if len(A) == 1 or not A.any():  # no interior point, or R = I
         return A
     M = np.stack([*accumulate(A, lambda M, A: M + A @ M, initial=np.eye(len(R)))])

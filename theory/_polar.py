@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import schur
 
 Array = NDArray[np.float64]
 Depth = int | NDArray[np.int64]
@@ -68,6 +67,8 @@ def positive_svd(R: ArrayLike) -> tuple[Array, Array, Array]:
 @partial(np.vectorize, signature="(d,d)->(d,d),(h)")
 def rotation_angles(Q: Array) -> tuple[Array, Array]:
     """Basis Z [..., d, d] in which Q turns axes (0, 1), (2, 3), ... by angles [..., d//2]."""
+    from scipy.linalg import schur  # takes a third of a second to import
+
     T, Z = schur(Q, output="real")
     i = np.flatnonzero(np.diag(T, -1))  # first rows of the 2 x 2 blocks
     single = np.setdiff1d(np.arange(len(T)), np.concatenate([i, i + 1]))

@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import schur
 
 from theory._polar import Array, check_square
 
@@ -21,6 +20,8 @@ def normal_form(N: ArrayLike) -> tuple[Array, Array]:
 
 @partial(np.vectorize, signature="(d,d)->(d,d),(d,d)")
 def _normal_form_one(N: Array) -> tuple[Array, Array]:
+    from scipy.linalg import schur  # takes a third of a second to import
+
     T, S = schur(N, output="real")
     first = np.append(np.diag(T, -1) != 0, False)  # rows where a block of two begins
     blocks = np.diag(np.diag(T)) + np.diag(np.diag(T, -1), -1)

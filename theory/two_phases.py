@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import lambertw
 
 Array = NDArray[np.float64]
 ONE_POINT = 0.03  # of LY Theorem 3.3, printed scale
@@ -90,6 +89,8 @@ def least_steps(start: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: ArrayLi
 
     `start` bounds ||W_0 - W*||_F. A whole number, inf if it is above 1e308.
     """
+    from scipy.special import lambertw
+
     start, alpha, delta, G = (np.asarray(x, dtype=np.float64) for x in (start, alpha, delta, G))
     needed = (start * delta / G) ** 2 / (1 + alpha)
     positive_alpha = np.where(alpha > 0, alpha, 1.0)  # x e^{alpha x} = needed, x = log T
