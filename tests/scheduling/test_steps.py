@@ -173,12 +173,14 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     capfd.readouterr()
     assert run_command_safely(dispatch, [*VERIFY, "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
-    steps = ("data", "small-norm-factorization", "report", "watch")
-    assert states(document) == dict(zip(steps, ("skipped", *["done"] * 3), strict=True))
+    measured = states(document)["small-norm-factorization"]
+    assert measured in ("done", "skipped")  # skipped: the kill came after the claim had ended
+    steps = {"data": "skipped", "small-norm-factorization": measured}
+    assert states(document) == steps | {"report": "done", "watch": "done"}
     (killed, row) = reversed(history.rows(None, kind="pipeline"))
     assert (killed.status, row.id) == ("KILLED", document["run_id"])
     (claim,) = history.rows(kind="claim")
-    assert claim.tags[PARENT] == row.id
+    assert claim.tags[PARENT] == (row if measured == "done" else killed).id
 
     own = ("claim", "scale", "fingerprint", "code", "as_stated", "seeds", "source")
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
