@@ -23,6 +23,11 @@ def checkpoint_folder(run_id: str) -> Path:
     return store.home() / "checkpoints" / run_id
 
 
+def identity(fingerprint: str) -> dict[str, str]:
+    """Return the tags by which a run of these settings and of today's training code is found."""
+    return {"fingerprint": fingerprint, "code": code_digest.training()}
+
+
 def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
     """Return the id of the newest run with these settings, if it was interrupted.
 

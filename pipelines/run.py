@@ -18,7 +18,7 @@ from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend, code_digest
+from pipelines.runtime import backend
 from pipelines.tracking import history, recovery, tracked_run
 from pipelines.training.checkpoints import Saving
 
@@ -86,7 +86,7 @@ def run(
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
     watched leaves the test set unread, as searches must.
     """
-    identity = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
+    identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
         done = [] if run_options.force else history.rows(kind=kind, **identity)
@@ -121,7 +121,7 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        identity = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
+        identity = resume.identity(recipe.fingerprint)
         if run_options.force or not history.rows(kind="training", **identity):
             raise
 

@@ -8,7 +8,7 @@ from pipelines.errors import check_counts
 from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
-from pipelines.runtime import code_digest, provenance
+from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
 
@@ -41,7 +41,7 @@ def _over_seeds(
 ) -> Result:
     """Return the run above the trainings of a recipe with several seeds, made before or now."""
     recipe, seeds = recipes[0], len(recipes)
-    identity = {"fingerprint": fingerprint, "code": code_digest.training()}
+    identity = resume.identity(fingerprint)
     rows = history.rows(None, kind="seeds", **identity)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not run_options.force:

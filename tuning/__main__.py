@@ -13,7 +13,7 @@ from typing import Any
 import tyro
 
 from pipelines.cli.overrides import parse_errors_as_user_errors
-from pipelines.cli.shell import print_json, run_command_safely, use_data_dir
+from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.errors import UserError
 from tuning import cli
 from tuning.cli import PROG
@@ -59,7 +59,7 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
 
-    _print_answer(catalog.list_studies(storage), json, _print_studies)
+    print_answer(catalog.list_studies(storage), json, _print_studies)
 
 
 @app.command
@@ -68,7 +68,7 @@ def show(study: Study, storage: str | None = None, json: bool = False) -> None:
     """Print a study: its trials, the best, and the overrides that repeat it."""
     from tuning import catalog
 
-    _print_answer(catalog.describe(study, storage), json, _print_study)
+    print_answer(catalog.describe(study, storage), json, _print_study)
 
 
 @app.command
@@ -102,7 +102,7 @@ def compare(
     from tuning import comparison
 
     document = comparison.compare(studies, storage, out, good_pct)
-    _print_answer(document, json, comparison.print_comparison)
+    print_answer(document, json, comparison.print_comparison)
 
 
 @app.command
@@ -130,7 +130,7 @@ def budgets(
 
     use_data_dir(data_dir)
     document = budget_comparison.compare_budgets(study, shares, trials, storage)
-    _print_answer(document, json, lambda document: print(document["text"]))
+    print_answer(document, json, lambda document: print(document["text"]))
 
 
 @app.command
@@ -167,14 +167,6 @@ def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8
     from tuning.storage import storage as storages
 
     serving.serve_dashboard(storages.resolve_url(storage), host, port)
-
-
-def _print_answer(document: Any, json: bool, show: Callable[[Any], Any]) -> None:
-    """Print the answer of a command: its JSON document, or what `show` makes of it."""
-    if json:
-        print_json(document)
-    else:
-        show(document)
 
 
 def _print_studies(rows: list[dict[str, Any]]) -> None:
@@ -214,7 +206,7 @@ def dispatch(arguments: list[str]) -> None:
     command, *rest = arguments or [""]
     searches = {"run": cli.run_search, "resume": cli.resume_search}
     if command in searches and rest and not rest[0].startswith("-"):
-        _print_answer(*searches[command](rest[0], rest[1:]), _print_study)
+        print_answer(*searches[command](rest[0], rest[1:]), _print_study)
         return
     if command in searches and not {"-h", "--help"} & set(rest):
         raise UserError(

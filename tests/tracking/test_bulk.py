@@ -27,25 +27,25 @@ DIFFERING = {store.PARENT, *LIVES}
 TABLES = ("runs", "tags", "params", "metrics", "latest_metrics")
 
 
-def finished(name: str, steps: Any, curves: Any, **changes: Any) -> FinishedRun:
+def make_run(name: str, steps: Any, curves: Any, **changes: Any) -> FinishedRun:
     given = {"params": {"d": 4}, "tags": {"fingerprint": name}, "start_ms": 5_000, "end_ms": 9_000}
     return FinishedRun(name=name, steps=steps, curves=curves, **{**given, **changes})
 
 
 RUNS = [
-    finished("plain", range(4), {"loss": [3, 2, 1.5, 0.1], "bound": np.float32([1, 2, 3, 0.1])}),
-    finished("not a number", [1, 2, 3], {"loss": [0.5, NAN, 0.25], "ends in": [1, 2, NAN]}),
-    finished("infinite", [1, 2], {"loss": [1, INF], "down": [-INF, -INF], "big": [LARGEST, 0]}),
-    finished("repeated", [2, 2, 2, 1, 1], {"loss": [7, 9, 8, 5, 5], "nan": [NAN, NAN, -2, -1, 0]}),
-    finished("unsorted", [3, -1, 2], {"loss": [30, -10, 20], "on": np.array([True, False, True])}),
-    finished("long", np.arange(1_500), {"loss": np.linspace(0, 1, 1_500)}),  # more than a request
-    finished("no curve", [], {}, params={}, tags={}),
-    finished("empty curve", [], {"loss": []}),
-    finished("texts", [0], {"a/b": [1]}, params={"p": "x" * 6_001}, tags={"t": "x" * 8_001}),
-    finished(
+    make_run("plain", range(4), {"loss": [3, 2, 1.5, 0.1], "bound": np.float32([1, 2, 3, 0.1])}),
+    make_run("not a number", [1, 2, 3], {"loss": [0.5, NAN, 0.25], "ends in": [1, 2, NAN]}),
+    make_run("infinite", [1, 2], {"loss": [1, INF], "down": [-INF, -INF], "big": [LARGEST, 0]}),
+    make_run("repeated", [2, 2, 2, 1, 1], {"loss": [7, 9, 8, 5, 5], "nan": [NAN, NAN, -2, -1, 0]}),
+    make_run("unsorted", [3, -1, 2], {"loss": [30, -10, 20], "on": np.array([True, False, True])}),
+    make_run("long", np.arange(1_500), {"loss": np.linspace(0, 1, 1_500)}),  # more than a request
+    make_run("no curve", [], {}, params={}, tags={}),
+    make_run("empty curve", [], {"loss": []}),
+    make_run("texts", [0], {"a/b": [1]}, params={"p": "x" * 6_001}, tags={"t": "x" * 8_001}),
+    make_run(
         "many", [0], {f"m{i}": [i] for i in range(30)}, params={f"p{i}": i for i in range(150)}
     ),
-    finished("own", [0], {"loss": [1]}, tags={"kind": "other", "mlflow.runName": "another"}),
+    make_run("own", [0], {"loss": [1]}, tags={"kind": "other", "mlflow.runName": "another"}),
 ]
 
 
@@ -140,7 +140,7 @@ def test_bulk_runs_are_read_back_as_the_client_s(
 
 def test_search_finds_and_orders_bulk_runs_as_the_client_s(database: str) -> None:
     runs = [
-        finished(f"r{i}", [1, 2], {"loss": [0, loss]}, params={"d": i % 2})
+        make_run(f"r{i}", [1, 2], {"loss": [0, loss]}, params={"d": i % 2})
         for i, loss in enumerate([3.0, 1.0, NAN, -INF, 2.0, INF])
     ]
     parents = {record: parent("fast"), by_client: parent("slow")}
@@ -163,7 +163,7 @@ def test_search_finds_and_orders_bulk_runs_as_the_client_s(database: str) -> Non
 
 
 def test_the_client_goes_on_with_a_bulk_run(database: str) -> None:
-    [run_id] = record([finished("r", [1, 5], {"loss": [2.0, 1.0]})], parent())
+    [run_id] = record([make_run("r", [1, 5], {"loss": [2.0, 1.0]})], parent())
     client = store.client()
     client.log_metric(run_id, "loss", 9.0, step=3, timestamp=10_000)
     assert client.get_run(run_id).data.metrics == {"loss": 1.0}  # step 5 is later
@@ -186,19 +186,19 @@ def test_a_bulk_run_is_a_child_like_any_other(home: Path) -> None:
             "r", experiment="test", kind="setting", params={"d": 4}, tags=tags, parent=sweep
         ) as child:
             child.log({"loss": 1.0}, 3)
-        [run_id] = record([finished("r", [3], {"loss": [1.0]}, tags=tags)], sweep.id)
+        [run_id] = record([make_run("r", [3], {"loss": [1.0]}, tags=tags)], sweep.id)
     fast, slow = history.row(run_id), history.row(child.id)
     assert (fast.name, fast.status, fast.params) == (slow.name, slow.status, slow.params)
     shared = {key: value for key, value in slow.tags.items() if key not in LIVES}
     assert (fast.metrics, fast.tags) == (slow.metrics, shared)
-    [top] = record([finished("top", [1], {"loss": [1]})])
+    [top] = record([make_run("top", [1], {"loss": [1]})])
     assert history.row(top).tags == provenance.tags() | {
         "kind": "setting", "fingerprint": "top", "mlflow.runName": "top",
     }  # fmt: skip
 
 
 def test_ids_sort_by_time(home: Path) -> None:
-    runs = [finished("r", [1], {"loss": [1]})] * 50
+    runs = [make_run("r", [1], {"loss": [1]})] * 50
     ids = record(runs) + record(runs)
     assert ids == sorted(set(ids))
     assert all(re.fullmatch("[0-9a-f]{32}", run_id) for run_id in ids)
@@ -226,7 +226,7 @@ def test_nothing_is_recorded_of_nothing(home: Path) -> None:
 
 def test_curves_come_back_as_they_were_given(home: Path) -> None:
     given = {"a": [1.0, NAN, INF], "b": [-INF, 5e-324, 0.1 + 0.2]}
-    runs = [finished(f"r{i}", [4, 8, 16], given) for i in range(history.IDS_A_QUERY + 1)]
+    runs = [make_run(f"r{i}", [4, 8, 16], given) for i in range(history.IDS_A_QUERY + 1)]
     found = history.curves(record(runs))
     assert len(found) == len(runs)
     for steps, curves in found.values():
@@ -263,8 +263,8 @@ def test_curves_of_a_tracked_run_share_their_steps(home: Path) -> None:
 def test_what_mlflow_refuses_is_refused_before_anything_is_written(
     home: Path, write: Any, wrong: dict[str, Any], says: str
 ) -> None:
-    good = finished("good", [0], {"loss": [1]})
-    bad = finished("bad", **{"steps": [0], "curves": {}, **wrong})
+    good = make_run("good", [0], {"loss": [1]})
+    bad = make_run("bad", **{"steps": [0], "curves": {}, **wrong})
     with pytest.raises((store.unavailable(), ValueError, TypeError), match=says):
         write([good, bad])
     assert history.rows(None) == []
@@ -272,7 +272,7 @@ def test_what_mlflow_refuses_is_refused_before_anything_is_written(
 
 def test_a_full_disk_leaves_nothing(home: Path) -> None:
     parent_id = parent()
-    runs = [finished(f"r{i}", range(100), {"loss": range(100)}) for i in range(50)]
+    runs = [make_run(f"r{i}", range(100), {"loss": range(100)}) for i in range(50)]
     limit = 50 + (home / "mlflow.db").stat().st_size // 4_096
 
     def limited(connection: Any, *_: Any) -> None:
@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_nothing(home: Path) -> None:
     assert {row.id for row in history.rows(None)} == {parent_id, *written}
 
 
-def killed(write: Any, runs: list[FinishedRun]) -> None:
+def kill_while_writing(write: Any, runs: list[FinishedRun]) -> None:
     """What a process does that dies before its last insertion."""
 
     def kill(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
@@ -301,9 +301,9 @@ def killed(write: Any, runs: list[FinishedRun]) -> None:
 
 @pytest.mark.parametrize(("write", "left"), [(record, 0), (by_client, 1)])
 def test_kill_9_leaves_none_or_a_run_that_is_settled(home: Path, write: Any, left: int) -> None:
-    record([finished("before", [0], {"loss": [1]})])
-    runs = [finished(name, [1, 2], {"loss": [1, 2]}) for name in "ab"]
-    assert exit_code(killed, write, runs) == -signal.SIGKILL
+    record([make_run("before", [0], {"loss": [1]})])
+    runs = [make_run(name, [1, 2], {"loss": [1, 2]}) for name in "ab"]
+    assert exit_code(kill_while_writing, write, runs) == -signal.SIGKILL
     assert [row.name for row in history.rows("FINISHED")] == ["before"]
     settled = recovery.deliver_journals()
     here = [row.id for row in history.rows("FINISHED") if row.name != "before"]

@@ -87,7 +87,7 @@ def optuna_charts(
             charts[name].update_yaxes(type=scale)
     if complete and (paper := measured.paper):
         charts["ranks"].add_vline(paper.error_pct, line_dash="dash")
-        titles["ranks"] += f"; dashed: {start}, rank {paper.rank} of {measured.finished}"
+        titles["ranks"] += f"; dashed: {start}, rank {paper.rank} of {measured.finished_count}"
     return {name: each.update_layout(title=titles[name]) for name, each in charts.items()}
 
 

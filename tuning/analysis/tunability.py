@@ -78,7 +78,7 @@ class Tunability:
     searched: dict[str, str]
 
     @property
-    def finished(self) -> int:
+    def finished_count(self) -> int:
         return self.states.get("COMPLETE", 0) + self.states.get("PRUNED", 0)
 
 

@@ -10,9 +10,10 @@ TABLE_K = (1, 2, 5, 10, 20)  # trials, and all of them
 
 def metrics(measured: Tunability) -> dict[str, float]:
     """Return flat numbers, bands under ci_low/ and ci_high/, without those that are not known."""
+    finished = measured.finished_count
     numbers: dict[str, float] = {
         "good_limit_pct": measured.good.limit_pct,
-        "diverged_share": measured.diverged / measured.finished if measured.finished else math.nan,
+        "diverged_share": measured.diverged / finished if finished else math.nan,
         "device_hours": measured.device_h,
         "device_hours_to_best": measured.device_h_to_best,
         "device_s_per_trial": measured.device_s_mean,
@@ -59,7 +60,8 @@ def _describe_search(measured: Tunability) -> str:
     states = ", ".join(f"{count} {state.lower()}" for state, count in measured.states.items())
     head = (
         f"**Searched** by {_trials(sum(measured.states.values()))} ({states}; {measured.diverged} "
-        f"diverged); the sampler drew {measured.drawn} of the {measured.finished} finished ones:\n"
+        f"diverged); the sampler drew {measured.drawn} of the {measured.finished_count} finished "
+        "ones:\n"
     )
     return "\n".join(
         [head, *(f"- `{name}`: {limits}" for name, limits in measured.searched.items())]
@@ -76,8 +78,8 @@ def _describe_best(measured: Tunability, start: str) -> str:
     text = f"**Best**: {measured.best_pct:.2f} % validation error, trial {measured.best.number}."
     if measured.paper is None:
         return f"{text} The {start} schedule has no finished trial here."
-    paper, place = measured.paper, f"rank {measured.paper.rank} of {measured.finished}"
-    if measured.finished > 1:
+    paper, place = measured.paper, f"rank {measured.paper.rank} of {measured.finished_count}"
+    if measured.finished_count > 1:
         place += f"; it beats {paper.percentile:.0f} % of the other trials"
     gain = paper.error_pct - measured.best_pct
     text += f" **{start.capitalize()} schedule**: {paper.error_pct:.2f} %, "

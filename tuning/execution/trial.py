@@ -9,7 +9,6 @@ from pipelines import resume
 from pipelines.errors import Pruned
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import RunOptions, TrainingObserver, run
-from pipelines.runtime import code_digest
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import trial_results
 from tuning.plan import OBJECTIVE, REPORTS, Plan, count_steps
@@ -76,7 +75,7 @@ def _train_seeds(
         experiment=parent.experiment,
         kind=KIND,
         params=recipe.flat(),
-        tags={"fingerprint": recipe.fingerprint, "code": code_digest.training(), **tags},
+        tags={**resume.identity(recipe.fingerprint), **tags},
         parent=parent,
         resume=resume.find_interrupted(KIND, recipe, parent),
     ) as tracked:
@@ -98,8 +97,8 @@ def _train_seed(
     parent: tracked_run.Run, recipe: Recipe, watch: TrainingObserver, tags: Mapping[str, str]
 ) -> float:
     """Return the error of one seed, trained now or before this trial was interrupted."""
-    training = {"fingerprint": recipe.fingerprint, "code": code_digest.training()}
-    if rows := history.rows(kind=SEED_KIND, **training, **{store.PARENT: parent.id}):
+    wanted = resume.identity(recipe.fingerprint) | {store.PARENT: parent.id}
+    if rows := history.rows(kind=SEED_KIND, **wanted):
         return rows[0].metrics[OBJECTIVE]
     result = run(recipe, TRAIN_ALWAYS, parent=parent, kind=SEED_KIND, watch=watch, tags=tags)
     return result.metrics[OBJECTIVE]

@@ -142,9 +142,8 @@ def validate(kind: type[Kind], value: object, place: str, mend: str = EXPORT_AGA
         where = " ".join([place, *map(str, first["loc"])])
         reasons = {"missing": f"{where} is missing", "extra_forbidden": f"{where} is not known"}
         reason = reasons.get(first["type"], f"{where} = {first['input']!r:.60}")
-        raise refusal(
-            "A document must have the keys and types of its version.", reason, mend
-        ) from (error)
+        rule = "A document must have the keys and types of its version."
+        raise refusal(rule, reason, mend) from error
 
 
 def refusal(rule: str, received: str, mend: str = EXPORT_AGAIN) -> UserError:
