@@ -129,16 +129,9 @@ class Photographs(abc.ABC):
 
     @abc.abstractmethod
     def train_dataset(
-        self,
-        start: int,
-        stop: int,
-        batch_size: int,
-        seed: int,
-        *,
-        augment: bool = True,
-        part: Part = WHOLE,
+        self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
     ) -> Any:
-        """Return a tf.data of steps start..stop-1: standardized x [b, h, w, 3], y int32 [b].
+        """Return a tf.data of these steps: standardized x [b, h, w, 3], y int32 [b].
 
         Every epoch has a new order; its last partial batch is left out. With `augment`, random
         crops and flips, else the centre crop. `part` (i, k) keeps the i-th of k equal slices of

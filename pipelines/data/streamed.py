@@ -55,16 +55,9 @@ class PhotographRecords(Photographs):
         return dataclasses.replace(self, records=self.records[:n])
 
     def train_dataset(
-        self,
-        start: int,
-        stop: int,
-        batch_size: int,
-        seed: int,
-        *,
-        augment: bool = True,
-        part: Part = WHOLE,
+        self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
     ) -> Any:
-        """Return steps start..stop-1, whose order and crops are drawn by (seed, step) alone."""
+        """Return these steps, whose order and crops are drawn by (seed, step) alone."""
         if batch_size % part[1]:
             raise UserError(
                 f"batch_size must be a multiple of the parts it is cut into. Received: batch_size="
@@ -77,7 +70,7 @@ class PhotographRecords(Photographs):
             return batch_index(len(self), step, batch_size, seed)[mine], numbers[mine]
 
         picture = _random_picture if augment else _centre_picture
-        return _make_batches(self, (start, stop), draw, picture, batch_size // part[1])
+        return _make_batches(self, steps, draw, picture, batch_size // part[1])
 
     def eval_dataset(self, batch_size: int) -> Any:
         """Return the centre crop of all examples once, the last batch filled up by weight 0."""
@@ -90,8 +83,8 @@ class PhotographRecords(Photographs):
         def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
             return *_centre_picture(split, record, numbers), numbers[0]
 
-        span = (0, math.ceil(len(self) / batch_size))
-        return _make_batches(self, span, draw, weigh, batch_size)
+        numbers = range(math.ceil(len(self) / batch_size))
+        return _make_batches(self, numbers, draw, weigh, batch_size)
 
     def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
         """Return an endless tf.data of training batches whose graph other machines can run.
@@ -124,20 +117,20 @@ class PhotographRecords(Photographs):
 
 def _make_batches(
     split: PhotographRecords,
-    span: tuple[int, int],
-    drawn: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
+    steps: range,
+    draw: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
     picture: Callable[..., Any],
     size: int,
 ) -> Any:
-    """Return batches number span[0]..span[1]-1, in order whatever the threads do.
+    """Return the batches of these numbers, in order whatever the threads do.
 
-    `drawn` gives for each the examples [size] and their own numbers [size, k], with which `picture`
+    `draw` gives for each the examples [size] and their own numbers [size, k], with which `picture`
     makes an example out of a record.
     """
     import tensorflow as tf
 
     def fetch(number: NDArray[np.int64]) -> tuple[Any, Any]:
-        index, numbers = drawn(int(number))
+        index, numbers = draw(int(number))
         return np.array([split.records.read(i) for i in index], object), numbers
 
     def fetch_tensors(number: Any) -> tuple[Any, Any]:
@@ -145,7 +138,7 @@ def _make_batches(
         records, numbers = tf.numpy_function(fetch, [number], types, stateful=False)
         return tf.ensure_shape(records, [size]), tf.ensure_shape(numbers, [size, None])
 
-    ds = tf.data.Dataset.range(*span)
+    ds = tf.data.Dataset.range(steps.start, steps.stop)
     ds = ds.map(fetch_tensors, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
     ds = ds.map(
         lambda record, numbers: picture(split, record, numbers),
@@ -153,7 +146,7 @@ def _make_batches(
         deterministic=True,
     )
     ds = ds.batch(size, drop_remainder=True).prefetch(BATCHES_AHEAD)
-    return ds.apply(tf.data.experimental.assert_cardinality(max(0, span[1] - span[0])))
+    return ds.apply(tf.data.experimental.assert_cardinality(len(steps)))
 
 
 def _random_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:

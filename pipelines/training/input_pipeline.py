@@ -45,7 +45,7 @@ def train(
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
         whole = split.train_dataset(
-            start, stop, recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
+            range(start, stop), recipe.batch_size, recipe.seed, augment=recipe.augment, part=part
         )
         return whole.rebatch(size) if pieces > 1 else whole
 
