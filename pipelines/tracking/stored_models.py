@@ -1,4 +1,7 @@
-"""TODO: pipelines.tracking.stored_models."""
+"""The models that runs stored: found, checked to be of our own form, and read anew.
+
+Nothing of a model is loaded before `model_files` has checked its files: another could run programs.
+"""
 
 import contextlib
 import tempfile

@@ -1,4 +1,8 @@
-"""TODO: pipelines.training.distributed.machines."""
+"""The machines of a cluster at its start and its end: who is there, and which one was lost.
+
+Every machine waits at its own address until all answer; an error of TensorFlow's about a machine
+that has gone becomes one sentence that names it.
+"""
 
 import contextlib
 import logging
