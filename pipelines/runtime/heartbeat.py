@@ -5,7 +5,8 @@ one boot of one kernel, and there one space of process numbers, for containers h
 another machine's process does cannot be seen from here: of that, only its last heartbeat is known.
 
 A run that has a journal here is judged by the journal's lock (tracking/journals.py), any other by
-`reason_dead`; of a study's processes a shorter silence decides (tuning/storage/leader.py).
+`reason_dead`. A run's heartbeats are sent by tracking/outbox.py, a study's by
+tuning/storage/leader.py.
 """
 
 import functools
@@ -16,7 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 BEAT_S = 60.0  # between two heartbeats
-LOST_S = 3_600.0  # without one: another machine's process is taken for dead
+# Without a sign of life for so long, another machine's process is taken for dead:
+LOST_S = 3_600.0  # of one that writes a run, by the run's tags
+JOURNAL_LOST_S = 300.0  # by a journal in a shared folder, whose lock is not seen
+STUDY_LOST_S = 600.0  # of one that leads a study or trains a trial
 PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
 SETTLED = "settled"  # and of one whose process was found dead: why
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pipelines.runtime.heartbeat import JOURNAL_LOST_S
+
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
 Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
 FACTS = ("tags", "params", "dataset")
-SILENT_S = 300.0  # another host's journal, its lock free, untouched for so long: its process ended
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _store_name(uri: str) -> str:
 def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
     """Return whether nobody writes it: another host's lock may not be seen in a shared folder."""
     hosts = {str(line["host"]) for line in lines if "host" in line}
-    return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > SILENT_S
+    return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > JOURNAL_LOST_S
 
 
 def _parse_content(lines: list[dict[str, Any]]) -> Content:

@@ -4,9 +4,7 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import functools
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import keras
 import numpy as np
@@ -19,7 +17,8 @@ from pipelines.data.tasks import MEAN
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.training import _device_data, _optimizer, devices
+from pipelines.training import _device_data, devices
+from pipelines.training.optimizer import add_weight_decay, build_optimizer
 
 PER_CALL = 50  # most steps in one call: signals and curves wait for its end
 
@@ -95,7 +94,7 @@ class Job:
             raise UserError(str(error)) from error
         finally:
             keras.config.set_dtype_policy(policy)
-        if recipe.weight_decay and not _optimizer.add_weight_decay(model, recipe.weight_decay):
+        if recipe.weight_decay and not add_weight_decay(model, recipe.weight_decay):
             raise UserError(
                 "weight_decay acts on the kernels of convolutions and dense layers. Received: "
                 f"weight_decay={recipe.weight_decay} for {recipe.model}, which has none. "
@@ -105,12 +104,13 @@ class Job:
 
     def model(self) -> keras.Model:
         """Return the network with its loss, optimizer and metrics, on its devices."""
+        self._check_averages()
         devices.round_products(self.recipe.precision)
         numbers = self.splits.task.numbers
         with self.place.scope():
             model = _device_data.wrap(self.network(), self.splits)
             model.compile(
-                optimizer=self._optimizer(),
+                optimizer=build_optimizer(self.recipe, self.rates),
                 loss=self._loss(),
                 weighted_metrics=[
                     keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
@@ -133,20 +133,12 @@ class Job:
             )
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
 
-    def _optimizer(self) -> _optimizer.MomentumSGD:
-        recipe, pieces = self.recipe, self.recipe.accumulate
-        rates = _optimizer.RateTable(np.repeat(self.rates, pieces))  # Keras counts pieces
-        settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
-        if recipe.ema and self.splits.task.of_model:
+    def _check_averages(self) -> None:
+        if self.recipe.ema and self.splits.task.of_model:
             raise UserError(
                 f"No averages are kept where a network's distance is recorded. Received: ema="
-                f"{recipe.ema} for {recipe.data}. Set --ema 0."
+                f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
             )
-        if recipe.ema:
-            settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
-        if pieces == 1:
-            return _optimizer.MomentumSGD(rates, **settings)
-        return _optimizer.AccumulatedSGD(rates, pieces=pieces, **settings)
 
 
 def build_job(

@@ -14,12 +14,12 @@ from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.tf_config import Role
 from pipelines.training import devices, input_pipeline
-from pipelines.training._optimizer import MomentumSGD
 from pipelines.training.callbacks import Curves, Saver
 from pipelines.training.checkpoints import Checkpoint
 from pipelines.training.devices import Place
 from pipelines.training.distributed import multi_worker, parameter_server
 from pipelines.training.job import Job
+from pipelines.training.optimizer import MomentumSGD
 from pipelines.training.train import Trainer, callbacks_of
 
 UNSHARED = (keras.layers.BatchNormalization, keras.layers.Dropout)  # they keep states a device
@@ -154,9 +154,9 @@ class AsynchronousTrainer(SynchronousTrainer):
                 "--label-smoothing 0."
             )
         if type(model.optimizer) is not MomentumSGD:
-            raise NotImplementedError(
-                "Parameter servers step by momentum, without the model's optimizer. Received: "
-                f"{type(model.optimizer).__name__}. Write its step in parameter_server.py."
+            raise UserError(
+                "Parameter servers step by momentum alone (parameter_server.py). Received: "
+                f"{type(model.optimizer).__name__}. Train synchronously, without --asynchronous."
             )
         if job.place.replicas > 1 and any(isinstance(layer, UNSHARED) for layer in model.layers):
             raise UserError(

@@ -456,7 +456,7 @@ def test_a_journal_of_another_host_is_left_until_it_is_silent(home: Path) -> Non
     lines = [{"uri": store.uri(), "host": "elsewhere"}, {"numbers": [["loss", 1.0, 1, 5]]}]
     journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert recovery.recover() == {}
-    before = time.time() - 2 * journals.SILENT_S
+    before = time.time() - 2 * heartbeat.JOURNAL_LOST_S
     os.utime(journal, (before, before))
     assert recovery.deliver_journals() == [run_id]
     assert history_of(run_id, "loss") == [(1, 1.0)]

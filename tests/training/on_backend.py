@@ -90,7 +90,7 @@ def steps(folder: Path, names: list[str]) -> None:
     """One step of every architecture from given weights, on given data; writes NAME-BACKEND.npz."""
     import keras
 
-    from pipelines.training._optimizer import MomentumSGD, add_weight_decay
+    from pipelines.training.optimizer import MomentumSGD, add_weight_decay
 
     for name in names:
         given = np.load(folder / f"{name}.npz")

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_models
-from pipelines.training._optimizer import AccumulatedSGD, MomentumSGD, RateTable, add_weight_decay
+from pipelines.training.optimizer import AccumulatedSGD, MomentumSGD, RateTable, add_weight_decay
 
 RATES = np.array([0.5, 0.5, 0.125, 0.125])
 GRADIENTS = [1.0, 2.0, -1.0, 4.0]

@@ -435,7 +435,7 @@ def test_one_process_leads_and_a_dead_one_is_followed(home: Path) -> None:
     other = heartbeat.tags() | {heartbeat.MACHINE: "elsewhere"}
     there.set_user_attr(leader.LEADER, other)
     assert not leader.take_lead(there, several=False)
-    silent = other | {heartbeat.HEARTBEAT: str(time.time() - 2 * leader.DEAD_AFTER_S)}
+    silent = other | {heartbeat.HEARTBEAT: str(time.time() - 2 * heartbeat.STUDY_LOST_S)}
     there.set_user_attr(leader.LEADER, silent)
     assert leader.take_lead(there, several=False)
     with leader.lead(there):

@@ -62,7 +62,7 @@ def _delete_idle(name: str, where: str) -> None:
         return
     workers_tags = (t.user_attrs.get(trial_queue.WORKER) for t in trial_queue.running_trials(study))
     for process in filter(None, (leader.living_leader(study), *workers_tags)):
-        if heartbeat.reason_dead(process, leader.DEAD_AFTER_S) is None:
+        if heartbeat.reason_dead(process, heartbeat.STUDY_LOST_S) is None:
             pid, host = (process[key].split()[0] for key in (heartbeat.PROCESS, heartbeat.MACHINE))
             raise Unavailable(
                 f"A study that is at work cannot be started over. Received: {name}, on which "

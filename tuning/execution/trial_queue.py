@@ -17,7 +17,6 @@ from pipelines.tracking import history, recovery, store
 from tuning.execution.trial import NUMBER, REASON
 from tuning.plan import Goal, Plan
 from tuning.search import samplers, spaces
-from tuning.storage.leader import DEAD_AFTER_S
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
 FAILURES = "failures"  # how often it was killed or failed; it is tried twice
@@ -135,6 +134,6 @@ def _reason_dead(trial: Any) -> str | None:
     """Return why the worker of a running trial must have ended; None where it may live."""
     worker = trial.user_attrs.get(WORKER)
     if worker:
-        return heartbeat.reason_dead(worker, DEAD_AFTER_S)
+        return heartbeat.reason_dead(worker, heartbeat.STUDY_LOST_S)
     unsigned_s = time.time() - trial.datetime_start.timestamp()
     return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None

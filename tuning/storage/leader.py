@@ -8,17 +8,16 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipelines.runtime import heartbeat
-from pipelines.runtime.heartbeat import BEAT_S
+from pipelines.runtime.heartbeat import BEAT_S, STUDY_LOST_S
 
 LEADER = "leader"  # attribute of a study: the process that leads it
-DEAD_AFTER_S = 600.0  # without one: a process on another machine is taken for dead
 SETTLE_S = 1.0  # for another machine that takes the lead at the same moment
 
 
 def living_leader(study: Any) -> Mapping[str, str] | None:
     """Return the tags of the process that leads the study; None where none does."""
     tags: Mapping[str, str] = study.user_attrs.get(LEADER) or {}
-    return tags if tags and heartbeat.reason_dead(tags, DEAD_AFTER_S) is None else None
+    return tags if tags and heartbeat.reason_dead(tags, STUDY_LOST_S) is None else None
 
 
 def take_lead(study: Any, several: bool) -> bool:

@@ -1,14 +1,17 @@
-"""Momentum as the papers' framework computed it, its rate table, and weight decay as a loss term.
+"""The optimizer of a recipe: momentum as the papers' framework computed it, and weight decay.
 
 Imports Keras at the top: import this module inside the functions that train.
 """
 
+import math
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 from numpy.typing import NDArray
+
+from pipelines.recipes.recipe import Recipe
 
 
 class RateTable(keras.optimizers.schedules.LearningRateSchedule):
@@ -79,6 +82,22 @@ class AccumulatedSGD(MomentumSGD):
         for velocity, value in zip(self.momentums[index:], before, strict=False):
             self.assign(velocity, ops.where(over, ops.convert_to_tensor(velocity), value))
         self.assign(self.sums[index], ops.where(over, 0.0, total))
+
+
+def build_optimizer(recipe: Recipe, rates: NDArray[np.float64]) -> MomentumSGD:
+    """Return the optimizer of a recipe, for the rates [steps] of its steps.
+
+    One that is added here keeps averages of the weights where `ema` is set (`put_averages`), and
+    steps after `accumulate` batches, or refuses what it cannot do.
+    """
+    pieces = recipe.accumulate
+    table = RateTable(np.repeat(rates, pieces))  # Keras counts pieces
+    settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
+    if recipe.ema:
+        settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
+    if pieces == 1:
+        return MomentumSGD(table, **settings)
+    return AccumulatedSGD(table, pieces=pieces, **settings)
 
 
 def add_weight_decay(model: keras.Model, decay: float) -> int:
