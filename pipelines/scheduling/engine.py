@@ -8,6 +8,8 @@ DBOS at the top: import this module inside the functions that need it.
 import json
 import logging
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -26,6 +28,16 @@ POLL_S = 5.0  # between two reads of the jobs, which may be added or changed
 LISTEN_S = 30.0  # between two reads of a server for messages, of which we send none
 END_S = 0.5  # the same of a command: DBOS ends only after such a read
 SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
+
+
+@sql.event.listens_for(sql.Engine, "connect")
+def _add_unixepoch(connection: Any, _: Any) -> None:
+    """Give SQLite before 3.42 what DBOS asks of it for the time in milliseconds.
+
+    It is `unixepoch('subsec')`, which is NULL there; DBOS asks for it from Python 3.12 on.
+    """
+    if isinstance(connection, sqlite3.Connection) and sqlite3.sqlite_version_info < (3, 42):
+        connection.create_function("unixepoch", 1, lambda _: time.time())
 
 
 class Json(Serializer):
