@@ -82,6 +82,8 @@ class Claim:
 
     source: str
     says: str
+    formula: str = ""
+    """The statement in LaTeX, for its page in the documentation."""
     family: str
     """The experiment in MLflow that its runs stand in."""
     scales: Mapping[str, Any]

@@ -18,8 +18,8 @@ SEARCH_ROOTS = (  # of studies, which are run as commands of their own
 )
 UNMEASURED_FIELDS = {  # of a claim: what it says, shows and is judged by, not what is measured
     *("about", "as_printed", "card", "charts", "costs", "decided_by", "expect", "extra_metrics"),
-    *("family", "figure", "floors", "network", "reported", "says", "scales", "seeds", "shown"),
-    *("source", "unjudged_scales"),
+    *("family", "figure", "floors", "formula", "network", "reported", "says", "scales", "seeds"),
+    *("shown", "source", "unjudged_scales"),
 }
 
 

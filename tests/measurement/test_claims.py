@@ -69,6 +69,16 @@ def test_claim_at_smoke_scale(
         ].metrics.keys()
 
 
+@pytest.mark.parametrize("name", claim_catalog.names())
+def test_a_claim_states_itself_in_latex(name: str) -> None:
+    """What the documentation typesets is one formula of closed braces and environments."""
+    formula = claim_catalog.load(name).formula
+    assert formula
+    assert formula.count("{") == formula.count("}")
+    assert formula.count(r"\begin{split}") == formula.count(r"\end{split}") <= 1
+    assert formula.count(r"\begin") <= 1
+
+
 def test_a_finished_claim_is_found_and_force_repeats_it(home: Path) -> None:
     name = "small-norm-factorization"
     setting = claim_catalog.load(name).scales["smoke"]

@@ -211,6 +211,18 @@ CLAIM = Theorem(
     source="B, BEL",
     says="A smooth invertible map is a composition of m maps whose Lipschitz distance to the "
     "identity is O(log m / m), and even at most alpha M R / m",
+    formula=r"\begin{split} "
+    r"g(x) &= Dh(x_0)^{-1} (h(x_0 + x) - h(x_0)),\quad g_a(x) = \frac{g(a x)}{a},\; "
+    r"g_0 = \operatorname{Id}, \\ "
+    r"g &= h_m \circ \cdots \circ h_1,\quad h_i = g_{i/m} \circ g_{(i-1)/m}^{-1}, \\ "
+    r"\lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} &\le \frac{\alpha M R}{m} "
+    r"\text{ on } \lVert x \rVert \le R,\quad "
+    r"\alpha = \operatorname{Lip}(Dg),\; M = \operatorname{Lip}(g^{-1}), \\ "
+    r"\lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} &\le \frac{2 a R}{m} \text{, attained, "
+    r"for } (x_1, x_2 - a x_1^2), \\ "
+    r"f : \mathbb{R}^d \to \mathbb{R} &\text{ is the last coordinate of } "
+    r"(x, b) \mapsto (x, b + f(x)) \text{ at } b = 0 "
+    r"\end{split}",
     family="linear theory",
     scales={
         "smoke": Setting(("henon", "scalar"), (4, 16, 64), d=2, samples=50, fine=64),

@@ -221,6 +221,20 @@ CLAIM = Theorem(
     source="Bartlett's slides, BHL (a)",
     says="For symmetric Phi with eigenvalues >= gamma > 0, gradient descent from the identity with "
     "a step of at most 1 / (l (1 + |Phi|^2)) converges linearly, at every depth l",
+    formula=r"\begin{split} "
+    r"&\Phi = \Phi^\top \text{ of eigenvalues } \varphi_j \ge \gamma > 0,\; \Theta_i(0) = I,\; "
+    r"0 < \eta \le \frac{1}{l\, (1 + \lVert \Phi \rVert^2)},\; l \ge 1: \\ "
+    r"&\text{all } \Theta_i \text{ have the eigenvectors of } \Phi "
+    r"\text{ and equal eigenvalues},\; "
+    r"\lambda_j \leftarrow \lambda_j + \eta \lambda_j^{l-1} (\varphi_j - \lambda_j^l), \\ "
+    r"&\lvert \mu_j - \lambda_j(t + 1) \rvert \le \rho\, \lvert \mu_j - \lambda_j(t) \rvert "
+    r"\text{ without overshoot},\quad "
+    r"\mu_j = \varphi_j^{1/l},\; \rho = 1 - \eta l \min(1, \gamma)^{2 - 2/l}, \\ "
+    r"&\ell_t \le \epsilon \text{ for all } t \ge T(\epsilon) = \left\lceil "
+    r"\frac{1}{-\log \rho} \log \left( "
+    r"\sqrt{\frac{d}{2 \epsilon}}\; l \max(1, \lVert \Phi \rVert)^{1 - 1/l} "
+    r"\max_j \lvert \mu_j - 1 \rvert \right) \right\rceil "
+    r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((2, 5), (0.5,), (0.9, 2.0), 1.0, (1, 2, 4, 8)), "cpu": Setting()},
     decided_by=(

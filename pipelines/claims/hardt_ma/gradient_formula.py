@@ -124,6 +124,13 @@ LEMMA = always("finite_difference_error", "Lemma 2.4", at_most=1e-7)
 CLAIM = Theorem(
     source="HM Lemma 2.4",
     says="The gradient of the population risk of a linear residual network has a closed form",
+    formula=r"\begin{split} "
+    r"f(A) &= \mathbb{E}\, \lVert (I + A_l) \cdots (I + A_1) x - R x - \xi \rVert^2,\quad "
+    r"E = (I + A_l) \cdots (I + A_1) - R, \\ "
+    r"\frac{\partial f}{\partial A_i} &= 2\, (I + A_{i+1})^\top \cdots (I + A_l)^\top \, E \Sigma "
+    r"\, "
+    r"(I + A_1)^\top \cdots (I + A_{i-1})^\top "
+    r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 2, 4)), "cpu": Setting()},
     decided_by=(LEMMA, always("autodiff_error", at_most=1e-12)),

@@ -214,6 +214,13 @@ CLAIM = Theorem(
     source="HM equation (2.3)",
     says="Where the largest layer norm tau is below 1, the squared gradient of the population risk "
     "is at least 4 l (1 - tau)^(2l-2) s_min(Sigma) (f - C_opt)",
+    formula=r"\begin{split} "
+    r"\tau = \max_i \lVert A_i \rVert < 1 \;\Longrightarrow\; \lVert \nabla f \rVert_F^2 "
+    r"&\ge 4 \sum_i \prod_{j \ne i} s_{\min}(I + A_j)^2 \, s_{\min}(\Sigma)\, "
+    r"(f - C_{\text{opt}}) \\ "
+    r"&\ge 4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)\, (f - C_{\text{opt}}), \\ "
+    r"&\text{with equality at } A_1 = \dots = A_l = -\tau I,\; \Sigma = I "
+    r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (0.3, 0.9), (2, 3, 8), 8, 50), "cpu": Setting()},
     decided_by=(

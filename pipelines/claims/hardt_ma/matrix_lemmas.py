@@ -136,6 +136,14 @@ CLAIM = Theorem(
     source="HM Claims A.1, C.1, C.2",
     says="A rotation is a product of 2q matrices within pi/q of the identity; a real normal matrix "
     "is orthonormally similar to blocks of at most 2 x 2; |AB|_F >= s_min(A) |B|_F",
+    formula=r"\begin{split} "
+    r"Q \in SO(d) &\;\Longrightarrow\; Q = W_{2q} \cdots W_1,\quad W_j^\top W_j = I,\; "
+    r"\lVert W_j - I \rVert \le \frac{\pi}{q}, \\ "
+    r"N N^\top = N^\top N &\;\Longrightarrow\; N = S \operatorname{diag}(D_1, \dots, D_m) "
+    r"S^\top,\quad "
+    r"S^\top S = I,\; D_i \text{ of size at most } 2 \times 2, \\ "
+    r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F "
+    r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
     decided_by=(*PRINTED, always("product_gap", at_most=1e-9)),

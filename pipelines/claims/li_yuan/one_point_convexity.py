@@ -254,6 +254,14 @@ CLAIM = Theorem(
     source="LY Theorem 3.3, Figure 5",
     says="Where norms are small and the potential g is at most 0.1, the negative gradient points "
     "to the teacher: <-grad, W* - W> > 0.03 |W* - W|_F^2",
+    formula=r"\begin{split} "
+    r"&d \ge 100,\; \lVert W \rVert, \lVert W^\star \rVert \le \tfrac{1}{100},\; "
+    r"g = \sum_j \lVert e_j + w_j^\star \rVert - \lVert e_j + w_j \rVert \le 0.1 \\ "
+    r"&\;\Longrightarrow\; \pi\, \langle -\nabla L(W),\, W^\star - W \rangle "
+    r"> 0.03\, \lVert W^\star - W \rVert_F^2, \\ "
+    r"&\text{of which the terms in angles are} \ge -1.3\, \lVert W^\star - W \rVert_F^2 "
+    r"\text{ and those in lengths} \ge -0.085\, \lVert W^\star - W \rVert_F^2 "
+    r"\end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 131072), (0.01,), 4), "cpu": Setting()},
     decided_by=BOUNDS,

@@ -180,6 +180,15 @@ CLAIM = Theorem(
     source="LY Lemma 2.1",
     says="The gradient of E (f - f*)^2 for two-layer ReLU networks with the identity and Gaussian "
     "input has a closed form; as printed it is pi times the gradient",
+    formula=r"\begin{split} "
+    r"L(W) &= \mathbb{E} \Bigl( \sum_j \operatorname{ReLU} \langle b_j, x \rangle "
+    r"- \operatorname{ReLU} \langle b_j^\star, x \rangle \Bigr)^2,\quad "
+    r"b_j = e_j + w_j,\; b_j^\star = e_j + w_j^\star,\; x \sim \mathcal{N}(0, I), \\ "
+    r"-\pi \frac{\partial L}{\partial w_j} &= \sum_i (\pi - \theta_{ij}^\star)\, b_i^\star "
+    r"- (\pi - \theta_{ij})\, b_i + ( \lVert b_i^\star \rVert \sin \theta_{ij}^\star "
+    r"- \lVert b_i \rVert \sin \theta_{ij} ) \frac{b_j}{\lVert b_j \rVert}, \\ "
+    r"\theta_{ij} &= \angle (b_i, b_j),\quad \theta_{ij}^\star = \angle (b_i^\star, b_j) "
+    r"\end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((2, 5), (0.5,), samples=20_000), "cpu": Setting()},
     decided_by=(

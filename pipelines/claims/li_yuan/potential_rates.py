@@ -234,6 +234,15 @@ CLAIM = Theorem(
     says="In the first phase, with norms of at most gamma = 1/100, the potential falls by a factor "
     "of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) steps; gradients are at most 6 d "
     "gamma; g can be as large as sqrt(d)",
+    formula=r"\begin{split} "
+    r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le \gamma = \tfrac{1}{100},\; d \ge 100,\; "
+    r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t),\; \eta = \frac{\gamma^2}{G_2^2}: \\ "
+    r"&\lVert \pi \nabla L \rVert \le G_2 = 6 d \gamma,\quad "
+    r"\lVert \pi \nabla L \rVert_F \le G_F = 6 d^{3/2} \gamma, \\ "
+    r"&g_t \le (1 - \tfrac12 \eta d)^t\, g_0 \text{ while } g > 197 \gamma^2,\quad "
+    r"g_t \le 197 \gamma^2 \text{ at } t = \frac{1}{16 \eta}, \\ "
+    r"&\max_{\lVert W \rVert, \lVert W^\star \rVert \le \gamma} g = \Omega(\sqrt{d}) "
+    r"\end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 128), (0.01,), starts=2), "cpu": Setting()},
     decided_by=BOUNDS,

@@ -74,6 +74,16 @@ CLAIM = Experiment(
     source="LY Table 1",
     says="Of three 56-layer networks the one with skips over two layers errs least on CIFAR-10, "
     "the one with skips over single layers more, the one without skips most",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{single}} - \operatorname{err}_{\text{two layers}}] "
+    r"\ge 0.5,\quad "
+    r"\mathbb{E}\, [\operatorname{err}_{\text{none}} - \operatorname{err}_{\text{single}}] "
+    r"\ge 0.5 \text{ points}, \\ "
+    r"&\mathbb{E} \operatorname{err} \le 1.05 \times (6.97, 9.01, 12.04)\,\% "
+    r"\text{ (paper scale)}, \\ "
+    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{two layers}}, "
+    r"\mathbb{E} \operatorname{err}_{\text{single}} \le 27\,\% "
+    r"\end{split}",
     scales={
         "smoke": dataclasses.replace(PAPER, **_arms.SMOKE),
         "cpu": dataclasses.replace(PAPER, steps=200, batch_size=64, width=4, learning_rate=0.05),

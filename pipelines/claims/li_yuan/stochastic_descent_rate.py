@@ -106,6 +106,18 @@ CLAIM = Theorem(
     source="LY Lemma 2.5",
     says="Stochastic descent at rate (1 + alpha) log T/(delta T) ends as near to the minimum as "
     "the lemma promises, on the worst scalar process that its premise allows",
+    formula=r"\begin{split} "
+    r"&\mathbb{E} \lVert G_t \rVert_F^2 \le G^2,\quad "
+    r"\langle -\mathbb{E}\, G_t,\, W^\star - W_t \rangle \ge "
+    r"\delta \lVert W^\star - W_t \rVert_F^2, \\ "
+    r"&\eta = \frac{(1 + \alpha) \log T}{\delta T},\quad "
+    r"T^\alpha \log T \ge \frac{D^2 \delta^2}{(1 + \alpha) G^2},\; "
+    r"D = \lVert W_0 - W^\star \rVert_F \\ "
+    r"&\;\Longrightarrow\; \mathbb{E} \lVert W_T - W^\star \rVert_F^2 \le "
+    r"\frac{(1 + \alpha) \log T\; G^2}{\delta^2 T}, \\ "
+    r"&\text{tested where it is hardest: } x \leftarrow x - \eta\, (x \pm \sqrt{1 - x^2}) "
+    r"\text{ from } x = 1,\; \delta = G = 1 "
+    r"\end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((0.0,), runs=100, longest=500), "cpu": Setting()},
     decided_by=BOUNDS,

@@ -71,6 +71,12 @@ CLAIM = Experiment(
     source="HM abstract, Table 2",
     says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
     "the best all-convolutional network before it",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] "
+    r"\ge 0.5 \text{ points}, \\ "
+    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
+    r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\% "
+    r"\end{split}",
     scales={
         "smoke": Setting(
             data="synthetic",

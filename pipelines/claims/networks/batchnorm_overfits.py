@@ -78,6 +78,17 @@ CLAIM = Experiment(
     source="HM section 4.1",
     says="With batch normalization a network of the same size overfits CIFAR-10: it fits the "
     "training set better, and its test error is further from its training error",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}}^{\text{train}} "
+    r"- \operatorname{err}_{\text{normalized}}^{\text{train}}] \ge 0.5 \text{ points}, \\ "
+    r"&\mathbb{E}\, [(\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}} "
+    r")_{\text{normalized}} "
+    r"- (\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}})_{\text{plain}}] "
+    r"\ge 0.5 \text{ points}, \\ "
+    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{normalized}}^{\text{train}} \le "
+    r"1\,\%, "
+    r"\; \mathbb{E} \operatorname{err}_{\text{plain}}^{\text{test}} \le 60\,\% "
+    r"\end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, train_examples=64),
         "cpu": Setting(

@@ -63,6 +63,11 @@ CLAIM = Experiment(
     source="HM section 4.2",
     says="On ImageNet a substantially better learning-rate schedule than the published one exists: "
     "the best that a search finds on validation pictures errs less on the test set",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{published schedule}} "
+    r"- \operatorname{err}_{\text{found schedule}}] \ge 1 \text{ point}, \\ "
+    r"&\text{judged on ImageNet, where the better errs at most } 40\,\% "
+    r"\end{split}",
     scales={
         "smoke": Transfer(**_arms.SMOKE, trials=2, workers=1, search_steps=8, search_width=4),
         "cpu": Transfer(

@@ -94,6 +94,16 @@ CLAIM = Experiment(
     source="HM section 4.2",
     says="On ImageNet the all-convolutional network underfits: its training error is within 5 "
     "points of its test error, and a wider one errs less on both",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}}] "
+    r"\le 5 \text{ points}, \\ "
+    r"&\mathbb{E}\, [\operatorname{err}^{\text{train}} "
+    r"- \operatorname{err}_{\text{wider}}^{\text{train}}] \ge 0.5,\quad "
+    r"\mathbb{E}\, [\operatorname{err}^{\text{test}} - "
+    r"\operatorname{err}_{\text{wider}}^{\text{test}}] "
+    r"\ge 0.5 \text{ points}, \\ "
+    r"&\text{judged on ImageNet where } \mathbb{E} \operatorname{err}^{\text{test}} \le 40.7\,\% "
+    r"\end{split}",
     scales={
         "smoke": Setting(
             recipe="allconv-cifar10",

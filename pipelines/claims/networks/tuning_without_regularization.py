@@ -76,6 +76,13 @@ CLAIM = tuning_claim(
     source="R, an open question",
     says="Without dropout and augmentation tuning is harder: of the same learning rates fewer "
     "train the network well than with both",
+    formula=r"\begin{split} "
+    r"&\operatorname{share}_{\text{both}} - \operatorname{share}_{\text{neither}} \ge 0.2 "
+    r"\text{ in each of three searches,} \\ "
+    r"&\operatorname{share} = \text{trials whose validation error is at most } 30\,\% "
+    r"\text{, over all trials,} \\ "
+    r"&\text{judged where the best trial of each of the four networks errs at most } 30\,\% "
+    r"\end{split}",
     scales=scales(Setting),
     costs={
         "cpu": "about 15 min",

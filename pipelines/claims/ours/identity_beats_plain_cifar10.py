@@ -37,6 +37,11 @@ CLAIM = dataclasses.replace(
     source="ours, after LY Table 1 and HM section 4.1",
     says="On CIFAR-10 HM's network, of 31 convolutions or more, errs less with identity shortcuts "
     "than without",
+    formula=r"\begin{split} "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
+    r"\ge 0.5 \text{ points}, \\ "
+    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{residual}} \le 27\,\% "
+    r"\end{split}",
     scales={
         "smoke": Setting(**SMOKE),
         "cpu": Setting(steps=200, batch_size=64, width=4),

@@ -159,6 +159,15 @@ CLAIM = Theorem(
     says="For rotation-invariant inputs of covariance Sigma the gradient has LY's closed form with "
     "Sigma^{1/2} (I + W), and near 0 it is one-point convex: <-grad, W* - W> is above 0.03 times "
     "the least eigenvalue of Sigma times |W* - W|_F^2",
+    formula=r"\begin{split} "
+    r"&x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
+    r"\mathbb{E} \lVert y \rVert^2 = d,\; \operatorname{tr} \Sigma = d: \\ "
+    r"&\nabla L_\Sigma(W, W^\star) = \Sigma^{1/2}\, \nabla L_I \bigl( \Sigma^{1/2} (I + W) - I,\; "
+    r"\Sigma^{1/2} (I + W^\star) - I \bigr), \\ "
+    r"&\pi\, \langle -\nabla L_\Sigma,\, W^\star - W \rangle \ge "
+    r"0.03\, \lambda_{\min}(\Sigma)\, \lVert W^\star - W \rVert_F^2 "
+    r"\text{ as } W, W^\star \to 0 "
+    r"\end{split}",
     family="two-layer ReLU networks",
     scales={
         "smoke": Setting((1.0, 10.0), ("gaussian", "sphere"), 3, samples=20_000),
