@@ -245,7 +245,7 @@ CLAIM = Theorem(
     r"a_{t+1} &\le a_t + \eta\, (1 + a_t)^{l - 1} \sqrt{2 \ell_t}, \\ "
     r"\ell(I) \le \frac{1}{250} &\;\Longrightarrow\; \ell_t \le \ell(I)\, (1 - \eta l "
     r"q^{2/3})^t,\; "
-    r"l a_t \le -\tfrac13 \log q,\quad q = 1 - 6 \sqrt{2 \ell(I)} "
+    r"l a_t \le -\tfrac13 \log\, q,\quad q = 1 - 6 \sqrt{2 \ell(I)} "
     r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},

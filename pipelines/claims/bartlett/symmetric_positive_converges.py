@@ -231,7 +231,7 @@ CLAIM = Theorem(
     r"\text{ without overshoot},\quad "
     r"\mu_j = \varphi_j^{1/l},\; \rho = 1 - \eta l \min(1, \gamma)^{2 - 2/l}, \\ "
     r"&\ell_t \le \epsilon \text{ for all } t \ge T(\epsilon) = \left\lceil "
-    r"\frac{1}{-\log \rho} \log \left( "
+    r"\frac{1}{-\log\, \rho} \log \left( "
     r"\sqrt{\frac{d}{2 \epsilon}}\; l \max(1, \lVert \Phi \rVert)^{1 - 1/l} "
     r"\max_j \lvert \mu_j - 1 \rvert \right) \right\rceil "
     r"\end{split}",

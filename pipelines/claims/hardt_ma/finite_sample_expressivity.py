@@ -280,7 +280,7 @@ CLAIM = Experiment(
     r"\operatorname{argmax}_c f(x_i)_c = y_i \text{ for all } i, \\ "
     r"&f(x) = V \operatorname{ReLU}(Q\, h_m(\cdots h_1(A_0 x)) - t),\quad "
     r"h_j(u) = u + V_j \operatorname{ReLU}(U_j u + s_j), \\ "
-    r"&\text{with } k d + n (2k + 1) + r (k + 1 + r) \le C\, (n \ln n + r^2) "
+    r"&\text{with } k d + n (2k + 1) + r (k + 1 + r) \le C\, (n \ln\, n + r^2) "
     r"\text{ weights},\quad C = 5 "
     r"\end{split}",
     family="expressivity",

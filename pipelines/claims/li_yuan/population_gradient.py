@@ -185,8 +185,8 @@ CLAIM = Theorem(
     r"- \operatorname{ReLU} \langle b_j^\star, x \rangle \Bigr)^2,\quad "
     r"b_j = e_j + w_j,\; b_j^\star = e_j + w_j^\star,\; x \sim \mathcal{N}(0, I), \\ "
     r"-\pi \frac{\partial L}{\partial w_j} &= \sum_i (\pi - \theta_{ij}^\star)\, b_i^\star "
-    r"- (\pi - \theta_{ij})\, b_i + ( \lVert b_i^\star \rVert \sin \theta_{ij}^\star "
-    r"- \lVert b_i \rVert \sin \theta_{ij} ) \frac{b_j}{\lVert b_j \rVert}, \\ "
+    r"- (\pi - \theta_{ij})\, b_i + ( \lVert b_i^\star \rVert \sin\, \theta_{ij}^\star "
+    r"- \lVert b_i \rVert \sin\, \theta_{ij} ) \frac{b_j}{\lVert b_j \rVert}, \\ "
     r"\theta_{ij} &= \angle (b_i, b_j),\quad \theta_{ij}^\star = \angle (b_i^\star, b_j) "
     r"\end{split}",
     family="two-layer ReLU networks",
