@@ -234,7 +234,7 @@ CLAIM = Theorem(
     source="BHL",
     says="Gradient descent from the identity converges linearly if its initial loss is small",
     formula=r"\begin{split} "
-    r"\ell &= \tfrac12 \lVert \Theta_l \cdots \Theta_1 - \Phi \rVert_F^2,\; "
+    r"\ell &= \tfrac12 \lVert E \rVert_F^2,\; "
     r"E = \Theta_l \cdots \Theta_1 - \Phi,\; "
     r"a = \max_i \lVert \Theta_i - I \rVert,\; \eta = \frac{1}{l\, (1 + \lVert \Phi \rVert^2)}: \\ "
     r"\lVert \nabla \ell \rVert^2 &\ge 2 l\, (1 - a)^{2l - 2}\, \ell, \\ "

@@ -140,8 +140,8 @@ CLAIM = Theorem(
     r"Q \in SO(d) &\;\Longrightarrow\; Q = W_{2q} \cdots W_1,\quad W_j^\top W_j = I,\; "
     r"\lVert W_j - I \rVert \le \frac{\pi}{q}, \\ "
     r"N N^\top = N^\top N &\;\Longrightarrow\; N = S \operatorname{diag}(D_1, \dots, D_m) "
-    r"S^\top,\quad "
-    r"S^\top S = I,\; D_i \text{ of size at most } 2 \times 2, \\ "
+    r"S^\top,\; "
+    r"S^\top S = I,\; D_i \text{ at most } 2 \times 2, \\ "
     r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F "
     r"\end{split}",
     family="linear theory",

@@ -292,17 +292,16 @@ CLAIM = Theorem(
     "risk, and critical points arise only within a layer: the functional gradient is not 0 there, "
     "nor at critical points that are not the identity",
     formula=r"\begin{split} "
-    r"&h = h_m \circ \cdots \circ h_1,\quad h_i(u) = u + V_i \operatorname{ReLU}(U_i u + "
-    r"s_i),\quad "
-    r"Q = \frac{1}{2n} \sum_k \lVert h(x_k) - y_k \rVert^2,\; \min Q = 0: \\ "
+    r"&h = h_m \circ \cdots \circ h_1,\quad h_i(u) = u + V_i \operatorname{ReLU}(U_i u + s_i), \\ "
+    r"&Q = \frac{1}{2n} \sum_k \lVert h(x_k) - y_k \rVert^2,\quad \min Q = 0: \\ "
     r"&\nabla_{U, V, s}\, Q = 0 \text{ and } Q > 0 \text{ at } U = V = s = 0, "
     r"\text{ and where } U_i h + s_i < 0 \text{ on the sample}, \\ "
     r"&\text{and at a fitted linear } h_1 \ne \operatorname{Id} "
     r"\text{ before such silent blocks; yet there} \\ "
     r"&\lVert D_{h_i} Q \rVert \ge "
     r"\frac{2\, (1 - \varepsilon)^{m-1}\, Q(h)}{\lVert h - h^\star \rVert} > 0 "
-    r"\text{ for every } i,\quad "
-    r"\varepsilon = \max_i \lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} \text{ on the "
+    r"\text{ for every } i, \\ "
+    r"&\varepsilon = \max_i \lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} \text{ on the "
     r"sample} "
     r"\end{split}",
     family="linear theory",

@@ -169,15 +169,15 @@ CLAIM = Theorem(
     says="For det R > 0 and depth l >= 3 gamma there are A_i with prod (I + A_i) = R and "
     "max |A_i| <= (4 pi + 3 gamma) / l",
     formula=r"\begin{split} "
-    r"\det R > 0,\; l \ge \max(1, 3\gamma) &\;\Longrightarrow\; \exists\, A_1, \dots, A_l:\; "
+    r"&\det R > 0,\; l \ge \max(1, 3\gamma) \;\Longrightarrow\; \exists\, A_1, \dots, A_l:\; "
     r"(I + A_l) \cdots (I + A_1) = R, \\ "
-    r"\max_i \lVert A_i \rVert &\le 2 \sin \frac{\theta}{2l} + e^{\gamma/l} - 1 "
+    r"&\max_i \lVert A_i \rVert \le 2 \sin \frac{\theta}{2l} + e^{\gamma/l} - 1 "
     r"\le \frac{4\pi + 3\gamma}{l}, \\ "
-    r"R \succ 0 &\;\Longrightarrow\; \max_i \lVert A_i \rVert \le e^{\gamma/l} - 1 "
+    r"&R \succ 0 \;\Longrightarrow\; \max_i \lVert A_i \rVert \le e^{\gamma/l} - 1 "
     r"\le \frac{3\gamma}{l}, \\ "
-    r"\det R < 0 &\;\Longrightarrow\; \det \operatorname{diag}(R, -1) > 0,\; "
+    r"&\det R < 0 \;\Longrightarrow\; \det \operatorname{diag}(R, -1) > 0,\; "
     r"\gamma(\operatorname{diag}(R, -1)) = \gamma(R), \\ "
-    r"\gamma &= \max_j \lvert \log\, s_j(R) \rvert,\quad "
+    r"&\gamma = \max_j \lvert \log\, s_j(R) \rvert,\quad "
     r"\theta = \text{the largest angle of the rotation } R (R^\top R)^{-1/2} "
     r"\end{split}",
     family="linear theory",

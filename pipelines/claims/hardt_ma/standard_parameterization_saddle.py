@@ -194,9 +194,8 @@ CLAIM = Theorem(
     says="Without the identity, zero layers are a critical point of positive excess risk: of two "
     "layers a strict saddle, of three or more a flat one (the kind is ours)",
     formula=r"\begin{split} "
-    r"&g(A) = \mathbb{E}\, \lVert A_l \cdots A_1 x - R x - \xi \rVert^2,\; l \ge 2 "
-    r"\;\Longrightarrow\; \nabla g(0) = 0,\quad "
-    r"g(0) - C_{\text{opt}} = \lVert R \Sigma^{1/2} \rVert_F^2 > 0, \\ "
+    r"&g(A) = \mathbb{E}\, \lVert A_l \cdots A_1 x - R x - \xi \rVert^2,\; l \ge 2: \\ "
+    r"&\nabla g(0) = 0,\quad g(0) - C_{\text{opt}} = \lVert R \Sigma^{1/2} \rVert_F^2 > 0, \\ "
     r"&\operatorname{spec} \nabla^2 g(0) = \{ \pm 2 s_i(R \Sigma),\; d \text{ times each} \} "
     r"\text{ if } l = 2,\quad \nabla^2 g(0) = 0 \text{ if } l \ge 3 "
     r"\end{split}",

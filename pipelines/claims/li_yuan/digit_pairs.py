@@ -242,8 +242,8 @@ CLAIM = Theorem(
     r"&f(x, W) = \sum_j \operatorname{ReLU}(((I + W) x)_j),\; "
     r"\text{training errors at a threshold on } f,\; \lVert W \rVert \le 0.6: \\ "
     r"&\mathbb{E} \operatorname{err}_{01}(0) = 7 \pm 0.5\,\%,\quad "
-    r"\mathbb{E}\, \overline{\operatorname{err}}(0) = 34 \pm 0.5\,\%,\quad "
-    r"\mathbb{E} \operatorname{err}_{01}(W) \le 1\,\%,\quad "
+    r"\mathbb{E}\, \overline{\operatorname{err}}(0) = 34 \pm 0.5\,\%, \\ "
+    r"&\mathbb{E} \operatorname{err}_{01}(W) \le 1\,\%,\quad "
     r"\mathbb{E}\, \overline{\operatorname{err}}(W) \le 14\,\%, \\ "
     r"&\overline{\operatorname{err}} \text{ the mean over all 45 pairs of digits} "
     r"\end{split}",

@@ -201,12 +201,12 @@ CLAIM = Theorem(
     says="Near the identity the teacher is the only global minimum; switching two columns of "
     "I + W* gives another, farther away",
     formula=r"\begin{split} "
-    r"\lVert W^\star \rVert < 1,\; L(W) = 0 &\;\Longrightarrow\; I + W = (I + W^\star) P "
+    r"&\lVert W^\star \rVert < 1,\; L(W) = 0 \;\Longrightarrow\; I + W = (I + W^\star) P "
     r"\text{ for a permutation } P, \\ "
-    r"P \ne I &\;\Longrightarrow\; \lVert W \rVert \ge \sqrt{3} - \lVert W^\star \rVert, \\ "
-    r"\lVert W_0 \rVert, \lVert W^\star \rVert \le 0.6 &\;\Longrightarrow\; "
-    r"\lVert W_{500} - W^\star \rVert_F \le 10^{-4} \lVert W_0 - W^\star \rVert_F "
-    r"\text{ by descent with momentum } 0.9 "
+    r"&P \ne I \;\Longrightarrow\; \lVert W \rVert \ge \sqrt{3} - \lVert W^\star \rVert, \\ "
+    r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le 0.6 \;\Longrightarrow\; "
+    r"\lVert W_{500} - W^\star \rVert_F \le 10^{-4} \lVert W_0 - W^\star \rVert_F \\ "
+    r"&\text{by descent with momentum } 0.9 "
     r"\end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((4,), (0.6, 3.0), 4, 400), "cpu": Setting()},

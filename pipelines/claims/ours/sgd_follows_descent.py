@@ -123,9 +123,11 @@ CLAIM = Experiment(
     source="ours, after HM section 2",
     says="A linear residual network trained by SGD on samples follows gradient descent on the "
     "population risk",
-    formula=r"\mathbb{E} \max_t \frac{\lvert L_{\text{SGD}}(t) - f(t) \rvert}{f(0)} \le "
-    r"1\,\%,\quad "
-    r"f(t) = f(A(t)),\; A(t+1) = A(t) - \eta \nabla f(A(t)),\; t \text{ at the ends of epochs}",
+    formula=r"\begin{split} "
+    r"&\mathbb{E} \max_t \frac{\lvert L_{\text{SGD}}(t) - f(A(t)) \rvert}{f(A(0))} \le 1\,\% "
+    r"\text{ over the ends } t \text{ of epochs}, \\ "
+    r"&A(t + 1) = A(t) - \eta \nabla f(A(t)) "
+    r"\end{split}",
     family="linear theory",
     charts=(("trained", "population"), ("deviation_pct",)),
     scales={"smoke": Setting(l=2, steps=32), "cpu": Setting()},
