@@ -247,7 +247,7 @@ def write(folder: Path | None = None) -> dict[str, Any]:
         figures = _copy_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
         table = _study_table(studies) if studies else []
-        html = _scoreboard_html.render(group_by_document(board), LOCAL, table, figures)
+        html = _scoreboard_html.render_page(board, DOCUMENTS, table, figures)
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in board],

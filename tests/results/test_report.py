@@ -60,7 +60,26 @@ def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
     run = f"{mlflow_ui.address()}/#/runs/{document['run_id']}"
     assert sorted(set(page.found) - set(own)) == [run]
     assert len([each for each in own if each.startswith("data:")]) == 1
-    assert "<script" not in (tmp_path / "results.html").read_text()
+    text = (tmp_path / "results.html").read_text()
+    assert not re.search(r"<script [^>]|srcset=|@import|import\(|fetch\(|url\(", text)
+
+
+def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Path) -> None:
+    sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
+    scoreboard.write(tmp_path)
+    text = (tmp_path / "results.html").read_text()
+    rows = re.findall(
+        r'<details .*?id="([\w-]+)" data-verdict="([\w ]+)".*?data-document="(\w+)"', text
+    )
+    assert rows[0] == (NAME, "reproduced", "HM")
+    documents = [document for *_, document in rows[1:]]
+    assert documents == sorted(documents, key=[*scoreboard.DOCUMENTS].index)
+    assert sorted(name for name, *_ in rows) == claim_catalog.names()
+    tiles = dict(re.findall(r'data-show="([\w ]+)".*?<b>(\d+)</b>', text))
+    assert (tiles["reproduced"], tiles["not run"]) == ("1", str(len(rows) - 1))
+    assert tiles["measured by you"] == "1"
+    choices = re.findall(r'<option value="(\w+)">\w+: ', text)
+    assert choices == [*scoreboard.DOCUMENTS]
 
 
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
