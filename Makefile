@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help run setup setup-jax backends test test-all check bench ui pins
+.PHONY: help run setup setup-jax backends test test-all check docs bench ui pins
 help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
@@ -28,6 +28,10 @@ check: .venv/requirements-dev.installed  ## Lint, types and fast tests: what CI 
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
 
+docs: .venv/requirements-dev.installed  ## Build the site into site/, of the evidence and the code that are here
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html, or to search it: $(BIN)/python -m http.server --directory site 8000"
+
 bench: setup  ## Speed, as ratios measured side by side
 	for name in train_step accelerator gradient factorization memorization relu_population recording reading step_log study_layer; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
@@ -36,7 +40,7 @@ ui: setup  ## Serve the MLflow UI on the recorded runs
 
 pins: .venv/requirements-dev.installed  ## Compile the requirement files anew from pyproject.toml
 	$(BIN)/uv pip compile $(PIN) --extra tensorflow pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra dev pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile $(PIN) -c requirements.txt --extra tensorflow --extra jax --extra docs --extra dev pyproject.toml -o requirements-dev.txt
 	$(BIN)/uv pip compile $(PIN) -c requirements-dev.txt --extra jax pyproject.toml -o requirements-jax.txt
 PIN := -q --no-emit-index-url --no-header --universal --python-version 3.11 --fork-strategy fewest
 

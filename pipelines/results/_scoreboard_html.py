@@ -1,4 +1,4 @@
-"""The scoreboard in HTML: results.html, which needs no other file, and a page of the site."""
+"""Templates filled: results.html, which needs no other file, and pages of the site."""
 
 import base64
 from collections import Counter
@@ -21,11 +21,9 @@ def render_page(
     figures: Mapping[str, Path],
 ) -> str:
     """Return results.html: the entries of scoreboard.py, the studies' Markdown table, PNGs."""
-    from markupsafe import Markup
-
     pictures = {key: _data_address(path) for key, path in figures.items()}
-    table = Markup(_prose().render("\n".join(studies)))  # noqa: S704 - the renderer escapes
-    return _render("results.html", entries, documents, pictures, {}, studies=table)
+    board = _board(entries, documents, pictures, pages={})
+    return render("results.html", **board, studies=_html_of("\n".join(studies)))
 
 
 def render_board(
@@ -35,19 +33,32 @@ def render_board(
     pages: Mapping[str, str],
 ) -> str:
     """Return the scoreboard alone; `pictures` and `pages` are addresses by claim."""
-    return _render("scoreboard.html", entries, documents, pictures, pages)
+    return render("scoreboard.html", **_board(entries, documents, pictures, pages))
 
 
-def _render(
-    template: str,
+def _board(
     entries: Sequence[Any],
     documents: Mapping[str, str],
     pictures: Mapping[str, str],
     pages: Mapping[str, str],
-    **more: Any,
-) -> str:
+) -> dict[str, Any]:
+    """Return what the template of the scoreboard shows."""
+    return {
+        "entries": sorted(entries, key=lambda entry: _order(entry, documents)),
+        "documents": documents,
+        "tiles": tiles(entries),
+        "verdicts": VERDICTS,
+        "own": any(entry.yours for entry in entries),
+        "pictures": pictures,
+        "pages": pages,
+        "card": card_html,
+        "spread": format_spread,
+    }
+
+
+def render(template: str, **values: Any) -> str:
+    """Return a template of this folder with its values filled in, escaped as HTML."""
     import jinja2
-    from markupsafe import Markup
 
     environment = jinja2.Environment(
         autoescape=True,
@@ -55,25 +66,20 @@ def _render(
         lstrip_blocks=True,
         loader=jinja2.FileSystemLoader(TEMPLATES),
     )
-    prose = _prose()
-    return environment.get_template(template).render(
-        entries=sorted(entries, key=lambda entry: _order(entry, documents)),
-        documents=documents,
-        tiles=_tiles(entries),
-        verdicts=VERDICTS,
-        own=any(entry.yours for entry in entries),
-        pictures=pictures,
-        pages=pages,
-        card=lambda name: Markup(prose.render(claim_catalog.card(name))),  # noqa: S704
-        spread=format_spread,
-        **more,
-    )
+    return environment.get_template(template).render(values)
 
 
-def _prose() -> Any:
+def card_html(name: str) -> Any:
+    """Return the card of a claim as HTML."""
+    return _html_of(claim_catalog.card(name))
+
+
+def _html_of(markdown: str) -> Any:
     import markdown_it
+    from markupsafe import Markup
 
-    return markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+    prose = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+    return Markup(prose.render(markdown))  # noqa: S704 - the renderer escapes
 
 
 def _data_address(path: Path) -> str:
@@ -85,11 +91,11 @@ def _order(entry: Any, documents: Mapping[str, str]) -> tuple[int, int, str]:
     return VERDICTS.index(entry.verdict), [*documents].index(entry.document_of), entry.name
 
 
-def _tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:
+def tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:
     """Return the label, the CSS class and the number of every tile."""
     counts = Counter(entry.verdict for entry in entries)
     failing = sum(entry.cells()["as printed"].startswith("fails") for entry in entries)
     own = sum(entry.yours is not None for entry in entries)
-    tiles = [(verdict, verdict, counts[verdict]) for verdict in VERDICTS]
-    tiles.append((FAILS, "fails", failing))
-    return [*tiles, ("measured by you", "", own)] if own else tiles
+    by_verdict = [(verdict, verdict, counts[verdict]) for verdict in VERDICTS]
+    yours = [("measured by you", "", own)] if own else []
+    return [*by_verdict, (FAILS, "fails", failing), *yours]

@@ -48,7 +48,7 @@ def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
         )
     published, problems, derived = rows_of(results.read_text()), [], []
     for name in claim_catalog.names():
-        bundled_runs = list(_read_runs(name))
+        bundled_runs = list(read_runs(name))
         claim = derive(name, bundled_runs) if bundled_runs else None
         derived += [claim] if claim else []
         disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
@@ -77,12 +77,16 @@ def rows_of(text: str) -> dict[str, dict[str, str]]:
     return rows
 
 
-def _read_runs(name: str) -> Iterator[Document]:
-    """Yield the claim's run and cells in all its bundles, every byte of which is checked."""
+def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
+    """Yield the claim's run and cells in all its bundles, every byte of which is checked.
+
+    Its trainings, too, if they are wanted.
+    """
     for file in evidence.bundles([name]):
         with file_format.open_archive(file, store.home(), importing.check_document) as archive:
             for row in archive.manifest.runs:
-                if row.claim == name and row.kind in ("setting", "claim"):
+                wanted = row.claim == name and row.kind in ("setting", "claim")
+                if wanted or (trainings and row.kind == "training"):
                     yield archive.run(row)
 
 
@@ -96,12 +100,17 @@ def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     return None
 
 
-def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
-    bundled_runs = [cells[plan.cell_fingerprint(cell)] for cell in plan.cells]
-    measured = [
+def measured_cells(plan: MeasurementPlan, cells: Mapping[str, Document]) -> list[Measured]:
+    """Return the cells of a plan with their curves, from documents by fingerprint."""
+    documents_of_plan = ((cell, cells[plan.cell_fingerprint(cell)]) for cell in plan.cells)
+    return [
         Measured(cell, *history.table(histories(document)), document.run_id)
-        for cell, document in zip(plan.cells, bundled_runs, strict=True)
+        for cell, document in documents_of_plan
     ]
+
+
+def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
+    measured = measured_cells(plan, cells)
     values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
     judgement = plan.claim.judge(values, plan.scale)
     spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
@@ -112,7 +121,8 @@ def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derive
         "floor reached": judgement["floor"],
         "measured": scoreboard.describe_metrics(plan.claim, spreads),
     }
-    other = sum(document.tags["code"] != plan.code for document in bundled_runs)
+    codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
+    other = sum(code != plan.code for code in codes)
     return Derived(plan.name, plan.seeds, other, values, columns)
 
 

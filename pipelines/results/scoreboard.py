@@ -275,6 +275,18 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
     return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
 
 
+def render_board(
+    board: Sequence[Entry], pictures: Mapping[str, str], pages: Mapping[str, str]
+) -> str:
+    """Return the scoreboard as part of a page of HTML, with addresses of figures and pages."""
+    return _scoreboard_html.render_board(board, DOCUMENTS, pictures, pages)
+
+
+def count_tiles(board: Sequence[Entry]) -> list[tuple[str, int]]:
+    """Return how many claims have each verdict, and how many fail as printed."""
+    return [(label, number) for label, _, number in _scoreboard_html.tiles(board)]
+
+
 @contextmanager
 def _open_folder(folder: Path) -> Iterator[None]:
     """Make the folder of a report; UserError or Unavailable if it cannot be written."""

@@ -1,0 +1,155 @@
+"""The curves of a claim as Plotly's figures: a colour a setting, its mean and its seeds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.measurement.grid import Measured, split_by
+from pipelines.results.evidence_check import histories
+from pipelines.tracking import history
+from pipelines.tracking.bundles.shape import Document
+
+MOST_SETTINGS, MOST_POINTS = 10, 200  # of a chart, of a curve: more cannot be told apart
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash")  # of the metrics of a chart
+COLOURS = (
+    *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
+    *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
+)
+LEARNING_CURVES = (("train_loss", "val_loss"), ("train_error_pct", "val_error_pct"))
+
+Array = NDArray[Any]
+Curve = tuple[Array, Array]
+"""Steps [k] and values [k]."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one colour of a chart shows: runs that differ in their seed alone."""
+
+    label: str
+    runs: Sequence[tuple[Array, Mapping[str, Array]]]
+    """Of every seed, steps [k] and by metric values [k], NaN where a step has none."""
+
+    def curves(self, metric: str) -> list[Curve]:
+        """Return the curve of every seed, thin enough to be drawn."""
+        return [_thin(steps, values[metric]) for steps, values in self.runs if metric in values]
+
+
+def cell_groups(measured: Sequence[Measured]) -> list[Group]:
+    """Return the settings of a claim in which its cells differ, each with its seeds."""
+    settings = list(measured[0].point) if measured else []
+    axes = [key for key in settings if len({str(m.point[key]) for m in measured}) > 1]
+    return [
+        Group(" ".join(label), [(m.steps, m.curves) for m in cells])
+        for label, cells in split_by(measured, axes)
+    ]
+
+
+def training_groups(trainings: Iterable[Document]) -> list[Group]:
+    """Return the arms of a claim, by the parameters in which its trainings differ."""
+    documents = list(trainings)
+    params = [{k: v for k, v in d.params.items() if k != "seed"} for d in documents]
+    names = dict.fromkeys(key for each in params for key in each)
+    axes = [key for key in names if len({each.get(key) for each in params}) > 1]
+    groups: dict[str, list[tuple[Array, Mapping[str, Array]]]] = {}
+    for document, values in zip(documents, params, strict=True):
+        words = [f"{key.rpartition('.')[2]}={values[key]}" for key in axes if key in values]
+        curves = {k: v for k, v in histories(document).items() if len(v) > 1}
+        groups.setdefault(" ".join(words), []).append(history.table(curves))
+    return [Group(label, runs) for label, runs in groups.items()]
+
+
+def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str, Any] | None:
+    """Return a chart of these metrics; None where none of them is a curve."""
+    shown = [m for m in metrics if any(_has_curve(group, m) for group in groups)]
+    if not shown:
+        return None
+    chosen = _choose_evenly([g for g in groups if any(_has_curve(g, m) for m in shown)])
+    one = len(chosen) == 1
+    keys = [] if one else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
+    traces: list[dict[str, Any]] = []
+    for number, group in enumerate(chosen):
+        for index, metric in enumerate(shown):
+            colour = COLOURS[(index if one else number) % len(COLOURS)]
+            label = metric if one else group.label
+            line = {"color": colour, "dash": DASHES[index]}
+            traces += _traces(group, metric, label, line, in_legend=one or index == 0)
+    values = [y for trace in traces for y in trace["y"] if y is not None]
+    steps = sorted({x for trace in traces for x in trace["x"] if x is not None})
+    return {
+        "traces": [*keys, *traces],
+        "x": axis,
+        "y": ", ".join(shown),
+        "logarithmic": {"x": _is_geometric(steps), "y": bool(values) and min(values) > 0},
+        "settings": len(chosen),
+        "all_settings": len(groups),
+        "seeds": max(len(group.runs) for group in chosen),
+    }
+
+
+def _traces(
+    group: Group, metric: str, label: str, line: Mapping[str, str], in_legend: bool
+) -> list[dict[str, Any]]:
+    """Return the mean over seeds of one curve, and below it the seeds, lighter."""
+    curves = group.curves(metric)
+    if not curves:
+        return []
+    common = {"mode": "lines", "legendgroup": label, "name": label}
+    mean = _trace(*_mean(curves)) | common | {"line": {**line, "width": 2}, "metric": metric}
+    traces = [mean | {"showlegend": in_legend}]
+    if len(curves) > 1 and line["dash"] == DASHES[0]:
+        parts = [_trace(*curve) for curve in curves]
+        seeds = {k: [v for part in parts for v in (*part[k], None)] for k in ("x", "y")}
+        light = {"line": {**line, "width": 1}, "opacity": 0.3, "hoverinfo": "skip"}
+        traces.insert(0, seeds | common | light | {"showlegend": False})
+    return traces
+
+
+def _key(metric: str, dash: str) -> dict[str, Any]:
+    """Return the entry of the legend that says how the lines of a metric are dashed."""
+    line = {"color": "#888", "dash": dash}
+    return {"x": [None], "y": [None], "mode": "lines", "line": line, "name": metric}
+
+
+def _trace(steps: Array, values: Array) -> dict[str, Any]:
+    """Return numbers as JSON can hold them, rounded to what can be seen."""
+    rounded = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
+    return {"x": [int(step) for step in steps], "y": rounded}
+
+
+def _mean(curves: Sequence[Curve]) -> Curve:
+    """Return the mean over seeds, at the steps that all of them have."""
+    steps = curves[0][0]
+    for other, _ in curves[1:]:
+        steps = np.intersect1d(steps, other)
+    columns = [values[np.isin(own, steps)] for own, values in curves]
+    return steps, np.mean(columns, axis=0)
+
+
+def _thin(steps: Array, values: Array) -> Curve:
+    """Return at most MOST_POINTS points where something was recorded, the first and last too."""
+    recorded = np.flatnonzero(~np.isnan(values))
+    if len(recorded) > MOST_POINTS:
+        places = np.linspace(0, len(recorded) - 1, MOST_POINTS).round().astype(int)
+        recorded = recorded[places]
+    return steps[recorded], values[recorded]
+
+
+def _has_curve(group: Group, metric: str) -> bool:
+    return any(len(steps) > 1 for steps, _ in group.curves(metric))
+
+
+def _choose_evenly(groups: Sequence[Group]) -> list[Group]:
+    """Return at most MOST_SETTINGS groups, from the first to the last."""
+    count = min(len(groups), MOST_SETTINGS)
+    return [groups[round(i)] for i in np.linspace(0, len(groups) - 1, count)]
+
+
+def _is_geometric(steps: Sequence[int]) -> bool:
+    """Return whether steps grow as 8, 16, 32, 64 do, so that a logarithmic axis shows them all."""
+    if len(steps) < 4 or steps[0] <= 0:
+        return False
+    return steps[-1] - steps[-2] > 3 * (steps[1] - steps[0]) and steps[-1] >= 8 * steps[0]

@@ -1,0 +1,127 @@
+"""A page a claim, in Markdown: the statement, the verdict and why, the curves, the command.
+
+All of it comes from the claim's card and the bundles of its evidence; no database is needed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.grid import Measured
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.results import _claim_charts, _scoreboard_html, scoreboard
+from pipelines.results.evidence import stated_plan
+from pipelines.results.evidence_check import histories, measured_cells, read_runs
+from pipelines.tracking import history
+from pipelines.tracking.bundles.shape import Document
+
+Chart = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What the evidence holds of a claim at its largest scale."""
+
+    result: scoreboard.Result
+    plan: MeasurementPlan
+    values: Mapping[str, Sequence[float]]
+    """By metric, one number a seed."""
+    cells: Sequence[Measured]
+    other_code: int
+    """Cells that were measured by other code than today's."""
+    trainings: Sequence[Document]
+
+    @property
+    def charts(self) -> Iterator[Chart]:
+        """Yield the charts that the claim names, then the learning curves of what it trained."""
+        groups = _claim_charts.cell_groups(self.cells)
+        axis = self.plan.claim.inner or "step"
+        arms = _claim_charts.training_groups(self.trainings)
+        wanted = [(groups, metrics, axis) for metrics in self.plan.claim.charts]
+        wanted += [(arms, metrics, "step") for metrics in _claim_charts.LEARNING_CURVES]
+        drawn = (_claim_charts.draw(*each) for each in wanted)
+        yield from (chart for chart in drawn if chart)
+
+
+def read(name: str) -> Measurement | None:
+    """Return what the evidence holds of a claim, every byte of it checked; None without any."""
+    bundled_runs = list(read_runs(name, trainings=True))
+    by_id = {d.run_id: d for d in bundled_runs if d.tags["kind"] == "claim"}
+    rows = [row for row in map(_row, by_id.values()) if scoreboard.is_stated(row)]
+    row = scoreboard.largest_results(rows, seeds_count=True).get(name)
+    if row is None:
+        return None
+    plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))
+    values = documents.seed_values(histories(by_id[row.id]))
+    cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
+    codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
+    return Measurement(
+        result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
+        plan=plan,
+        values=values,
+        cells=measured_cells(plan, cells),
+        other_code=sum(code != plan.code for code in codes),
+        trainings=[d for d in bundled_runs if d.tags["kind"] == "training"],
+    )
+
+
+def _row(document: Document) -> history.Row:
+    """Return a run of a bundle as the database would give it."""
+    last = {key: points[-1][2] for key, points in document.metrics.items()}
+    return history.Row(
+        document.run_id,
+        document.name,
+        document.status,
+        document.start_ms,
+        document.end_ms,
+        document.params,
+        {key: history.number(value) for key, value in last.items()},
+        document.tags,
+    )
+
+
+def entry(name: str, measurement: Measurement | None) -> scoreboard.Entry:
+    """Return the row of a claim on the scoreboard of the project."""
+    return scoreboard.Entry(name, measurement.result if measurement else None)
+
+
+def write_page(name: str, measurement: Measurement | None, figure: str, plotly: str) -> str:
+    """Return the page of a claim; `figure` and `plotly` are addresses, empty for no figure."""
+    claim = claim_catalog.load(name)
+    charts = list(measurement.charts) if measurement else []
+    return _scoreboard_html.render(
+        "claim_page.md",
+        name=name,
+        claim=claim,
+        formula=getattr(claim, "formula", ""),
+        entry=entry(name, measurement),
+        measurement=measurement,
+        document=measurement.result.document() if measurement else {},
+        bounds=list(_decisions(measurement)) if measurement else [],
+        command=documents.repeat_command(measurement.plan) if measurement else None,
+        charts=[(chart, _json(chart)) for chart in charts],
+        figure=figure,
+        plotly=plotly,
+        spread=format_spread,
+        card=_scoreboard_html.card_html(name),
+    )
+
+
+def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str]]:
+    """Yield every bound that can decide the claim with what it says, empty where it says nothing.
+
+    A reported number is judged at the published scale alone.
+    """
+    claim, scale = measurement.plan.claim, measurement.plan.scale
+    for bound in claim.decided_by:
+        decides = scale == "paper" or bound.metric not in claim.reported
+        numbers = measurement.values.get(bound.metric)
+        yield bound, bound.verdict(numbers) if numbers and decides else ""
+
+
+def _json(chart: Chart) -> str:
+    """Return JSON that can stand in a page of HTML."""
+    return json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c")
