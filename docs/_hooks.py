@@ -29,20 +29,8 @@ REMOTE_STYLE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//", 
 measurements: dict[str, claim_pages.Measurement | None] = {}
 
 
-def on_config(config: MkDocsConfig) -> None:
-    """Put a page a claim into the navigation, by document."""
-    entries = [scoreboard.Entry(name) for name in claim_catalog.names()]
-    sections: list[dict[str, list[dict[str, str]]]] = [
-        {title: [{entry.name: f"claims/{entry.name}.md"} for entry in group]}
-        for title, group in scoreboard.group_by_document(entries)
-    ]
-    for item in config.nav or []:
-        if "Claims" in item:
-            item["Claims"] = sections
-
-
 def on_files(files: Files, config: MkDocsConfig) -> None:
-    """Add the claims' pages, their figures, and Plotly's script, which is in its package."""
+    """Add the claims' pages, to the navigation too, their figures, and Plotly's script."""
     for name in claim_catalog.names():
         measurements[name] = claim_pages.read(name)
         figure = _figure(name)
@@ -51,6 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         address = f"../{figure}" if figure else ""
         page = claim_pages.write_page(name, measurements[name], address, plotly="../assets/")
         files.append(File.generated(config, f"claims/{name}.md", content=page))
+    for item in config.nav or []:
+        if "Claims" in item:
+            item["Claims"] = _sections()
     package = importlib.util.find_spec("plotly")
     script = Path(str(package and package.origin)).parent / "package_data" / "plotly.min.js"
     files.append(File.generated(config, "assets/plotly.min.js", abs_src_path=str(script)))
@@ -74,7 +65,7 @@ def on_page_content(content: str, page: Page, **_: Any) -> str:
         pages = {name: f"claims/{name}.html" for name in names}
         board = scoreboard.render_board(_entries(), pictures, pages)
         content = content.replace("<!-- scoreboard -->", board)
-    return TEX.sub(lambda match: _mathml(match[2], page.file.src_uri), content)
+    return TEX.sub(lambda match: to_mathml(match[2], str(page)), content)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
@@ -128,7 +119,7 @@ class Loads(HTMLParser):
             self.styles.append(data)
 
 
-def _mathml(tex: str, place: str) -> str:
+def to_mathml(tex: str, place: str) -> str:
     r"""Return MathML for `\(...\)` or `\[...\]`. Raise PluginError for what cannot be converted."""
     tex = html.unescape(tex).strip()
     display = "block" if tex.startswith("\\[") else "inline"
@@ -141,6 +132,14 @@ def _mathml(tex: str, place: str) -> str:
             f"{source[:200]}. Write it with other commands."
         )
     return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
+
+
+def _sections() -> list[dict[str, list[dict[str, str]]]]:
+    """Return the claims' pages by document, those that are measured first."""
+    return [
+        {title: [{entry.name: f"claims/{entry.name}.md"} for entry in group]}
+        for title, group in scoreboard.group_by_document(_entries())
+    ]
 
 
 def _entries() -> list[scoreboard.Entry]:

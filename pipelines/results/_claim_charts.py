@@ -77,13 +77,12 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
             label = metric if one else group.label
             line = {"color": colour, "dash": DASHES[index]}
             traces += _traces(group, metric, label, line, in_legend=one or index == 0)
-    values = [y for trace in traces for y in trace["y"] if y is not None]
     steps = sorted({x for trace in traces for x in trace["x"] if x is not None})
     return {
         "traces": [*keys, *traces],
         "x": axis,
         "y": ", ".join(shown),
-        "logarithmic": {"x": _is_geometric(steps), "y": bool(values) and min(values) > 0},
+        "logarithmic": {"x": _is_geometric(steps), "y": _spans_decades(shown, traces)},
         "settings": len(chosen),
         "all_settings": len(groups),
         "seeds": max(len(group.runs) for group in chosen),
@@ -153,3 +152,11 @@ def _is_geometric(steps: Sequence[int]) -> bool:
     if len(steps) < 4 or steps[0] <= 0:
         return False
     return steps[-1] - steps[-2] > 3 * (steps[1] - steps[0]) and steps[-1] >= 8 * steps[0]
+
+
+def _spans_decades(metrics: Sequence[str], traces: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a logarithmic axis shows the values: most above 0, none below, no shares."""
+    values = [y for trace in traces for y in trace["y"] if y is not None]
+    positive = sum(value > 0 for value in values)
+    shares = all(metric.endswith("_pct") for metric in metrics)
+    return not shares and 2 * positive > len(values) and min(values) >= 0

@@ -1,6 +1,7 @@
 """Templates filled: results.html, which needs no other file, and pages of the site."""
 
 import base64
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from pipelines.measurement.verdict import format_spread
 TEMPLATES = Path(__file__).with_name("templates")
 VERDICTS = ("reproduced", "refuted", "inconclusive", "smaller scale", "not run")  # as sorted
 FAILS = "as printed fails"
+LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Run|Source|Verdict)[^:\n]{0,20}: )")
 
 
 def render_page(
@@ -70,8 +72,8 @@ def render(template: str, **values: Any) -> str:
 
 
 def card_html(name: str) -> Any:
-    """Return the card of a claim as HTML."""
-    return _html_of(claim_catalog.card(name))
+    """Return the card of a claim as HTML; `Run: ...` and the like begin a line of their own."""
+    return _html_of(LABELLED.sub("\\\\\n", claim_catalog.card(name)))
 
 
 def _html_of(markdown: str) -> Any:

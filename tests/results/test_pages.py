@@ -1,0 +1,127 @@
+"""The site: a page a claim, of its evidence without a database, that loads nothing from afar."""
+
+import importlib.util
+import json
+import re
+from collections import defaultdict
+from types import ModuleType
+
+import numpy as np
+import pytest
+from mkdocs.exceptions import PluginError
+
+from pipelines.measurement import claim_catalog
+from pipelines.results import _claim_charts, claim_pages, evidence_check
+from pipelines.results._claim_charts import Group
+from tests.conftest import ROOT
+
+NAME = "standard-parameterization-saddle"
+
+
+@pytest.fixture(scope="module")
+def hooks() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "_hooks.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def measurement() -> claim_pages.Measurement:
+    found = claim_pages.read(NAME)
+    assert found
+    return found
+
+
+def write(name: str, measurement: claim_pages.Measurement | None) -> str:
+    return claim_pages.write_page(name, measurement, "figure.png", "../assets/")
+
+
+def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement) -> None:
+    published = evidence_check.rows_of((ROOT / "RESULTS.md").read_text())[NAME]
+    cells = claim_pages.entry(NAME, measurement).cells()
+    for column in ("verdict", "as printed", "scale", "measured", "decided by", "commit", "cost"):
+        assert cells[column] == published[column]
+    page = write(NAME, measurement)
+    assert f'<b class="reproduced">{published["verdict"]}</b>' in page
+    assert f"python -m pipelines run {NAME} --scale cpu --seeds 5 --force" in page
+    for bound in claim_catalog.load(NAME).decided_by:
+        assert f"<code>{bound.metric}</code></td><td>reproduced</td>" in page
+
+
+def test_curves_are_thin_and_name_their_settings(measurement: claim_pages.Measurement) -> None:
+    charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME, measurement))
+    assert len(charts) == len(claim_catalog.load(NAME).charts)
+    for chart in map(json.loads, charts):
+        assert chart["settings"] <= 10 < chart["all_settings"]
+        points = defaultdict(int)
+        for trace in chart["traces"]:
+            assert len(trace["x"]) == len(trace["y"])
+            points[trace["name"], "metric" in trace] += sum(x is not None for x in trace["x"])
+        assert all(
+            n <= 200 * len(chart["y"].split(", ")) for (_, mean), n in points.items() if mean
+        )
+
+
+def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
+    steps = np.arange(1_000)
+    seeds = [(steps, {"loss": 2.0 ** -(steps / 100) * scale}) for scale in (1.0, 3.0)]
+    chart = _claim_charts.draw([Group("rate=0.1", seeds)], ["loss", "absent"], "step")
+    assert chart
+    light, mean = chart["traces"]
+    assert (mean["x"][0], mean["x"][-1], len(mean["x"])) == (0, 999, 200)
+    assert mean["y"][0] == 2.0
+    assert light["x"].count(None) == 2  # seeds are apart from each other
+    assert chart["logarithmic"] == {"x": False, "y": True}
+    assert (
+        _claim_charts.draw([Group("", [(steps[:1], {"loss": np.ones(1)})])], ["loss"], "") is None
+    )
+
+
+def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
+    page = write("alexnet-imagenet", claim_pages.read("alexnet-imagenet"))
+    claim = claim_catalog.load("alexnet-imagenet")
+    assert "not run" in page
+    assert "python -m pipelines run alexnet-imagenet --scale paper" in page
+    assert all(cost in page for cost in claim.costs.values())
+    assert "<script" not in page
+
+
+@pytest.mark.parametrize(
+    ("page", "loaded"),
+    [
+        ('<script src="https://cdn.example/x.js"></script>', 1),
+        ('<link rel="stylesheet" href="//fonts.example/css">', 1),
+        ('<img srcset="a.png 1x, https://elsewhere.example/a.png 2x">', 1),
+        ("<style>p { background: url(http://elsewhere.example/a.png) }</style>", 1),
+        ("<p style=\"background: url('//elsewhere.example/a.png')\">", 1),
+        ('<a href="https://arxiv.org/abs/1611.04231">paper</a> <code>url(http://x)</code>', 0),
+        ('<link rel="canonical" href="https://near.example/"><img src="a.png">', 0),
+    ],
+)
+def test_what_a_page_loads_from_elsewhere_is_seen(
+    hooks: ModuleType, page: str, loaded: int
+) -> None:
+    assert len(hooks.remote_addresses(page)) == loaded
+
+
+def test_mathematics_is_mathml(hooks: ModuleType) -> None:
+    inline = hooks.on_page_content(r'<span class="arithmatex">\(a &lt; b\)</span>', None)
+    assert inline.startswith("<math") and "<mo>&lt;</mo>" in inline.replace("&#x0003C;", "&lt;")
+    tex = r"\[\begin{aligned} a &amp;= b \\ c &amp;\le d \end{aligned}\]"
+    block = hooks.on_page_content(f'<div class="arithmatex">{tex}</div>', None)
+    assert block.count("<mtr>") == 2
+    assert "\\" not in block
+
+
+def test_tex_that_is_unknown_is_refused(hooks: ModuleType) -> None:
+    with pytest.raises(PluginError, match=r"\\nosuch in a\.md"):
+        hooks.to_mathml(r"\(\nosuch x\)", "a.md")
+
+
+def test_every_statement_in_tex_can_be_drawn(hooks: ModuleType) -> None:
+    claims = map(claim_catalog.load, claim_catalog.names())
+    formulas = [getattr(claim, "formula", "") for claim in claims]
+    for formula in filter(None, formulas):
+        assert hooks.to_mathml(rf"\[{formula}\]", "claim").startswith('<div class="formula"><math')
