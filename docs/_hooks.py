@@ -25,6 +25,7 @@ TEX = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.S)
 LOADED = ("stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "manifest")
 REMOTE = re.compile(r"\s*(?:https?:)?//", re.I)
 REMOTE_STYLE = re.compile(r"(?:url\(\s*['\"]?|@import\s+['\"]?)(?:https?:)?//", re.I)
+NAMED_OPERATOR = r'<mo lspace="0.17em" rspace="0.17em">\2</mo>'  # log, max: apart from what follows
 
 measurements: dict[str, claim_pages.Measurement | None] = {}
 
@@ -131,6 +132,7 @@ def to_mathml(tex: str, place: str) -> str:
             f"Mathematics must be TeX that becomes MathML. Received: {unknown[0]} in {place}: "
             f"{source[:200]}. Write it with other commands."
         )
+    mathml = re.sub(r"<m([oi])>([A-Za-z]{2,})</m\1>", NAMED_OPERATOR, mathml)
     return f'<div class="formula">{mathml}</div>' if display == "block" else mathml
 
 

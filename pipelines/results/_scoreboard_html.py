@@ -13,7 +13,9 @@ from pipelines.measurement.verdict import format_spread
 TEMPLATES = Path(__file__).with_name("templates")
 VERDICTS = ("reproduced", "refuted", "inconclusive", "smaller scale", "not run")  # as sorted
 FAILS = "as printed fails"
-LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Run|Source|Verdict)[^:\n]{0,20}: )")
+LABELLED = re.compile(
+    r"\n(?=(?:Cost|Expect|Measured|Run|Source|Verdict)[^:\n]{0,20}: | *python -m )"
+)
 
 
 def render_page(
@@ -72,7 +74,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def card_html(name: str) -> Any:
-    """Return the card of a claim as HTML; `Run: ...` and the like begin a line of their own."""
+    """Return the card of a claim as HTML; `Run: ...` and commands begin lines of their own."""
     return _html_of(LABELLED.sub("\\\\\n", claim_catalog.card(name)))
 
 
