@@ -18,6 +18,7 @@ COLOURS = (
     *("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd"),
     *("#8c564b", "#e377c2", "#7f7f7f", "#bcbd22", "#17becf"),
 )
+STEP = "step"  # the axis of iterations: linear convergence is a line where only y is logarithmic
 LEARNING_CURVES = (("train_loss", "val_loss"), ("train_error_pct", "val_error_pct"))
 
 Array = NDArray[Any]
@@ -77,12 +78,16 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
             label = metric if one else group.label
             line = {"color": colour, "dash": DASHES[index]}
             traces += _traces(group, metric, label, line, in_legend=one or index == 0)
-    steps = sorted({x for trace in traces for x in trace["x"] if x is not None})
+    logarithmic = _spans_decades(shown, traces)
+    longest = max((steps for group in chosen for steps, _ in group.runs), key=len)
     return {
         "traces": [*keys, *traces],
         "x": axis,
         "y": ", ".join(shown),
-        "logarithmic": {"x": _is_geometric(steps), "y": _spans_decades(shown, traces)},
+        "logarithmic": {
+            "x": _is_geometric(longest) and not (axis == STEP and logarithmic),
+            "y": logarithmic,
+        },
         "settings": len(chosen),
         "all_settings": len(groups),
         "seeds": max(len(group.runs) for group in chosen),
@@ -147,11 +152,11 @@ def _choose_evenly(groups: Sequence[Group]) -> list[Group]:
     return [groups[round(i)] for i in np.linspace(0, len(groups) - 1, count)]
 
 
-def _is_geometric(steps: Sequence[int]) -> bool:
-    """Return whether steps grow as 8, 16, 32, 64 do, so that a logarithmic axis shows them all."""
-    if len(steps) < 4 or steps[0] <= 0:
-        return False
-    return steps[-1] - steps[-2] > 3 * (steps[1] - steps[0]) and steps[-1] >= 8 * steps[0]
+def _is_geometric(steps: Array) -> bool:
+    """Return whether steps grow as 8, 16, 32, 64 do: only a logarithmic axis shows them all."""
+    positive = steps[steps > 0]
+    gaps = np.diff(positive)
+    return len(positive) > 3 and bool(gaps[-1] > 3 * gaps[0] and positive[-1] >= 8 * positive[0])
 
 
 def _spans_decades(metrics: Sequence[str], traces: Sequence[Mapping[str, Any]]) -> bool:

@@ -38,10 +38,10 @@ class Measurement:
     def charts(self) -> Iterator[Chart]:
         """Yield the charts that the claim names, then the learning curves of what it trained."""
         groups = _claim_charts.cell_groups(self.cells)
-        axis = self.plan.claim.inner or "step"
+        axis = self.plan.claim.inner or _claim_charts.STEP
         arms = _claim_charts.training_groups(self.trainings)
         wanted = [(groups, metrics, axis) for metrics in self.plan.claim.charts]
-        wanted += [(arms, metrics, "step") for metrics in _claim_charts.LEARNING_CURVES]
+        wanted += [(arms, metrics, _claim_charts.STEP) for metrics in _claim_charts.LEARNING_CURVES]
         drawn = (_claim_charts.draw(*each) for each in wanted)
         yield from (chart for chart in drawn if chart)
 
