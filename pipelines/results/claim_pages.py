@@ -12,9 +12,9 @@ from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import Bound, format_spread
-from pipelines.results import _claim_charts, _scoreboard_html, scoreboard
+from pipelines.results import _claim_charts, _templates, scoreboard
 from pipelines.results.evidence import stated_plan
-from pipelines.results.evidence_check import histories, measured_cells, read_runs
+from pipelines.results.evidence_check import count_other_code, histories, measured_cells, read_runs
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 
@@ -57,13 +57,12 @@ def read(name: str) -> Measurement | None:
     plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))
     values = documents.seed_values(histories(by_id[row.id]))
     cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
-    codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
     return Measurement(
         result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
         plan=plan,
         values=values,
         cells=measured_cells(plan, cells),
-        other_code=sum(code != plan.code for code in codes),
+        other_code=count_other_code(plan, cells),
         trainings=[d for d in bundled_runs if d.tags["kind"] == "training"],
     )
 
@@ -92,7 +91,7 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
     """Return the page of a claim; `figure` and `plotly` are addresses, empty for no figure."""
     claim = claim_catalog.load(name)
     charts = list(measurement.charts) if measurement else []
-    return _scoreboard_html.render(
+    return _templates.render(
         "claim_page.md",
         name=name,
         claim=claim,
@@ -106,7 +105,7 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
         figure=figure,
         plotly=plotly,
         spread=format_spread,
-        card=_scoreboard_html.card_html(name),
+        card=_templates.card_html(name),
     )
 
 

@@ -121,9 +121,13 @@ def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derive
         "floor reached": judgement["floor"],
         "measured": scoreboard.describe_metrics(plan.claim, spreads),
     }
+    return Derived(plan.name, plan.seeds, count_other_code(plan, cells), values, columns)
+
+
+def count_other_code(plan: MeasurementPlan, cells: Mapping[str, Document]) -> int:
+    """Return how many cells of a plan were measured by other code than today's."""
     codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
-    other = sum(code != plan.code for code in codes)
-    return Derived(plan.name, plan.seeds, other, values, columns)
+    return sum(code != plan.code for code in codes)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:

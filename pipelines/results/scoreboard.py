@@ -18,7 +18,7 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import _scoreboard_html, evidence
+from pipelines.results import _templates, evidence
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store
 
@@ -247,7 +247,7 @@ def write(folder: Path | None = None) -> dict[str, Any]:
         figures = _copy_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
         table = _study_table(studies) if studies else []
-        html = _scoreboard_html.render_page(board, DOCUMENTS, table, figures)
+        html = _templates.render_page(board, DOCUMENTS, table, figures)
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in board],
@@ -279,12 +279,12 @@ def render_board(
     board: Sequence[Entry], pictures: Mapping[str, str], pages: Mapping[str, str]
 ) -> str:
     """Return the scoreboard as part of a page of HTML, with addresses of figures and pages."""
-    return _scoreboard_html.render_board(board, DOCUMENTS, pictures, pages)
+    return _templates.render_board(board, DOCUMENTS, pictures, pages)
 
 
 def count_tiles(board: Sequence[Entry]) -> list[tuple[str, int]]:
     """Return how many claims have each verdict, and how many fail as printed."""
-    return [(label, number) for label, _, number in _scoreboard_html.tiles(board)]
+    return [(label, number) for label, _, number in _templates.tiles(board)]
 
 
 @contextmanager
