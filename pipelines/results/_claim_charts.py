@@ -70,7 +70,7 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
         return None
     chosen = _choose_evenly([g for g in groups if any(_has_curve(g, m) for m in shown)])
     one = len(chosen) == 1
-    keys = [] if one else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
+    keys = [] if one or len(shown) == 1 else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
     traces: list[dict[str, Any]] = []
     for number, group in enumerate(chosen):
         for index, metric in enumerate(shown):
@@ -90,7 +90,6 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
         },
         "settings": len(chosen),
         "all_settings": len(groups),
-        "seeds": max(len(group.runs) for group in chosen),
     }
 
 
