@@ -95,7 +95,7 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
         "claim_page.md",
         name=name,
         claim=claim,
-        formula=getattr(claim, "formula", ""),
+        formula=claim.formula,
         entry=entry(name, measurement),
         measurement=measurement,
         document=measurement.result.document() if measurement else {},
