@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import tyro
 
+from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 
 PROG = "python -m pipelines"
@@ -255,8 +256,10 @@ def dispatch(arguments: list[str]) -> None:
 
         attempt.main(rest)
     else:
+        if command in ("run", "sweep") and rest and not {"-h", "--help"} & set(rest):
+            raise name_first(PROG, arguments)
         words = ["recover", *rest] if command == "reap" else arguments  # its earlier name
-        app.cli(args=words, prog=PROG, description=__doc__)
+        parse_command(app, words, PROG, __doc__)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from typing import Any
 RECOVERING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
 MOST = 100_000  # of what is counted out one by one: seeds, trials
 WORKERS = 1_024  # processes on one machine
+FEW = 8  # names: no more are listed in a sentence
+LISTED_BY = "python -m pipelines list"  # claims, recipes, models, schedules
 
 
 class UserError(ValueError):
@@ -32,14 +34,18 @@ def disk_error(error: OSError) -> type[UserError] | type[Unavailable]:
     return Unavailable if error.errno in RECOVERING else UserError
 
 
-def unknown(what: str, received: str, choices: Iterable[str]) -> UserError:
-    """Return the error for a name that is not one of `choices`, nearest names first."""
+def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "") -> UserError:
+    """Return the error for a name that is not one of `choices`, with the nearest one.
+
+    Where they are many it names the command that lists them, or the first few.
+    """
     choices = sorted(set(choices))
-    near = difflib.get_close_matches(received, choices, n=3)
-    hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    return UserError(
-        f"{what} must be a known name. Received: {received!r}. {hint}Choices: {', '.join(choices)}."
-    )
+    near = difflib.get_close_matches(received, choices, n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    listed = f"Choices: {', '.join(choices[:FEW])}."
+    if len(choices) > FEW:
+        listed = f"All: {listed_by}" if listed_by else f"{listed[:-1]}, ... ({len(choices)})."
+    return UserError(f"{what} must be a known name. Received: {received!r}. {hint}{listed}")
 
 
 def short(error: Exception) -> str:

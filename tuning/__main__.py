@@ -3,16 +3,13 @@
 Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: copy, proxy,
 dashboard."""
 
-import functools
-import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from pipelines.cli.overrides import parse_errors_as_user_errors
+from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.errors import UserError
 from tuning import cli
@@ -20,16 +17,6 @@ from tuning.cli import PROG
 
 app = tyro.extras.SubcommandApp()
 Study = tyro.conf.Positional[str]
-
-
-def defer(command: Callable[..., None]) -> Callable[..., Callable[[], None]]:
-    """Return for tyro what the words ask for, to be called once they are known to be right."""
-
-    @functools.wraps(command)
-    def parse(*args: Any, **kwargs: Any) -> Callable[[], None]:
-        return functools.partial(command, *args, **kwargs)
-
-    return parse
 
 
 @app.command
@@ -43,7 +30,6 @@ def resume(study: Study) -> None:  # as `run`
 
 
 @app.command
-@defer
 def work(study: Study, storage: str | None = None, data_dir: Path | None = None) -> None:
     """Be one more worker of a study that another process leads, here or on another machine."""
     from tuning import study as studies
@@ -54,7 +40,6 @@ def work(study: Study, storage: str | None = None, data_dir: Path | None = None)
 
 
 @app.command(name="list")
-@defer
 def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
@@ -63,7 +48,6 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
 
 
 @app.command
-@defer
 def show(study: Study, storage: str | None = None, json: bool = False) -> None:
     """Print a study: its trials, the best, and the overrides that repeat it."""
     from tuning import catalog
@@ -72,7 +56,6 @@ def show(study: Study, storage: str | None = None, json: bool = False) -> None:
 
 
 @app.command
-@defer
 def best(study: Study, storage: str | None = None) -> None:
     """Print the overrides of the best trial, to paste after `python -m pipelines run RECIPE`."""
     from tuning import catalog
@@ -89,7 +72,6 @@ def best(study: Study, storage: str | None = None) -> None:
 
 
 @app.command
-@defer
 def compare(
     studies: tyro.conf.Positional[tuple[str, ...]],
     storage: str | None = None,
@@ -106,7 +88,6 @@ def compare(
 
 
 @app.command
-@defer
 def budgets(
     study: Study,
     *,
@@ -134,7 +115,6 @@ def budgets(
 
 
 @app.command
-@defer
 def copy(
     source: tyro.conf.Positional[str],
     studies: tyro.conf.Positional[tuple[str, ...]] = (),
@@ -150,7 +130,6 @@ def copy(
 
 
 @app.command
-@defer
 def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
     """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
     from tuning.storage import serving
@@ -160,7 +139,6 @@ def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000
 
 
 @app.command
-@defer
 def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8080) -> None:
     """Serve optuna-dashboard on the same storage."""
     from tuning.storage import serving
@@ -208,14 +186,9 @@ def dispatch(arguments: list[str]) -> None:
     if command in searches and rest and not rest[0].startswith("-"):
         print_answer(*searches[command](rest[0], rest[1:]), _print_study)
         return
-    if command in searches and not {"-h", "--help"} & set(rest):
-        raise UserError(
-            f"The study's name stands first. Received: {shlex.join(arguments)}. Write: {PROG} "
-            f"{command} STUDY, and then the options."
-        )
-    with parse_errors_as_user_errors():
-        run_parsed = app.cli(args=arguments, prog=PROG, description=__doc__)
-    run_parsed()
+    if command in searches and rest and not {"-h", "--help"} & set(rest):
+        raise name_first(PROG, arguments)
+    parse_command(app, arguments, PROG, __doc__)
 
 
 if __name__ == "__main__":

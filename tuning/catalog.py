@@ -45,7 +45,7 @@ def load(name: str, where: str) -> Any:
     connected = storage.connect(where)
     names = optuna.get_all_study_names(connected)
     if name not in names:
-        raise unknown("A study", name, names)
+        raise unknown("A study", name, names, "python -m tuning list")
     study = optuna.load_study(study_name=name, storage=connected)
     if PLAN not in study.user_attrs:
         raise UserError(

@@ -6,7 +6,8 @@ from typing import Any
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
+from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import get_recipe
@@ -43,7 +44,6 @@ class RunArguments:
     Every setting of the recipe can be overridden as in `python -m pipelines run`.
     """
 
-    study: tyro.conf.Positional[str]
     length: tyro.conf.OmitArgPrefixes[Length]
     search: tyro.conf.OmitArgPrefixes[Plan]
     override: tyro.conf.OmitArgPrefixes[Recipe]
@@ -55,38 +55,31 @@ class RunArguments:
 class ResumeArguments:
     """Go on with a study that is there, as it was planned; --trials and --hours raise its goal."""
 
-    study: tyro.conf.Positional[str]
     length: tyro.conf.OmitArgPrefixes[Length]
 
 
 def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
-    with parse_errors_as_user_errors():
-        search, _ = tyro.cli(Plan, args=arguments, return_unknown_args=True, add_help=False)
+    search, _ = parse_known(Plan, arguments, f"{PROG} run {study}")
     published = get_recipe(search.trained_name, search.scale)
-    with parse_errors_as_user_errors():
-        default = with_schedule(published, arguments)
-        parsed = tyro.cli(
-            RunArguments,
-            args=[study, *arguments],
-            default=RunArguments(study, Length(), Plan(), default),
-            prog=f"{PROG} run",
-        )
+    default = with_schedule(published, arguments, f"{PROG} run {study}")
+    parsed: RunArguments = parse(
+        RunArguments,
+        arguments,
+        default=RunArguments(Length(), Plan(), default),
+        prog=f"{PROG} run {study}",
+    )
     recipe = apply_overrides(default, parsed.override)
     plan = dataclasses.replace(parsed.search, changes=changed_fields(recipe, published))
-    return _search(parsed.study, plan, parsed.length, parsed.force)
+    return _search(study, plan, parsed.length, parsed.force)
 
 
 def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `resume STUDY`, and whether it is to be printed as JSON."""
-    with parse_errors_as_user_errors():
-        parsed = tyro.cli(
-            ResumeArguments,
-            args=[study, *arguments],
-            default=ResumeArguments(study, Length()),
-            prog=f"{PROG} resume",
-        )
-    return _search(parsed.study, None, parsed.length)
+    parsed: ResumeArguments = parse(
+        ResumeArguments, arguments, default=ResumeArguments(Length()), prog=f"{PROG} resume {study}"
+    )
+    return _search(study, None, parsed.length)
 
 
 def _search(

@@ -17,7 +17,9 @@ def data_command(action: str, name: str | None, json: bool) -> None:
     elif name is None and action == "list":
         print_answer([datasets.get(each).check() for each in datasets.DATASETS], json, show)
     elif name is None:
-        raise unknown("The data set to " + action, "nothing", datasets.DATASETS)
+        raise unknown(
+            "The data set to " + action, "nothing", datasets.DATASETS, "python -m pipelines data"
+        )
     else:
         if action == "prepare":
             print(f"{name} is ready in {datasets.get(name).prepare()}", file=sys.stderr)

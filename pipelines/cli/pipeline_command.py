@@ -9,11 +9,10 @@ import dataclasses
 import sys
 from typing import Any
 
-import tyro
-
-from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
+from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
-from pipelines.errors import Ended, unknown
+from pipelines.errors import LISTED_BY, Ended, unknown
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.scheduling.steps import Pipeline, run_pipeline
@@ -33,13 +32,11 @@ def pipeline_command(arguments: list[str]) -> None:
     """Read the options, which are in part those of a recipe, and run the steps."""
     name, *rest = arguments or ["--help"]
     if name == "verify":
-        with parse_errors_as_user_errors():
-            asked = tyro.cli(Verify, args=rest, default=Verify(Options()), prog=f"{PROG} {name}")
+        asked = parse(Verify, rest, default=Verify(Options()), prog=f"{PROG} {name}")
         use_data_dir(asked.options.data_dir)
         _run_pipeline(build_verification(asked), asked.options)
     elif name == TRAIN:
-        with parse_errors_as_user_errors():
-            training, overrides = _parse_training(rest)
+        training, overrides = _parse_training(rest)
         use_data_dir(training.options.data_dir)
         _run_pipeline(build_training(training, overrides), training.options)
     elif name in ("-h", "--help"):
@@ -51,14 +48,14 @@ def pipeline_command(arguments: list[str]) -> None:
 def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str]]:
     """Return the options of a training, and the words that override its recipe."""
     if not rest[:1] or (rest[0].startswith("-") and not {"-h", "--help"} & set(rest)):
-        raise unknown("The recipe to train", "nothing", catalog.RECIPES)
+        raise unknown("The recipe to train", "nothing", catalog.RECIPES, LISTED_BY)
     name, *words = rest if not rest[0].startswith("-") else [min(catalog.RECIPES), *rest]
-    options, overrides = tyro.cli(Options, args=words, return_unknown_args=True, add_help=False)
-    recipe = with_schedule(catalog.get_recipe(name, options.scale), words)
+    options, overrides = parse_known(Options, words, f"{PROG} {TRAIN} {name}")
+    recipe = with_schedule(catalog.get_recipe(name, options.scale), words, f"{PROG} {TRAIN} {name}")
     kind: Any = TrainAndRegister[Recipe]
-    parsed: TrainAndRegister[Recipe] = tyro.cli(
+    parsed: TrainAndRegister[Recipe] = parse(
         kind,
-        args=[name, *words],
+        [name, *words],
         default=TrainAndRegister(name, Options(), recipe),
         prog=f"{PROG} {TRAIN}",
     )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipelines.cli.shell import exit_with_error, print_answer
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import notify, regressions
@@ -18,7 +18,7 @@ def _find_result(run_id: str, names: Collection[str]) -> Row:
     """Return the finished result of a claim or recipe with that id."""
     row = history.find(run_id)
     if row is None:
-        raise unknown("A claim or recipe", run_id, names)
+        raise unknown("A claim or recipe", run_id, names, LISTED_BY)
     kind = row.tags.get("kind", "run")
     if kind not in regressions.KINDS or row.status != "FINISHED":
         raise UserError(

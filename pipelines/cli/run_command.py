@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from pipelines.cli import listing, tables
-from pipelines.cli.overrides import apply_overrides, parse_errors_as_user_errors, with_schedule
+from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
-from pipelines.errors import MOST, Paused, UserError, check_counts, unknown
+from pipelines.errors import LISTED_BY, MOST, Paused, UserError, check_counts, unknown
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
@@ -88,25 +89,24 @@ class Options:
 class RunArguments(Generic[T]):
     """Run a claim or a recipe; every setting below can be overridden."""
 
-    name: tyro.conf.Positional[str]
     options: tyro.conf.OmitArgPrefixes[Options]
     override: tyro.conf.OmitArgPrefixes[T]
 
 
 def run_command(name: str, arguments: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override."""
-    with parse_errors_as_user_errors():
-        options, _ = tyro.cli(Options, args=arguments, return_unknown_args=True, add_help=False)
+    options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
     if name in claim_catalog.names():
         settings = claim_catalog.get_settings(name, options.scale)
     elif name in catalog.RECIPES:
         settings = catalog.get_recipe(name, options.scale)
     else:
-        raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
-    with parse_errors_as_user_errors():
-        if isinstance(settings, Recipe):
-            settings = with_schedule(settings, arguments)
-        parsed = _parse(name, settings, arguments)
+        raise unknown(
+            "A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY
+        )
+    if isinstance(settings, Recipe):
+        settings = with_schedule(settings, arguments, f"{PROG} run {name}")
+    parsed = _parse(name, settings, arguments)
     use_data_dir(options.data_dir)
     changed = parsed.override
     if isinstance(settings, Recipe):
@@ -153,7 +153,6 @@ def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> Non
 class SweepArguments:
     """Measure a claim over a grid of its settings, times seeds; `run CLAIM --help` names them."""
 
-    name: tyro.conf.Positional[str]
     grid: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An axis NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
     that is not named keeps its values at --scale."""
@@ -173,8 +172,7 @@ class SweepArguments:
 
 def sweep_command(name: str, arguments: list[str]) -> None:
     """Measure a claim over the grid of the command line."""
-    with parse_errors_as_user_errors():
-        parsed = tyro.cli(SweepArguments, args=[name, *arguments], prog=f"{PROG} sweep")
+    parsed = parse(SweepArguments, arguments, prog=f"{PROG} sweep {name}")
     if name in catalog.RECIPES:
         raise UserError(
             f"A sweep takes a claim. Received: {name} is a recipe. Vary its settings with "
@@ -199,11 +197,11 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
         costs = listing.state_costs(claim_catalog.load(name).costs)
         description = f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
     kind: Any = RunArguments[type(default)]  # type: ignore[misc]
-    parsed: RunArguments[Any] = tyro.cli(
+    parsed: RunArguments[Any] = parse(
         kind,
-        args=[name, *arguments],
-        default=RunArguments(name, Options(), default),
-        prog=f"{PROG} run",
+        arguments,
+        default=RunArguments(Options(), default),
+        prog=f"{PROG} run {name}",
         description=description,
     )
     return parsed

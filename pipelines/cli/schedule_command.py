@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from pipelines.cli.parsing import parse_command
 from pipelines.cli.shell import print_answer
 from pipelines.errors import UserError
 from pipelines.scheduling import jobs, times
@@ -24,7 +25,7 @@ def schedule_command(arguments: list[str]) -> None:
     if "--" in arguments:
         cut = arguments.index("--")
         arguments = [*arguments[:cut], "--command", shlex.join(arguments[cut + 1 :])]
-    app.cli(args=arguments, prog=PROG, description=__doc__)
+    parse_command(app, arguments, PROG, __doc__)
 
 
 @app.command

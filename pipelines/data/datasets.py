@@ -108,7 +108,7 @@ class DataSet:
 def get(name: str) -> DataSet:
     """Return the data set of that name. Raise UserError if there is none."""
     if name not in DATASETS:
-        raise unknown("A data set", name, DATASETS)
+        raise unknown("A data set", name, DATASETS, "python -m pipelines data")
     kind, *fields = DATASETS[name]
     module, _, maker = kind.partition(".")
     data_set: DataSet = getattr(importlib.import_module(f"pipelines.data.{module}"), maker)(

@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from typing import Any
 
-from pipelines.errors import unknown
+from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement.claim import Claim, Experiment, Theorem
 
 PACKAGE = "pipelines.claims"  # by name: what is measured does not depend on which claims there are
@@ -24,7 +24,7 @@ def names() -> list[str]:
 def load(name: str) -> Theorem | Experiment:
     """Return the claim of that name. Raise UserError, which lists the choices."""
     if name not in _find_claims():
-        raise unknown("A claim", name, names())
+        raise unknown("A claim", name, names(), LISTED_BY)
     module, attribute = locate(name)
     claim: Theorem | Experiment = getattr(importlib.import_module(module), attribute)
     return claim

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.errors import unknown
+from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import Recipe
 
@@ -21,7 +21,7 @@ Scales = dict[str, Recipe]
 def get_recipe(name: str, scale: str = "cpu") -> Recipe:
     """Return the recipe of that name at that scale; UserError lists the choices."""
     if name not in RECIPES:
-        raise unknown("A recipe", name, RECIPES)
+        raise unknown("A recipe", name, RECIPES, LISTED_BY)
     if scale not in RECIPES[name]:
         raise unknown(f"The scale of {name}", scale, RECIPES[name])
     return RECIPES[name][scale]

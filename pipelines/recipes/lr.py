@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,7 +159,7 @@ SCHEDULES: dict[str, Callable[..., Array]] = {
 def defaults(schedule: str) -> dict[str, Any]:
     """Return a schedule's own arguments with their default values. UserError for another name."""
     if schedule not in SCHEDULES:
-        raise unknown("A schedule", schedule, SCHEDULES)
+        raise unknown("A schedule", schedule, SCHEDULES, LISTED_BY)
     shape = list(inspect.signature(SCHEDULES[schedule]).parameters.values())[1:]
     return {parameter.name: parameter.default for parameter in shape}
 

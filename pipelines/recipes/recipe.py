@@ -17,7 +17,7 @@ import tyro
 import keras_models
 from pipelines.data import datasets
 from pipelines.data.splits import PAD
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.recipes import lr
 from pipelines.runtime import tf_config
 from pipelines.runtime.provenance import digest
@@ -150,7 +150,7 @@ class Recipe:
         datasets.get(self.data).check_arguments(self.data_args)
         self._check_data()
         if self.model not in keras_models.names():
-            raise unknown("An architecture", self.model, keras_models.names())
+            raise unknown("An architecture", self.model, keras_models.names(), LISTED_BY)
         shape, classes = datasets.get(self.data).sizes(self.data_args)
         try:
             keras_models.check(self.model, shape, classes, **self.model_args)

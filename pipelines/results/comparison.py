@@ -57,7 +57,8 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
         )
     for row in matches or [row for row in rows if row.name == name]:
         return row
-    raise unknown("A run", name, {row.name for row in rows if row.tags.get("kind") != "setting"})
+    names = {row.name for row in rows if row.tags.get("kind") != "setting"}
+    raise unknown("A run", name, names, "python -m pipelines ui")
 
 
 def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime.files import lock
@@ -78,7 +78,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     files = [word for word in words if word not in names]
     for word in files:
         if not (Path(word).is_file() or word.endswith(".zip")):
-            raise unknown("What is added", word, claim_catalog.names())
+            raise unknown("What is added", word, claim_catalog.names(), LISTED_BY)
     documents_of_files = [import_runs(Path(word)) for word in files]
     ids = {i for each in documents_of_files for i in (*each["imported"], *each["present"])}
     cells = history.rows_with_evidence(kind="setting")

@@ -1,7 +1,6 @@
 """Jobs: commands of ours that are run at their times, and those that come with the project."""
 
 import dataclasses
-import os
 import re
 import shlex
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 from pipelines.errors import UserError
 from pipelines.runtime.provenance import ROOT
+from pipelines.runtime.subcommands import find_error
 from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
@@ -134,19 +134,13 @@ def check_command(job: Job) -> None:
     right, and nothing was done. Takes a second or two.
     """
     words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
-    wide = os.environ | {"COLUMNS": "1000"}
-    done = subprocess.run(words, cwd=ROOT, env=wide, capture_output=True, text=True, check=False)
-    lines = [line.strip("│╭╮╰╯─ ") for line in done.stderr.splitlines()]  # tyro may frame them
-    if any(f"Unrecognized options: {UNKNOWN_OPTION}" in line for line in lines):
-        return
-    lines = [line for line in lines if line and not line.startswith("For full helptext")]
-    errors = [line for line in lines if line.startswith(("error: ", "Unrecognized options: "))]
-    why = [*lines, *errors][-1].removeprefix("error: ") if lines else "there is no such command"
-    raise UserError(
-        f"A job runs a command of ours. Received: {job.command}: "
-        f"{why.replace(f', {UNKNOWN_OPTION}', '').rstrip('.')}. Try it by itself first; "
-        f"python -m {job.words[0]} --help lists what there is."
-    )
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    why, _, rest = find_error(done.stderr).partition(f"There is no option {UNKNOWN_OPTION}.")
+    if why or not rest:
+        raise UserError(
+            f"A job runs a command of ours. Received: {job.command}: {why.strip(' .')}. Try it by "
+            f"itself first; python -m {job.words[0]} --help lists what there is."
+        )
 
 
 def default_jobs(tz: str) -> dict[str, Job]:

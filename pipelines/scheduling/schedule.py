@@ -11,6 +11,8 @@ from pipelines.errors import UserError, unknown
 from pipelines.scheduling import times
 from pipelines.scheduling.jobs import Job
 
+LISTED_BY = "python -m pipelines schedule list"
+
 
 def add(client: DBOSClient, job: Job, replace: bool = False) -> None:
     """Add a job; UserError if one has that name, or its times never come."""
@@ -47,7 +49,7 @@ def find(client: DBOSClient, name: str) -> Job:
     """Return the job of that name; UserError names the existing ones."""
     entry = client.get_schedule(name)
     if entry is None:
-        raise unknown("A job", name, [job.name for job in next_ticks(client)])
+        raise unknown("A job", name, [job.name for job in next_ticks(client)], LISTED_BY)
     return Job.of(entry["context"])
 
 

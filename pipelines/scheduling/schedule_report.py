@@ -49,7 +49,9 @@ def list_ticks(client: DBOSClient, name: str | None, last: int) -> list[dict[str
         and not rows
         and name not in (names := {job.name for job in schedule.next_ticks(client)})
     ):
-        raise unknown("A job", name, names | {row["job"] for row in _read_ticks(client)})
+        raise unknown(
+            "A job", name, names | {row["job"] for row in _read_ticks(client)}, schedule.LISTED_BY
+        )
     return rows
 
 

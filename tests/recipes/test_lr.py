@@ -233,7 +233,7 @@ def test_figure_rejects_what_is_no_table(rates: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"schedule": "cosin"}, r"'cosin'. Did you mean cosine\b.*Choices: constant, cosine"),
+        ({"schedule": "cosin"}, r"'cosin'. Did you mean cosine\? All: python -m pipelines list$"),
         ({"schedule": "steps", "final": 0.1}, r"'final'.*Choices: boundaries, factor"),
         ({"factor": 0.1}, r"'factor'.*Choices: none"),
         ({"peak": 0.0}, r"finite rate > 0. Received: peak=0.0"),

@@ -270,7 +270,7 @@ def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPa
     [
         ("allconv-digit", "cpu", "A recipe must be a known name. Received: 'allconv-digit'. "),
         ("allconv-digit", "cpu", "Did you mean allconv-digits"),
-        ("x", "cpu", "Choices: alexnet-imagenet, allcnn-cifar10, allcnn-cifar100, "),
+        ("x", "cpu", "Received: 'x'. All: python -m pipelines list"),
         ("allconv-digits", "paper", "The scale of allconv-digits must be a known name. "),
         ("allconv-digits", "paper", "Received: 'paper'. Choices: cpu, smoke."),
         ("allconv-cifar10", "papr", "Did you mean paper? Choices: cpu, paper, smoke."),

@@ -163,7 +163,7 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("run gradient-formula --bogus 3", r"Unrecognized options: --bogus, 3\."),
+        ("run gradient-formula --bogus 3", r": There is no option --bogus\. Try"),
         ("reep", "reep"),
         ("run gradient-formla", "Did you mean gradient-formula"),
         ("reap --json", ""),

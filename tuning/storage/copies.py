@@ -52,7 +52,9 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     known = optuna.get_all_study_names(origin)
     for name in names:
         if name not in known:
-            raise unknown(f"A study of {without_password(source)}", name, known)
+            raise unknown(
+                f"A study of {without_password(source)}", name, known, "python -m tuning list"
+            )
     copied = [name for name in names or known if _copy(name, origin, target)]
     if source.startswith(store.SQLITE) and not names and old.parent == store.home():
         origin.remove_session()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.runtime import heartbeat, provenance
 from pipelines.runtime.files import lock
 from pipelines.runtime.progress import progress_bar
@@ -96,7 +96,7 @@ def _find_named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]
     all_names = set().union(*named.values())
     for name in names:
         if name not in all_names:
-            raise unknown("What is exported", name, all_names - named.keys())
+            raise unknown("What is exported", name, all_names - named.keys(), LISTED_BY)
     return {run_id for run_id, own_names in named.items() if own_names & set(names)}
 
 

@@ -1,0 +1,49 @@
+"""Wrong options in a terminal: one sentence without a frame, as in a pipe, with what was meant."""
+
+from tests import terminal
+
+WRONG = [
+    ("pipelines run allconv-digits --learning-rte 0.1", "Did you mean --learning-rate?"),
+    ("pipelines run gradient-formula --sedes 3", "Did you mean --seeds?"),
+    ("pipelines run allconv-digits --batch-size many", "must be a whole number. Received: 'many'"),
+    ("pipelines run allconv-digits --widths 8 wide", "must be whole numbers. Received: '8 wide'"),
+    ("pipelines run allconv-digits --precision float33", "Did you mean float32?"),
+    ("pipelines run allconv-digits --steps", "--steps needs a value after it"),
+    ("pipelines run --seeds 3 allconv-digits", "python -m pipelines run NAME"),
+    ("pipelines run allconv-digits 3", "No option takes the word '3'"),
+    ("pipelines sweep gradient-formula --gird d=8", "Did you mean --grid?"),
+    ("pipelines lst", "There is no command 'lst'. Did you mean list?"),
+    ("pipelines list --jsn", "Did you mean --json? See: python -m pipelines list --help"),
+    ("pipelines --json list", "--json must stand after the command"),
+    ("pipelines data prepar", "Did you mean prepare?"),
+    ("pipelines ui --port none", "--port must be a whole number"),
+    ("pipelines export", "Write: python -m pipelines export FILE"),
+    ("pipelines", "A command must be named"),
+    ("pipelines pipeline verify --clams all", "Did you mean --claims?"),
+    ("pipelines pipeline train-and-register mlp-digits --sceduel cosine", "--schedule?"),
+    ("pipelines schedule lst", "See: python -m pipelines schedule --help"),
+    ("pipelines schedule add x --evry 5m -- list", "Did you mean --every?"),
+    ("tuning run s --recipe mlp-digits --trails 3", "Did you mean --trials?"),
+    ("tuning run s --recipe mlp-digits --hours long", "--hours must be a number or None"),
+    ("tuning resume s --trails 3", "Did you mean --trials?"),
+    ("tuning show s --jsn", "Did you mean --json?"),
+]
+SOURCE = """
+import importlib, shlex, sys
+from pipelines.cli.shell import run_command_safely
+for line in sys.stdin.read().splitlines():
+    package, *words = shlex.split(line)
+    dispatch = importlib.import_module(f"{package}.__main__").dispatch
+    print("exit", run_command_safely(dispatch, words, False), file=sys.stderr, flush=True)
+"""
+
+
+def test_a_wrong_option_is_one_sentence_in_a_terminal() -> None:
+    lines = [line for line, _ in WRONG]
+    answers = terminal.output("-c", SOURCE, typed="\n".join(lines)).split("exit 2\n")
+    assert answers.pop() == ""
+    for (line, expected), answer in zip(WRONG, answers, strict=True):
+        assert answer.startswith("error: "), (line, answer)
+        assert answer.count("\n") == 1, (line, answer)
+        assert expected in answer, (line, answer)
+        assert not set("│╭─╮╰╯") & set(answer), (line, answer)
