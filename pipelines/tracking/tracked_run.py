@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import Ended, Paused, Pruned
-from pipelines.runtime import backend, heartbeat, provenance
+from pipelines.runtime import backend, heartbeat, progress, provenance
 from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
@@ -67,7 +67,11 @@ class Run:
         self.outbox.add_numbers(new)
 
     def log_new(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Log what is new if a training is repeated from a checkpoint: no step is written twice."""
+        """Log what is new if a training is repeated from a checkpoint: no step is written twice.
+
+        A bar in the terminal shows its latest loss and error.
+        """
+        progress.show_numbers(metrics)
         new = {key: value for key, value in metrics.items() if step > self.logged.get(key, -1)}
         if new:
             self.log(new, step)
