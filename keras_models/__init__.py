@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from ._arguments import choices, describe
 from ._start_weights import draw as draw_relu_weights
 from ._start_weights import singular_values
 
@@ -15,7 +16,15 @@ if TYPE_CHECKING:
     import keras
 
 
-__all__ = ["build", "check", "draw_relu_weights", "names", "singular_values"]
+__all__ = [
+    "build",
+    "check",
+    "choices",
+    "describe",
+    "draw_relu_weights",
+    "names",
+    "singular_values",
+]
 
 
 def names() -> list[str]:

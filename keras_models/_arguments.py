@@ -10,6 +10,7 @@ import ast
 import difflib
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -36,11 +37,16 @@ def check(name: str, arguments: Mapping[str, Any]) -> None:
 
 
 @functools.cache
-def _signature(name: str) -> tuple[Types, Mapping[str, Any]]:
-    """Return the types of the arguments of `build`, and the values of those that have defaults."""
+def _find_build(name: str) -> ast.FunctionDef:
     source = (Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
-    build = next(node.args for node in functions if node.name == "build")
+    return next(node for node in functions if node.name == "build")
+
+
+@functools.cache
+def _signature(name: str) -> tuple[Types, Mapping[str, Any]]:
+    """Return the types of the arguments of `build`, and the values of those that have defaults."""
+    build = _find_build(name).args
     types = {
         each.arg: ast.unparse(each.annotation)
         for each in (*build.args, *build.kwonlyargs)
@@ -48,6 +54,22 @@ def _signature(name: str) -> tuple[Types, Mapping[str, Any]]:
     }
     defaults = zip(build.kwonlyargs, build.kw_defaults, strict=True)
     return types, {each.arg: ast.literal_eval(value) for each, value in defaults if value}
+
+
+def describe(name: str) -> dict[str, str]:
+    """Return what the docstring of `build` says of its arguments: `name`: ..., each on a line."""
+    entries = re.findall(
+        r"^`(\w+)`: (.*?)(?=^`\w+`: |^$|\Z)",
+        ast.get_docstring(_find_build(name)) or "",
+        re.M | re.S,
+    )
+    return {argument: " ".join(text.split()) for argument, text in entries}
+
+
+def choices(name: str) -> dict[str, list[str]]:
+    """Return the values that those arguments of `build` may have that are one of a few words."""
+    words = {key: kind.removeprefix("Literal") for key, kind in _signature(name)[0].items()}
+    return {key: ast.literal_eval(text) for key, text in words.items() if text.startswith("[")}
 
 
 def _check_names(name: str, types: Types, arguments: Mapping[str, Any]) -> None:

@@ -31,9 +31,11 @@ def build(
 ) -> keras.Model:
     """AlexNet; images [n, height, width, channels] -> logits [n, classes].
 
-    `width` multiplies the channels and units of every layer but the last. `init`: "published",
-    N(0, 0.01²) and biases 1 in convolutions 2, 4, 5 and both hidden fully connected layers; or
-    "he", He et al. 2015 with biases 0, for narrow networks, in which 0.01 lets the signal fade.
+    `width`: multiple of the channels and units of every layer but the last.
+    `dropout`: rate at which units are dropped in both hidden fully connected layers.
+    `init`: "published", N(0, 0.01²) and biases 1 in convolutions 2, 4, 5 and both hidden fully
+    connected layers; or "he", He et al. 2015 with biases 0, for narrow networks, in which 0.01 lets
+    the signal fade.
     """
     inputs = keras.Input(tuple(input_shape), name="image")
     x = features(pad_to_windows(inputs), width, init)

@@ -84,9 +84,11 @@ def build(
 ) -> keras.Model:
     """Return All-CNN; images [n, height, width, channels] -> logits [n, classes].
 
-    `width` multiplies the channels of every convolution but the last; `dropout=False` leaves out
-    the published dropout. `last_relu=False` leaves out the ReLU before the average: with it a
-    step that is too large can set a class's map to 0 everywhere, where it has no gradient.
+    `form`: "cifar", All-CNN-C, or "imagenet", its upscaled form.
+    `width`: multiple of the channels of every convolution but the last.
+    `dropout`: whether there is the published dropout.
+    `last_relu`: whether a ReLU precedes the average: with it a step that is too large can set a
+    class's map to 0 everywhere, where it has no gradient.
     """
     inputs = keras.Input(tuple(input_shape), name="image")
     x = drop(inputs, FORMS[form].input_dropout * dropout, "input_dropout")

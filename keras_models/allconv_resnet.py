@@ -47,19 +47,24 @@ def build(
 ) -> keras.Model:
     """Network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
 
+    `blocks_per_stage`: residual blocks, one number for all stages or one for each.
+    `widths`: channels of the stages.
+    `stem_width`: channels of the stem.
+    `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 without pooling: the first
+    block of stage 1 takes the second stride 2.
     `shortcut`: "identity"; "projection", a 1x1 convolution wherever the shape changes; or "none",
     the plain twin: the same convolutions and as many weights, without `x +`. A plain block is
     ReLU(C2(ReLU(C1 x))): without its outer ReLU, C2 and the next C1 would be one linear map.
     At full depth its signal survives with init="he" only; "small" fades to 0 in float32.
+    `use_bias`: whether convolutions and trained logits have biases.
+    `batch_norm`: whether both convolutions of every branch are normalized, BN C2(ReLU(BN C1 x)),
+    and nothing else: stem, shortcuts and logits stay as they are. It excludes `use_bias`.
+    `dropout`: rate at which entries are dropped between the convolutions of every branch,
+    C2(drop(ReLU(C1 x))): where Zagoruyko & Komodakis 2016 have it; HM and R state no place.
+    `fixed_projection`: whether the logits are a fixed random projection, else a trained layer.
     `init`: standard deviation in the blocks' convolutions of kernel size k with c output channels:
     "small" 1/(k² c), "standard" 1/(k sqrt c), "he" sqrt(2)/(k sqrt c); elsewhere "standard".
-    `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 without pooling: the first
-    block of stage 1 takes the second stride 2. `blocks_per_stage`: one number, or one for each.
-    `batch_norm` normalizes after both convolutions of every branch, BN C2(ReLU(BN C1 x)), and
-    nowhere else: stem, shortcuts and logits stay as they are. It excludes `use_bias`.
-    `dropout` is the rate at which entries are dropped between the convolutions of every branch,
-    C2(drop(ReLU(C1 x))): where Zagoruyko & Komodakis 2016 have it; HM and R state no place.
-    `standardize` begins with `standardize_each`, for pictures whose pixels are given in [0, 1].
+    `standardize`: whether `standardize_each` comes first, for pixels that are given in [0, 1].
     """
     blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")

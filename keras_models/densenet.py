@@ -37,7 +37,10 @@ def build(
 ) -> keras.Model:
     """DenseNet-BC, or DenseNet; images [n, height, width, channels] -> logits [n, classes].
 
-    `depth` counts convolutions and the last layer: 6n + 4 with bottlenecks, 3n + 4 without.
+    `depth`: how many convolutions, and the last layer: 6n + 4 with bottlenecks, 3n + 4 without.
+    `growth`: channels that every layer adds.
+    `bottleneck`: whether a 1x1 convolution precedes every 3x3 one.
+    `compression`: share of the channels that are left between two blocks.
     `dropout`: rate after every convolution but the first; published: 0.2 without augmentation.
     """
     per_block = (depth - 4) // (6 if bottleneck else 3)  # four: stem, two transitions, last layer

@@ -24,6 +24,7 @@ def build(
 ) -> keras.Model:
     """`depth` layers x -> x + A_i x of one width d; vectors [n, d] -> [n, d], so classes = d.
 
+    `depth`: how many layers.
     `init`: "zeros" starts at the identity map; otherwise the entries of every A_i are Gaussian, of
     standard deviation "small" 1/d, "standard" 1/sqrt(d) or "he" sqrt(2/d).
     """

@@ -65,8 +65,11 @@ def build(
 ) -> keras.Model:
     """Flatten, linear map to `width`, `depth` blocks, a layer of `classes` units, linear outputs.
 
-    Vectors or images -> outputs [n, classes]. `init` is the deviation in the blocks: "small"
-    1/width, "standard" 1/sqrt(width), "he" sqrt(2/width).
+    Vectors or images -> outputs [n, classes].
+
+    `width`: numbers between two blocks, and units of a block.
+    `depth`: how many blocks.
+    `init`: deviation in the blocks: "small" 1/width, "standard" 1/sqrt(width), "he" sqrt(2/width).
     """
     return _network(input_shape, classes, width, [(depth, width)], init=init)
 

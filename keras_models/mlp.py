@@ -25,10 +25,13 @@ def build(
 ) -> keras.Model:
     """Flatten, linear stem, `depth` residual blocks; vectors or images -> logits [n, classes].
 
-    `identity=False`: the plain twin, the same matrices without `x +`; a plain block is
-    ReLU(V ReLU(U x)), or V and the next U would be one linear map. `use_bias` adds HM's s, as in
-    x + V ReLU(U x + s), and biases in stem and logits. `init`: standard deviation in the blocks:
-    "small" 1/width, "standard" 1/sqrt(width), "he" sqrt(2/width); stem and logits "standard".
+    `width`: units of every layer.
+    `depth`: how many residual blocks.
+    `identity`: whether blocks add x; without it the plain twin, the same matrices in blocks
+    ReLU(V ReLU(U x)): without its outer ReLU, V and the next U would be one linear map.
+    `use_bias`: whether there is HM's s, as in x + V ReLU(U x + s), and biases in stem and logits.
+    `init`: standard deviation in the blocks: "small" 1/width, "standard" 1/sqrt(width), "he"
+    sqrt(2/width); stem and logits "standard".
     """
     inputs = keras.Input(tuple(input_shape), name="input")
     x = layers.Flatten(name="flatten")(inputs)

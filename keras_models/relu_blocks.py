@@ -22,8 +22,11 @@ def build(
 ) -> keras.Model:
     """Flatten to d numbers, `depth` blocks relu(x + W x) with W [d, d], logits [n, classes].
 
-    `identity=False`: the plain twin, blocks relu(W x). `init`: "zeros" starts every weight at 0,
-    those of the logits too, "uniform" draws them from +-1/sqrt(d), as Torch draws linear layers.
+    `depth`: how many blocks.
+    `identity`: whether blocks add x; without it the plain twin, blocks relu(W x).
+    `init`: "zeros" starts every weight at 0, those of the logits too, "uniform" draws them from
+    +-1/sqrt(d), as Torch draws linear layers.
+
     No biases.
     """
     d = prod(input_shape)

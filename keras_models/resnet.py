@@ -45,10 +45,12 @@ def build(
 ) -> keras.Model:
     """Images [n, height, width, channels] -> logits [n, classes]; the default is ResNet-110.
 
+    `blocks_per_stage`: residual blocks, one number for all stages or one for each.
     `widths`: channels of the stages; a bottleneck block gives out four times as many.
+    `block`: "basic", two 3x3 convolutions, or "bottleneck", 1x1, 3x3 and 1x1.
     `stem`: "cifar", a 3x3 convolution, or "imagenet", 7x7 of stride 2 and 3x3 maximum of stride 2.
-    `shortcut` where the shape changes: "pad", every second pixel and channels of zeros (option A);
-    "projection", a 1x1 convolution (option B). "none" everywhere: the plain twin without `x +`.
+    `shortcut`: where the shape changes "pad", every second pixel and channels of zeros (option A),
+    or "projection", a 1x1 convolution (option B); "none" everywhere: the plain twin without `x +`.
     `unit`: "original", or "preactivation", whose stem for CIFAR is the convolution alone and whose
     last sum is normalized and rectified.
     """

@@ -31,6 +31,8 @@ def build(
     `variant`: "two-layer", ResNet-56; "single", every layer ReLU(x + BN(C x)); "vanilla",
     every layer ReLU(BN(C x)). Where the shape changes, skips keep every second pixel and append
     channels of zeros.
+    `blocks_per_stage`: blocks, one number for all stages or one for each.
+    `widths`: channels of the stages.
     """
     return network(
         input_shape,

@@ -30,8 +30,11 @@ def build(
 
     `variant`: "reslink", relu(x + W^T x) with W [d, d], columns w_i; "vanilla", relu(W^T x);
     "three-block", three times linear map to `hidden` units, batch normalization and ReLU, which is
-    our reading of LY's 3-Block. W starts at U diag(s) V^T with random orthogonal U and V; s rises
-    linearly to `start_norm`, with root sum of squares `start_frobenius`.
+    our reading of LY's 3-Block.
+    `start_norm`: largest singular value of the first W = U diag(s) V^T, in which U and V are random
+    orthogonal matrices and s rises linearly.
+    `start_frobenius`: root of the sum of the squares of s.
+    `hidden`: units of each linear map of "three-block".
     """
     x = inputs = keras.Input(tuple(input_shape), name="input")
     if variant == "three-block":

@@ -13,6 +13,7 @@ import tyro
 
 from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
+from pipelines.recipes.catalog import Scale
 
 PROG = "python -m pipelines"
 app = tyro.extras.SubcommandApp()
@@ -135,7 +136,10 @@ def watch(
 
 @app.command
 def register(
-    recipe: tyro.conf.Positional[str], scale: str = "cpu", dry_run: bool = False, json: bool = False
+    recipe: tyro.conf.Positional[str],
+    scale: Scale = "cpu",
+    dry_run: bool = False,
+    json: bool = False,
 ) -> None:
     """Make the best run of a recipe, by validation, the champion of the model registry; --dry-run
     only says what would become of it."""

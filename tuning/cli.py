@@ -2,11 +2,11 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import tyro
 
-from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
@@ -15,6 +15,7 @@ from pipelines.recipes.recipe import Recipe
 from tuning.plan import Goal, Plan, changed_fields
 
 PROG = "python -m tuning"
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Length(Goal):
 
 
 @dataclasses.dataclass(frozen=True)
-class RunArguments:
+class RunArguments(Generic[T]):
     """Search until the study has so many finished trials; started again, it goes on.
 
     Every setting of the recipe can be overridden as in `python -m pipelines run`.
@@ -46,7 +47,7 @@ class RunArguments:
 
     length: tyro.conf.OmitArgPrefixes[Length]
     search: tyro.conf.OmitArgPrefixes[Plan]
-    override: tyro.conf.OmitArgPrefixes[Recipe]
+    override: tyro.conf.OmitArgPrefixes[T]
     force: bool = False
     """Start the study over."""
 
@@ -63,10 +64,12 @@ def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     search, _ = parse_known(Plan, arguments, f"{PROG} run {study}")
     published = get_recipe(search.trained_name, search.scale)
     default = with_schedule(published, arguments, f"{PROG} run {study}")
-    parsed: RunArguments = parse(
-        RunArguments,
+    offered = as_options(default)
+    kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
+    parsed: RunArguments[Recipe] = parse(
+        kind,
         arguments,
-        default=RunArguments(Length(), Plan(), default),
+        default=RunArguments(Length(), Plan(), offered),
         prog=f"{PROG} run {study}",
     )
     recipe = apply_overrides(default, parsed.override)

@@ -12,7 +12,7 @@ import tyro
 
 from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
-from pipelines.recipes.catalog import get_recipe
+from pipelines.recipes.catalog import Scale, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
@@ -35,7 +35,7 @@ class Plan:
 
     recipe: str = "allconv-imagenet"
     """Recipe to improve; `python -m pipelines list` names them."""
-    scale: str = "cpu"
+    scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
     space: str = "lr-schedule"
     """lr-schedule (family, shape, peak rate, warm-up, momentum, decay), lr-only (peak rate) or

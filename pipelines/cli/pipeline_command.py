@@ -9,7 +9,7 @@ import dataclasses
 import sys
 from typing import Any
 
-from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import LISTED_BY, Ended, unknown
@@ -52,11 +52,12 @@ def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str
     name, *words = rest if not rest[0].startswith("-") else [min(catalog.RECIPES), *rest]
     options, overrides = parse_known(Options, words, f"{PROG} {TRAIN} {name}")
     recipe = with_schedule(catalog.get_recipe(name, options.scale), words, f"{PROG} {TRAIN} {name}")
-    kind: Any = TrainAndRegister[Recipe]
+    offered = as_options(recipe)
+    kind: Any = TrainAndRegister[type(offered)]  # type: ignore[misc]
     parsed: TrainAndRegister[Recipe] = parse(
         kind,
         [name, *words],
-        default=TrainAndRegister(name, Options(), recipe),
+        default=TrainAndRegister(name, Options(), offered),
         prog=f"{PROG} {TRAIN}",
     )
     changed = apply_overrides(recipe, parsed.override)

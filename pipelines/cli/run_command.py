@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import tyro
 
 from pipelines.cli import listing, tables
-from pipelines.cli.overrides import apply_overrides, with_schedule
+from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import LISTED_BY, MOST, Paused, UserError, check_counts, unknown
@@ -30,7 +30,7 @@ T = TypeVar("T")
 class Options:
     """How to run."""
 
-    scale: str = "cpu"
+    scale: catalog.Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores), hours (of some claims, on 2 cores) or paper (as
     published)."""
     seeds: int | None = None
@@ -156,7 +156,7 @@ class SweepArguments:
     grid: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """An axis NAME=VALUES, with VALUES 8,64 or 0.1:0.5:0.1 or 8:256:2x; once an axis. A setting
     that is not named keeps its values at --scale."""
-    scale: str = "cpu"
+    scale: catalog.Scale = "cpu"
     """smoke, cpu, hours or paper."""
     seeds: int | None = None
     """Seeds 0, 1, ... of every setting (None: as many as the claim asks for)."""
@@ -196,11 +196,12 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
     if name in claim_catalog.names():
         costs = listing.state_costs(claim_catalog.load(name).costs)
         description = f"{claim_catalog.card(name)}\n\n{costs}".rstrip()
-    kind: Any = RunArguments[type(default)]  # type: ignore[misc]
+    offered = as_options(default)
+    kind: Any = RunArguments[type(offered)]  # type: ignore[misc]
     parsed: RunArguments[Any] = parse(
         kind,
         arguments,
-        default=RunArguments(Options(), default),
+        default=RunArguments(Options(), offered),
         prog=f"{PROG} run {name}",
         description=description,
     )

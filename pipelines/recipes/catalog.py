@@ -6,13 +6,16 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import tyro
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import Recipe
 
 SCALES = ("smoke", "cpu", "hours", "paper")
+Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # of a command line
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]

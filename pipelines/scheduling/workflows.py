@@ -8,6 +8,7 @@ import tyro
 
 from pipelines.errors import UserError, check_counts
 from pipelines.measurement import claim_catalog
+from pipelines.recipes.catalog import Scale
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
 from pipelines.scheduling.steps import Pipeline, Step
@@ -22,7 +23,7 @@ T = TypeVar("T")
 class Options:
     """How to run."""
 
-    scale: str = "cpu"
+    scale: Scale = "cpu"
     """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
     force: bool = False
     """Measure again what has finished before, and skip no step."""

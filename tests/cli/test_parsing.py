@@ -1,5 +1,12 @@
 """Wrong options in a terminal: one sentence without a frame, as in a pipe, with what was meant."""
 
+import re
+
+import pytest
+
+import keras_models
+from pipelines.data import datasets
+from pipelines.recipes import catalog, lr
 from tests import terminal
 
 WRONG = [
@@ -47,3 +54,25 @@ def test_a_wrong_option_is_one_sentence_in_a_terminal() -> None:
         assert answer.count("\n") == 1, (line, answer)
         assert expected in answer, (line, answer)
         assert not set("│╭─╮╰╯") & set(answer), (line, answer)
+
+
+@pytest.mark.parametrize(
+    "command", ["pipelines run mlp-digits", "tuning run s --recipe mlp-digits"]
+)
+def test_help_lists_choices_and_describes_arguments(command: str) -> None:
+    shown = _squeeze(terminal.output("-m", *command.split(), "--help"))
+    for option, choices in {
+        "scale": catalog.SCALES,
+        "model": keras_models.names(),
+        "data": datasets.DATASETS,
+        "schedule": lr.SCHEDULES,
+        "init": ["small", "standard", "he"],
+    }.items():
+        assert f"--{option}{{{','.join(choices)}}}" in shown, option
+    for name in catalog.get_recipe("mlp-digits").model_args:
+        assert _squeeze(keras_models.describe("mlp")[name]) in shown
+
+
+def _squeeze(text: str) -> str:
+    """The text without its line breaks and frames."""
+    return re.sub(r"[│\s]", "", text)

@@ -133,6 +133,12 @@ def test_no_two_layers_share_initial_values(name: str) -> None:
     assert min(distances, default=1.0) > 1e-3
 
 
+@pytest.mark.parametrize("name", keras_models.names())
+def test_every_argument_is_described(name: str) -> None:
+    build = importlib.import_module(f"keras_models.{name}").build
+    assert set(keras_models.describe(name)) == set(build.__kwdefaults__)
+
+
 def test_names_are_found_without_imports() -> None:
     program = (
         "import sys, keras_models; found = keras_models.names(); "
