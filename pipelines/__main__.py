@@ -1,8 +1,8 @@
 """Command line: `python -m pipelines COMMAND`.
 
-Measure: list, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch, ui,
-register. At their times: pipeline, schedule. Look after: data, doctor, recover, evidence, export,
-import."""
+Measure: list, show, run, sweep, quickstart. Compare: report, reference, compare, evaluate, watch,
+ui, register. At their times: pipeline, schedule. Look after: data, doctor, recover, evidence,
+export, import."""
 
 import sys
 from collections.abc import Mapping
@@ -45,10 +45,20 @@ def schedule(command: tyro.conf.Positional[str]) -> None:
 
 @app.command(name="list")
 def list_command(json: bool = False) -> None:
-    """List claims, recipes, architectures, schedules and data sets."""
+    """List claims, recipes, architectures, schedules and data sets: verdicts, costs, what data are
+    here."""
     from pipelines.cli import listing
 
     print_answer(listing.list_names(), json, listing.show)
+
+
+@app.command
+def show(name: tyro.conf.Positional[str], json: bool = False) -> None:
+    """Show a claim or a recipe: its card, evidence, cost and settings, and what its source
+    reports."""
+    from pipelines.cli import show_command
+
+    print_answer(show_command.describe(name), json, show_command.show)
 
 
 @app.command

@@ -1,27 +1,47 @@
-"""The names of claims, recipes, architectures, schedules and data sets."""
+"""The names of claims, recipes, architectures, schedules and data sets, as tables."""
 
-from collections.abc import Mapping
+import itertools
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PROG = "python -m pipelines"
+NAME, SECOND = 35, 12  # columns of a line
+WIDE = 100
+LIMIT = re.compile(r",|:| (?:on|at|for|of|after|a) ")  # what follows it is said by `show`
+SHORT = {r"\bminutes?\b": "min", r"\bhours?\b": "h", r"\bseconds?\b": "s"}
+FOOTER = f"""
+Verdicts are those that the project has published.
+Yours beside them:                     {PROG} report
+Card, evidence, settings, cost of one: {PROG} show NAME
+Run one:                               {PROG} run NAME"""
 
 
 def list_names() -> dict[str, list[Any]]:
     """Return the JSON document of `list`."""
     import keras_models
     from pipelines.data import datasets
+    from pipelines.data.integrity import is_at_hand
     from pipelines.measurement import claim_catalog
     from pipelines.recipes import catalog, lr
+    from pipelines.results.published import read_rows
 
+    at_hand = {name: is_at_hand(name) for name in datasets.DATASETS}
+    published = read_rows()
     claims = [
         {"name": name, "source": claim.source, "says": claim.says}
-        | {"scales": list(claim.scales), "costs": dict(claim.costs)}
+        | {"scales": list(claim.scales), "costs": order_scales(claim.costs)}
+        | {"verdict": published.get(name, {}).get("verdict", "not run")}
+        | {"verdict_scale": published.get(name, {}).get("scale", "")}
+        | _data_state(data_sets(name, typical_scale(claim.scales)), at_hand)
         for name in claim_catalog.names()
         for claim in [claim_catalog.load(name)]
     ]
     recipes = [
         {"name": name, "source": recipe.source, "scales": list(scales)}
         | {"reported": dict(recipe.reported), "cost": recipe.cost}
+        | _data_state([recipe.data], at_hand)
         for name, scales in catalog.RECIPES.items()
         for recipe in [scales["cpu"]]
     ]
@@ -31,16 +51,45 @@ def list_names() -> dict[str, list[Any]]:
         "models": keras_models.names(),
         "schedules": list(lr.SCHEDULES),
         "data": list(datasets.DATASETS),
+        "data_at_hand": [name for name in at_hand if at_hand[name]],
     }
 
 
-def show(document: Mapping[str, list[Any]]) -> None:
-    """Print the document of `list`."""
-    for title, rows in document.items():
-        print(f"\n{title}")
-        for row in rows:
-            print("  " + (row if isinstance(row, str) else _format_row(row)))
-    print(f"\nRun one: {PROG} run NAME    Its settings: {PROG} run NAME --help")
+def data_sets(name: str, scale: str) -> list[str]:
+    """Return the names of the data sets that a claim uses at a scale."""
+    from pipelines.measurement import claim_catalog
+    from pipelines.measurement.plan import MeasurementPlan
+
+    claim, settings = claim_catalog.load(name), claim_catalog.get_settings(name, scale)
+    if claim.reads:
+        return [getattr(settings, claim.reads)]
+    if not claim.recipes:
+        return []
+    plan = MeasurementPlan(name=name, scale=scale, settings=settings, seeds=1)
+    recipes = claim.recipes(plan.settings_at(plan.cells[0]), 0)
+    return sorted({recipe.data for recipe in recipes.values()})
+
+
+def typical_scale(scales: Iterable[str]) -> str:
+    """Return cpu, else the last of the scales."""
+    return "cpu" if "cpu" in scales else list(scales)[-1]
+
+
+def _data_state(names: Sequence[str], at_hand: Mapping[str, bool]) -> dict[str, Any]:
+    return {"data": list(names), "data_at_hand": all(at_hand[name] for name in names)}
+
+
+def order_scales(costs: Mapping[str, str]) -> dict[str, str]:
+    """Return costs by scale, the smallest scale first."""
+    from pipelines.recipes.catalog import SCALES
+
+    return {scale: costs[scale] for scale in SCALES if scale in costs}
+
+
+def split_costs(cost: str) -> dict[str, str]:
+    """Return by scale what `paper: 2 GPU hours; cpu: 1 minute on 2 cores` says."""
+    parts = (part.partition(": ") for part in cost.split("; ") if part)
+    return order_scales({scale: text for scale, _, text in parts})
 
 
 def state_costs(costs: Mapping[str, str]) -> str:
@@ -49,10 +98,75 @@ def state_costs(costs: Mapping[str, str]) -> str:
     return f"It takes: {stated}." if stated else ""
 
 
-def _format_row(row: Mapping[str, Any]) -> str:
-    """Return name and sentence, and below them the scales with what each costs."""
-    costs = row.get("costs", {})
-    scales = "; ".join(
-        f"{each} ({costs[each]})" if each in costs else each for each in row["scales"]
+def show(document: Mapping[str, list[Any]]) -> None:
+    """Print the document of `list`: a name with its columns, below it what it is about."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    _print_head(console, "claim", "verdict")
+    for row in document["claims"]:
+        _print_row(console, row, row["verdict"], row["costs"], row["says"])
+    _print_head(console, "\nrecipe", "reported")
+    for row in document["recipes"]:
+        reported = f"{row['reported']['test_error_pct']:g} %" if row["reported"] else ""
+        _print_row(console, row, reported, split_costs(row["cost"]), row["source"])
+    here = document["data_at_hand"]
+    data = [name if name in here else f"{name} (not here)" for name in document["data"]]
+    for title, names in {**document, "data": data}.items():
+        if title in ("models", "schedules", "data"):
+            listed = _wrap(f"{title}: {', '.join(names)}", console.width)
+            print(f"\n{listed.strip()}")
+    print(FOOTER)
+
+
+def _print_head(console: Any, first: str, second: str) -> None:
+    indent = first.count("\n")  # a line break takes no column
+    head = f"{first:<{NAME + indent}}{second:<{SECOND}}{'cost':<{_cost_width(console)}}data"
+    console.print(head, style="bold")
+
+
+def _print_row(
+    console: Any, row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str
+) -> None:
+    """Print a claim or a recipe: its columns, whose cells have more lines where they need them."""
+    width, data_width = _cost_width(console), _data_width(console)
+    cost = _fold([f"{scale} {shorten_cost(text)}" for scale, text in costs.items()], width)
+    data = _fold([*_stored(row["data"]), *["not here"] * (not row["data_at_hand"])], data_width)
+    for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
+        print(f"{cells[0]:<{NAME}}{cells[1]:<{SECOND}}{cells[2]:<{width}}{cells[3]}".rstrip())
+    console.print(_wrap(about, console.width), style="dim", markup=False)
+
+
+def _stored(names: Iterable[str]) -> list[str]:
+    """Return the names of stored data sets, and `drawn` for those that are drawn in memory."""
+    from pipelines.data.datasets import DATASETS, SAMPLES
+
+    return sorted({"drawn" if DATASETS[name][0] == SAMPLES else name for name in names})
+
+
+def _data_width(console: Any) -> int:
+    return 12 if console.width < WIDE else 24
+
+
+def _cost_width(console: Any) -> int:
+    return int(console.width) - NAME - SECOND - _data_width(console)
+
+
+def _fold(words: Sequence[str], width: int) -> list[str]:
+    """Return words on one line where there is room, else each on its own."""
+    joined = ", ".join(words)
+    return [joined] if len(joined) < width else list(words)
+
+
+def _wrap(text: str, width: int) -> str:
+    return textwrap.fill(
+        text, width - 1, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
     )
-    return f"{row['name']:<31} {row.get('says') or row['source']}\n{'':<34}{scales}"
+
+
+def shorten_cost(cost: str) -> str:
+    """Return `30 s` for `30 s on 2 cores for 240 pictures a seed`."""
+    short = LIMIT.split(cost)[0]
+    for long, unit in SHORT.items():
+        short = re.sub(long, unit, short)
+    return short

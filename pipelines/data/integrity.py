@@ -26,6 +26,19 @@ def check() -> dict[str, Any]:
     }
 
 
+def is_at_hand(name: str) -> bool:
+    """Return whether a data set can be used as it is, by what is written beside it alone."""
+    from pipelines.data.pictures import EMBEDDED
+
+    data_set = datasets.get(name)
+    if name in EMBEDDED:
+        return True
+    try:
+        return data_set.examples(data_set.defaults()) > 0
+    except UserError:
+        return False
+
+
 def _describe(name: str) -> dict[str, Any]:
     try:
         description = datasets.get(name).check()

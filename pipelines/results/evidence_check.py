@@ -16,6 +16,7 @@ from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import evidence, scoreboard
+from pipelines.results.published import read_rows
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing
@@ -46,7 +47,7 @@ def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
             f"The evidence is compared with a RESULTS.md. Received: {results}, which is not there. "
             "Write it: python -m pipelines report --publish"
         )
-    published, problems, derived = rows_of(results.read_text()), [], []
+    published, problems, derived = read_rows(results), [], []
     for name in claim_catalog.names():
         bundled_runs = list(read_runs(name))
         claim = derive(name, bundled_runs) if bundled_runs else None
@@ -57,24 +58,6 @@ def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
     return {"claims": claims, "problems": problems, "results": str(results)}
-
-
-def rows_of(text: str) -> dict[str, dict[str, str]]:
-    """Return by claim the row of the scoreboard in a RESULTS.md, by column."""
-    rows: dict[str, dict[str, str]] = {}
-    head: list[str] = []
-    for line in text.splitlines():
-        if not line.startswith("| "):
-            continue
-        cells = [
-            cell.replace("\\|", "|") for cell in re.split(r" \| ", line[2:].removesuffix(" |"))
-        ]
-        if cells[0] == "claim":
-            head = cells
-        elif len(cells) == len(head):
-            name = re.sub(r"\[(.*?)\]\(.*\)", r"\1", cells[0])
-            rows[name] = dict(zip(head, cells, strict=True))
-    return rows
 
 
 def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:

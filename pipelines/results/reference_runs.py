@@ -58,6 +58,17 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     return {"runs": runs, "written": len(missing)}
 
 
+def list_places(name: str) -> list[dict[str, Any]]:
+    """Return where the sources print its numbers, of what, from how many runs."""
+    return [
+        {"where": where, "citation": citation, "setting": row.setting, "n": row.n}
+        | {"numbers": dict(row.numbers)}
+        for row in TABLE
+        if row.name == name
+        for citation, where in row.places
+    ]
+
+
 def build_reference(row: Reported) -> Reference:
     """Return the run of a row of the table."""
     metrics = {**row.numbers, **stated_numbers(row.name)}

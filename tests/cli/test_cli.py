@@ -109,6 +109,7 @@ def test_mistakes_are_one_sentence_and_code_2(home: Path, digits: Path, tmp_path
 
 def test_list_and_help_import_nothing_heavy(home: Path) -> None:
     calls = [["list"], ["list", "--json"], ["--help"], ["run", "allconv-digits", "--help"]]
+    calls += [["show", "gradient-formula"], ["show", "allconv-digits", "--json"]]
     done = answers(calls)
     assert done.stdout.count("imported []") == len(calls)
 

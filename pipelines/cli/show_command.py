@@ -1,0 +1,193 @@
+"""`python -m pipelines show NAME`: a claim or a recipe, its evidence, its cost, its settings."""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipelines.cli import listing
+from pipelines.data.integrity import is_at_hand
+from pipelines.errors import LISTED_BY, unknown
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.recipes import catalog
+from pipelines.results.published import read_rows
+from pipelines.results.reference_runs import list_places
+
+PROG = "python -m pipelines"
+INDENT = "  "
+
+
+def describe(name: str) -> dict[str, Any]:
+    """Return the JSON document of `show NAME`. Raise UserError for a name that is not known."""
+    if name in claim_catalog.names():
+        return _describe_claim(name)
+    if name in catalog.RECIPES:
+        return _describe_recipe(name)
+    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY)
+
+
+def _describe_claim(name: str) -> dict[str, Any]:
+    claim = claim_catalog.load(name)
+    return {
+        "name": name,
+        "kind": "claim",
+        "says": claim.says,
+        "source": claim.source,
+        "card": claim_catalog.card(name),
+        "decided_by": [str(bound) for bound in claim.decided_by],
+        "reported": dict(claim.reported),
+        "printed_in": list_places(name),
+        "evidence": _read_evidence(name),
+        "seeds": claim.seeds,
+        "scales": {
+            scale: _describe_scale(
+                listing.data_sets(name, scale),
+                claim.costs.get(scale, ""),
+                MeasurementPlan(
+                    name=name, scale=scale, settings=settings, seeds=claim.seeds
+                ).params,
+            )
+            for scale, settings in claim.scales.items()
+        },
+    }
+
+
+def _read_evidence(name: str) -> dict[str, str] | None:
+    """Return what the project has published of a claim; None where it has not measured it."""
+    row = read_rows().get(name, {"verdict": "not run"})
+    if row["verdict"] == "not run":
+        return None
+    named = {"as printed": "as_printed", "floor reached": "floor"}
+    columns = ("verdict", "scale", *named, "measured", "cost", "commit", "run")
+    return {named.get(key, key): row[key] for key in columns} | {"recorded_by": "project"}
+
+
+def _describe_recipe(name: str) -> dict[str, Any]:
+    scales = catalog.RECIPES[name]
+    costs = listing.split_costs(scales["cpu"].cost)
+    return {
+        "name": name,
+        "kind": "recipe",
+        "source": scales["cpu"].source,
+        "reported": dict(scales["cpu"].reported),
+        "printed_in": list_places(name),
+        "scales": {
+            scale: _describe_scale([recipe.data], costs.get(scale, ""), recipe.flat())
+            for scale, recipe in scales.items()
+        },
+    }
+
+
+def _describe_scale(data: Sequence[str], cost: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    at_hand = all(map(is_at_hand, data))
+    return {"cost": cost, "data": list(data), "data_at_hand": at_hand, "settings": dict(settings)}
+
+
+def show(document: Mapping[str, Any]) -> None:
+    """Print the document of `show NAME`."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{document['name']}[/]: a {document['kind']}, {document['source']}")
+    if "card" in document:
+        _print_text(console, "card", document["card"])
+        _print_evidence(console, document)
+    _print_lines(console, "reported", _state_reported(document))
+    _print_lines(console, "cost", _state_costs(document["scales"]))
+    console.print("\n[bold]settings[/] by scale")
+    console.print(_settings_table(document["scales"]))
+    console.print(f"\nRun it: {PROG} run {document['name']}", soft_wrap=True)
+
+
+def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
+    """Print the verdict that is published of a claim, what was measured, and by whom."""
+    decided = [f"Decided by: {'; '.join(document['decided_by'])}, over {document['seeds']} seeds."]
+    row = document["evidence"]
+    if row is None:
+        lines = ["Not measured by the project yet.", *decided]
+    else:
+        lines = [
+            f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "
+            f"{row['cost']} (commit {row['commit'][:8]}, run {row['run']}).",
+            f"As printed: {row['as_printed']}.",
+            *([f"Floor of learning: {row['floor']}."] if row["floor"] else []),
+            *decided,
+            "Measured:",
+            *(f"  {part}" for part in row["measured"].split("; ")),
+        ]
+    _print_lines(console, "evidence", lines)
+
+
+def _state_reported(document: Mapping[str, Any]) -> list[str]:
+    """Return what the sources report, and where."""
+    numbers = dict(document["reported"])
+    for place in document["printed_in"]:
+        numbers |= place["numbers"]
+    lines = [f"{key} {value:.10g}" for key, value in numbers.items()]
+    for place in document["printed_in"]:
+        runs = f" ({place['n']} runs)" if place["n"] else ""
+        lines.append(f"{place['where']}: {place['citation']}{runs}")
+    return lines + [place["setting"] for place in document["printed_in"][:1]]
+
+
+def _state_costs(scales: Mapping[str, Any]) -> list[str]:
+    """Return a line a scale: its cost, its data, whether they are here."""
+    lines = []
+    for scale, about in scales.items():
+        here = "" if about["data_at_hand"] else ", which is not here"
+        data = f"; data: {', '.join(about['data'])}{here}" if about["data"] else ""
+        cost = about["cost"] or ("seconds" if scale == "smoke" else "not stated")
+        lines.append(f"{scale}: {cost}{data}")
+    return lines
+
+
+def _settings_table(scales: Mapping[str, Any]) -> Any:
+    """Return a table: a row a setting, a column a scale."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("", no_wrap=True)
+    for scale in scales:
+        table.add_column(scale, overflow="fold")
+    for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
+        values = [str(about["settings"].get(key, "")) for about in scales.values()]
+        option = key.rpartition(".")[2].replace("_", "-")
+        table.add_row(option, *(_break(value) for value in values))
+    return table
+
+
+def _break(value: str) -> str:
+    """Return a value as it is typed, in which a line may be broken after a comma."""
+    return "None" if value == "null" else re.sub(r",(?=\S)", ", ", value)
+
+
+def _print_lines(console: Any, title: str, lines: Sequence[str]) -> None:
+    """Print lines below a title, set in; nothing where there are none."""
+    if lines:
+        console.print(f"\n[bold]{title}[/]")
+        for line in lines:
+            indent = INDENT * (2 if line.startswith(" ") else 1)
+            print(_fill(line.strip(), console.width, indent))
+
+
+def _print_text(console: Any, title: str, text: str) -> None:
+    """Print paragraphs below a title; those with lines that are set in stay as they are."""
+    console.print(f"\n[bold]{title}[/]")
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", textwrap.dedent(text))):
+        lines = paragraph.splitlines()
+        is_flowing = not any(line.startswith((" ", "-", "|", "Run:", "Expect")) for line in lines)
+        filled = [paragraph] if is_flowing else lines
+        print("\n" * bool(number) + "\n".join(_fill(x, console.width, INDENT) for x in filled))
+
+
+def _fill(text: str, width: int, indent: str) -> str:
+    return textwrap.fill(
+        " ".join(text.split()),
+        width - 1,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -1,0 +1,22 @@
+"""What the project has published of every claim: the scoreboard of RESULTS.md, read back."""
+
+import re
+from pathlib import Path
+
+from pipelines.runtime.provenance import ROOT
+
+
+def read_rows(file: Path = ROOT / "RESULTS.md") -> dict[str, dict[str, str]]:
+    """Return by claim the row of the scoreboard in a RESULTS.md, by column, without its links."""
+    rows: dict[str, dict[str, str]] = {}
+    head: list[str] = []
+    for line in file.read_text().splitlines():
+        if not line.startswith("| "):
+            continue
+        words = re.sub(r"\[([\w-]+)\]\((?:#|http)[^)]*\)", r"\1", line[2:].removesuffix(" |"))
+        cells = [cell.replace("\\|", "|") for cell in re.split(r" \| ", words)]
+        if cells[0] == "claim":
+            head = cells
+        elif len(cells) == len(head):
+            rows[cells[0]] = dict(zip(head, cells, strict=True))
+    return rows

@@ -1,0 +1,83 @@
+"""`list` and `show`: what there is, what it costs, what is known of it, at every width."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.__main__ import dispatch
+from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog
+from pipelines.recipes import catalog
+from pipelines.results.published import read_rows
+from tests import terminal
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+def test_list_fits_the_terminal(columns: int) -> None:
+    lines = terminal.output("-m", "pipelines", "list", columns=columns).splitlines()
+    assert max(map(len, lines)) <= columns
+    firsts = {line.split()[0]: line for line in lines if line and not line.startswith(" ")}
+    assert {*claim_catalog.names(), *catalog.RECIPES} <= firsts.keys()
+    assert "reproduced" in firsts["gradient-formula"]
+    assert "cpu 13 s" in firsts["gradient-formula"]
+
+
+def test_list_says_which_data_are_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    dispatch(["list", "--json"])
+    document = json.loads(capfd.readouterr().out)
+    claims = {row["name"]: row for row in document["claims"]}
+    assert (claims["allcnn-cifar10"]["data"], claims["allcnn-cifar10"]["data_at_hand"]) == (
+        ["cifar10"],
+        False,
+    )
+    assert claims["identity-beats-plain"]["data_at_hand"]
+    assert claims["gradient-formula"]["data"] == []
+    assert {"digits", "linear-teacher"} <= set(document["data_at_hand"])
+    assert "cifar10" not in document["data_at_hand"]
+    assert claims["gradient-formula"]["verdict"] == read_rows()["gradient-formula"]["verdict"]
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("name", ["gradient-formula", "allcnn-cifar100", "mlp-digits"])
+def test_show_fits_the_terminal(name: str, columns: int) -> None:
+    shown = terminal.output("-m", "pipelines", "show", name, columns=columns)
+    assert max(map(len, shown.splitlines())) <= columns
+    for title in ("cost", "settings", f"Run it: python -m pipelines run {name}"):
+        assert title in shown
+
+
+def test_show_has_evidence_cost_and_what_the_source_reports(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def document_of(name: str) -> dict[str, object]:
+        dispatch(["show", name, "--json"])
+        document: dict[str, object] = json.loads(capfd.readouterr().out)
+        return document
+
+    theorem, published = document_of("gradient-formula"), read_rows()["gradient-formula"]
+    assert theorem["card"] == claim_catalog.card("gradient-formula")
+    assert theorem["evidence"] == {
+        **{key: published[key] for key in ("verdict", "scale", "measured", "cost", "commit")},
+        **{"run": published["run"], "as_printed": published["as printed"], "floor": ""},
+        "recorded_by": "project",
+    }
+    cell = document_of("allcnn-cifar10")
+    assert cell["evidence"] is None
+    assert cell["reported"] == {"test_error_pct": 7.25}
+    assert "Springenberg" in json.dumps(cell["printed_in"])
+    recipe = document_of("mlp-digits")
+    assert recipe["scales"]["cpu"]["cost"] == "5 seconds on 2 cores"  # type: ignore[index]
+    assert recipe["scales"]["smoke"]["settings"]["steps"] == "8"  # type: ignore[index]
+
+
+def test_a_name_that_is_not_known_has_one_suggestion() -> None:
+    with pytest.raises(UserError) as caught:
+        dispatch(["show", "allconv-digts"])
+    assert str(caught.value) == (
+        "A claim or recipe must be a known name. Received: 'allconv-digts'. Did you mean "
+        "allconv-digits? All: python -m pipelines list"
+    )
