@@ -1,16 +1,21 @@
 """The terminal's view of claims, trainings, sweeps and the scoreboard."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
+from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
+COLOURS = {"reproduced": "green", "refuted": "red"}
+SEE = "While `python -m pipelines ui` runs:"
+TITLES = {"as_printed": "As printed", "floor": "Floor of learning reached"}
 FOUND = "Found finished with the same settings; --force repeats it."
 
 
@@ -43,12 +48,11 @@ def _format_result(result: Result | None, metric: str) -> str:
     """Return verdict, scale, the metric, whether the statement fails as printed, and the cost."""
     if result is None:
         return "[yellow]not run[/]"
-    colours = {"reproduced": "green", "refuted": "red"}
-    verdict = f"[{colours.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
+    verdict = f"[{COLOURS.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
     metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
     number = format_spread(metrics[metric]) if metric in metrics else "not judged"
     printed = ["as printed: fails"] * result.judgement["as_printed"].startswith("fails")
-    return "\n".join([verdict, number, *printed, f"{wall_s:.0f} s"])
+    return "\n".join([verdict, number, *printed, format_duration(wall_s)])
 
 
 def reason_not_measured(document: Mapping[str, Any]) -> str:
@@ -60,7 +64,7 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     whose = "the project" if row.is_project else "you"
     code = ", by other code than this" if "other_code" in document else ""
     return (
-        f"Measured by {whose} on {day} in {row.metrics['wall_s']:.0f} s (commit "
+        f"Measured by {whose} on {day} in {format_duration(row.metrics['wall_s'])} (commit "
         f"{row.tags['commit'][:8]}){code}: shown, not measured again. --force measures it here."
     )
 
@@ -72,21 +76,92 @@ def show_report(document: Mapping[str, Any]) -> None:
 
 
 def show_claim(document: Mapping[str, Any]) -> None:
-    """Print the result of a claim beside the project's, and where to see its run."""
+    """Print the result of a claim: verdict, numbers that decide it, the project's, links."""
+    entry = scoreboard.entry_of_run(document)
+    _print_headline(document)
     if document["reused"]:
         print(reason_not_measured(document))
-    show_scoreboard([scoreboard.entry_of_run(document)])
-    _show_location(document)
+    _print_table(_claim_table(entry, document))
+    for title in ("as_printed", "floor"):
+        if document[title]:
+            _print_prose(f"{TITLES[title]}: {document[title]}")
+    if entry.yours and entry.project:
+        rows = (entry.project.judged_row, entry.yours.judged_row)
+        found = f"{entry.project.verdict} at {entry.project.scale} scale"
+        _print_prose(f"The project: {found}. Yours: {regressions.agreement(*rows)}.")
+    _print_location(document)
+
+
+def _print_headline(document: Mapping[str, Any]) -> None:
+    """Print `gradient-formula: reproduced at cpu scale, 5 seeds, 26 s (HM Lemma 2.4)`."""
+    claim, verdict = claim_catalog.load(document["claim"]), document["verdict"]
+    shown = "shown, not judged" if verdict == "smaller scale" else verdict
+    seeds = "1 seed" if document["seeds"] == 1 else f"{document['seeds']} seeds"
+    cost = f"{seeds}, {format_duration(document['wall_s'])}"
+    _print_prose(
+        f"[bold]{document['claim']}: [{COLOURS.get(verdict, 'yellow')}]{shown}[/][/] at "
+        f"{document['scale']} scale, {cost} ({claim.source})",
+        markup=True,
+    )
+    _print_prose(claim.says)
+
+
+def _claim_table(entry: Entry, document: Mapping[str, Any]) -> list[list[str]]:
+    """Return the numbers that decide a claim, or are reported or shown: a row each, head first."""
+    claim = claim_catalog.load(entry.name)
+    rules = {bound.metric: bound.rule for bound in claim.decided_by}
+    project = entry.project.document()["metrics"] if entry.yours and entry.project else {}
+    columns: dict[str, Callable[[str], str]] = {
+        "": str,
+        "measured": lambda key: _format_metric(document["metrics"], key),
+        "must be": lambda key: rules.get(key, ""),
+        "reported": lambda key: f"{claim.reported[key]:g}" if key in claim.reported else "",
+        "the project": lambda key: _format_metric(project, key),
+    }
+    keys = dict.fromkeys([*rules, *claim.reported, *claim.shown])
+    rows = [[cell(key) for cell in columns.values()] for key in keys]
+    return [[*columns], *rows]
+
+
+def _format_metric(metrics: Mapping[str, Any], key: str) -> str:
+    return format_spread(metrics[key]) if key in metrics else ""
 
 
 def show_training(document: Mapping[str, Any]) -> None:
-    """Print the numbers of a recipe, a line a metric."""
+    """Print the errors of a recipe beside what its source reports, all numbers, a link."""
+    metrics = document["metrics"]
+    reported = catalog.get_recipe(document["recipe"], document["scale"]).reported
+
+    seeds = f", {document['seeds']} seeds" if document["seeds"] > 1 else ""
+    took = format_duration(metrics["wall_s"]["mean"])
+    _print_prose(
+        f"[bold]{document['recipe']}: {', '.join(_headline_numbers(metrics, reported))}[/] "
+        f"at {document['scale']} scale{seeds}, {took}",
+        markup=True,
+    )
     if document["reused"]:
         print(FOUND)
-    for key, value in document["metrics"].items():
-        sd = "" if value["sd"] is None else f" ± {value['sd']:.3g} (n = {value['n']})"
-        print(f"{key:>24}  {value['mean']:.6g}{sd}")
-    print(f"Curves and model: python -m pipelines ui, run {document['run_id']}")
+    keys = sorted(metrics, key=lambda key: not key.startswith("test_"))
+    rows = [
+        [key, _format_number(metrics[key]), f"{reported[key]:g}" if key in reported else ""]
+        for key in keys
+    ]
+    _print_table([["", "measured", "reported"], *rows])
+    print(f"{SEE} its curves and its model:\n{mlflow_ui.run_page(document['run_id'])}")
+
+
+def _headline_numbers(metrics: Mapping[str, Any], reported: Mapping[str, float]) -> Iterator[str]:
+    """Yield `test error 6.5 % (reported 6.38 %)`; of a regression, its losses."""
+    number, unit = ("error", " %") if "test_error_pct" in metrics else ("loss", "")
+    for part, name in {"test": "test", "val": "validation"}.items():
+        key = f"{part}_error_pct" if unit else f"{part}_loss"
+        printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
+        yield f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}"
+
+
+def _format_number(metric: Mapping[str, Any]) -> str:
+    spread = "" if metric["sd"] is None else f" ± {metric['sd']:.2g} (n = {metric['n']})"
+    return f"{metric['mean']:,.6g}{spread}"
 
 
 def show_sweep(document: Mapping[str, Any]) -> None:
@@ -94,6 +169,9 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    _print_headline(document)
+    if document["reused"]:
+        print(FOUND)
     head, *body = documents.summary_table(document["settings"])
     inner = claim_catalog.load(document["claim"]).inner
     over = f"over {inner}" if inner else "of every setting"
@@ -103,17 +181,35 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     Console().print(table)
     if len(body) > MAX_ROWS:
         print(f"{len(body) - MAX_ROWS} more settings are in {documents.CSV}.")
-    if document["reused"]:
-        print(FOUND)
-    print(f"{document['claim']}: {document['verdict']}")
-    _show_location(document)
+    _print_location(document)
 
 
-def _show_location(document: Mapping[str, Any]) -> None:
-    """Print where to see the run of a claim."""
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, head first, without columns that are empty."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    used = [n for n, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
+    for number in used:
+        table.add_column(rows[0][number], overflow="fold")
+    for row in rows[1:]:
+        table.add_row(*(row[number] for number in used))
+    Console(highlight=False).print(table)
+
+
+def _print_location(document: Mapping[str, Any]) -> None:
+    """Print where to see the curves of a claim, and its page."""
     run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
-    print(f"Figure and curves: python -m pipelines ui, run {run_id}")
-    print(
-        "Its settings in one chart: "
-        f"{mlflow_ui.address()}/{mlflow_ui.children_chart(run_id, charts)}"
-    )
+    chart = f"{mlflow_ui.address()}/{mlflow_ui.children_chart(run_id, charts)}"
+    print(f"{SEE} the curves of all settings, and the page of the run:")
+    print(f"{chart}\n{mlflow_ui.run_page(run_id)}")
+
+
+def _print_prose(text: str, markup: bool = False) -> None:
+    """Print a sentence, broken between words where it goes to a terminal."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(text, markup=markup, soft_wrap=not console.is_terminal)

@@ -1,6 +1,7 @@
 """The commands as a person types them: fast to answer, one sentence for a mistake."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.__main__ import dispatch
+from pipelines.cli import tables
 from pipelines.tracking import history
 from tests.conftest import ROOT, command
 
@@ -180,6 +182,35 @@ def test_run_claim_prints_the_documented_json(
     assert keys | {"wall_s"} <= document.keys()
     assert (document["verdict"], document["seeds"]) == ("reproduced", 2)
     assert document["metrics"]["ratio"].keys() >= {"mean", "sd", "n"}
+
+
+def test_a_claim_ends_with_its_verdict_first_and_its_link_last(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    dispatch(["run", "small-norm-factorization", "--scale", "smoke", "--seeds", "2"])
+    first, *rest, link = capfd.readouterr().out.splitlines()
+    assert first.startswith("small-norm-factorization: reproduced at smoke scale, 2 seeds, ")
+    assert first.endswith(" (HM Theorem 2.1)")
+    assert any(re.match("ratio .* <= 1 for every seed", line) for line in rest)
+    [row] = history.rows(kind="claim")
+    assert link.startswith("http") and row.id in link and len(link) < 150
+
+
+def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    values = {"test_error_pct": 9.5, "val_error_pct": 8.25, "wall_s": 7_560.0}
+    metrics = {key: {"mean": value, "sd": 0.5, "n": 2} for key, value in values.items()}
+    document = {"recipe": "allconv-cifar10", "scale": "paper", "seeds": 2, "run_id": "abc"}
+    tables.show_training({**document, "metrics": metrics, "reused": False})
+    first, *rest, link = capfd.readouterr().out.splitlines()
+    assert first == (
+        "allconv-cifar10: test error 9.5 % (reported 6.38 %), validation error 8.25 % at paper "
+        "scale, 2 seeds, 2.1 h"
+    )
+    row = "test_error_pct 9.5 ± 0.5 (n = 2) 6.38"
+    assert row in [" ".join(line.split()) for line in rest]
+    assert link.startswith("http") and "abc" in link
 
 
 def test_overrides_reach_the_run_and_a_finished_one_is_found(
