@@ -4,6 +4,7 @@ Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: co
 dashboard."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import tyro
 from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.errors import UserError
+from pipelines.runtime.durations import format_duration
 from tuning import cli
 from tuning.cli import PROG
 
@@ -148,35 +150,87 @@ def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8
 
 
 def _print_studies(rows: list[dict[str, Any]]) -> None:
+    width = max((len(row["study"]) for row in rows), default=0)
     for row in rows:
-        print(f"{row['study']:<28} {row['trials']:>5} trials  {row['status']:<9} {row['about']}")
+        status = f"{row['trials']:>4} trials  {row['status'].lower():<8}"
+        print(f"{row['study']:<{width}} {status}  {row['about']}")
     if not rows:
         print("No study yet.")
 
 
 def _print_study(document: dict[str, Any]) -> None:
+    """Print what a study came to, its trials, and the command that trains the best."""
+    from pipelines.tracking.mlflow_ui import run_page
+
+    finished = document["status"] == "FINISHED"
+    print(
+        f"{document['study']}: {document['recipe']} at {document['scale']} scale, "
+        f"{document['space']} by {document['sampler']}, {len(document['trials'])} trials"
+    )
     if document["reused"]:
         print("Found finished; --force starts it over, a higher goal continues it.")
-    for trial in document["trials"]:
-        error = trial["val_error_pct"]
-        result = trial["state"] if error is None else f"{error:.2f} % validation error"
-        ended = " (pruned)" if trial["state"] == "PRUNED" else ""
-        ended = " (diverged)" if trial["diverged"] is not None else ended
-        print(f"{trial['name']:<32} {result}{ended}")
-    if document["status"] != "FINISHED":
+    if finished and document["best"] is not None:
+        _print_errors(document["metrics"], document["start"])
+    _print_trials(document["trials"])
+    print(f"Its page, while `python -m pipelines ui` runs:\n{run_page(document['run_id'])}")
+    if not finished:
         print(f"Not finished; go on with: {PROG} resume {document['study']}")
-        return
-    if document["best"] is None:
+    elif document["best"] is None:
         print("No trial is complete.")
-        return
-    metrics = document["metrics"]
-    for title, best, start in (
-        ("validation", "best_val_error_pct", "baseline_val_error_pct"),
-        ("test, new seeds", "test_error_pct", "baseline_test_error_pct"),
+    else:
+        print(f"To train the best:\n{document['repeat']}")
+
+
+def _print_errors(metrics: Mapping[str, float], start: str) -> None:
+    """Print the errors by which the best was chosen, and those that nothing was chosen by."""
+    for title, best, of_start in (
+        ("chosen by validation error", "best_val_error_pct", "baseline_val_error_pct"),
+        ("test error with new seeds", "test_error_pct", "baseline_test_error_pct"),
     ):
-        of_start = f", as {document['start']} {metrics[start]:.2f} %" if start in metrics else ""
-        print(f"{title} error: {metrics[best]:.2f} % at best{of_start}")
-    print(document["repeat"])
+        before = f", as {start} {metrics[of_start]:.2f} %" if of_start in metrics else ""
+        print(f"{title}: {metrics[best]:.2f} % at best{before}")
+
+
+def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row a trial: validation error, parameters, time, and its run, which is a link."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from pipelines.tracking import mlflow_ui
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("trial", "validation error", "parameters", "time", "run"):
+        table.add_column(column, overflow="fold", justify="right" if column == "time" else "left")
+    for trial in trials:
+        run_id, seconds = trial["run_id"], trial["device_s"]
+        link = f"[link={mlflow_ui.run_page(run_id)}]{run_id[:8]}[/]" if run_id else ""
+        table.add_row(
+            trial["name"].removeprefix("trial "),
+            _format_result(trial),
+            _format_parameters(trial["params"]),
+            "" if seconds is None else format_duration(seconds),
+            link,
+        )
+    Console(highlight=False).print(table)
+
+
+def _format_result(trial: Mapping[str, Any]) -> str:
+    """Return `39.03 %`, `62.83 % (pruned)`, or the state of a trial without an error."""
+    if trial["val_error_pct"] is None:
+        return str(trial["state"].lower())
+    ended = " (pruned)" if trial["state"] == "PRUNED" else ""
+    ended = " (diverged)" if trial["diverged"] is not None else ended
+    return f"{trial['val_error_pct']:.2f} %{ended}"
+
+
+def _format_parameters(params: Mapping[str, Any]) -> str:
+    """Return `schedule cosine, rate 0.05, momentum 0.9, final 0.1`."""
+    words = []
+    for key, value in params.items():
+        name = key.rpartition(".")[2].removeprefix("learning_")
+        words.append(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}")
+    return ", ".join(words)
 
 
 def dispatch(arguments: list[str]) -> None:

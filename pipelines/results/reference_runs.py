@@ -160,7 +160,19 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
 
 
 def print_references(document: Mapping[str, Any]) -> None:
-    """Print the reference runs, and how many are new."""
+    """Print a row a number that the sources report: of what, where it is printed."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("of", "number", "value", "printed in"):
+        table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
     for row in document["runs"]:
-        print(f"{row['run_id']}  {row['name']:<40} {row['where']}")
-    print(f"{document['written']} written, {len(document['runs'])} in all: python -m pipelines ui")
+        name, where = row["name"].removeprefix(f"{SOURCE}: "), row["where"]
+        for key, value in row["metrics"].items():
+            table.add_row(name, key, f"{value:,.10g}", where)
+            name, where = "", ""
+    Console(highlight=False).print(table)
+    counts = f"{len(document['runs'])} runs hold these numbers, {document['written']} of them new."
+    print(f"{counts} Beside ours: python -m pipelines ui")

@@ -6,13 +6,14 @@ DBOS at the top: import this module inside the functions that need it.
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from dbos import DBOSClient, WorkflowStatus
 
 from pipelines.errors import check_counts, unknown
 from pipelines.results import notify
+from pipelines.runtime.durations import format_distance, format_duration
 from pipelines.scheduling import attempt, schedule, server
 from pipelines.scheduling.jobs import Job
 
@@ -116,15 +117,16 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("job", "times", "next", "last tick", "command", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("job", "times", "next", "last tick", "command"):
+        table.add_column(column, overflow="fold")
     for row in rows:
         last = row["last"]
-        ended = f"{_format_time(last['tick'])} {_color_state(last['state'])}" if last else "-"
-        due = _format_time(row["next"]) if row["next"] else "paused"
-        table.add_row(
-            row["name"], row["times"], due, ended, row["command"].removeprefix("python -m ")
-        )
-    Console().print(table)
+        ended = f"{_color_state(last['state'])} {_format_distance(last['tick'])}" if last else "-"
+        due = _format_distance(row["next"]) if row["next"] else "paused"
+        command = row["command"].removeprefix("python -m ").removeprefix("pipelines ")
+        table.add_row(row["name"], row["times"], due, ended, command)
+    Console(highlight=False).print(table)
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -134,7 +136,7 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
         return
     width = max(len(row["job"]) for row in rows)
     for row in reversed(rows):
-        took = "" if row["wall_s"] is None else f"{row['wall_s']:.1f} s"
+        took = "" if row["wall_s"] is None else format_duration(row["wall_s"])
         run = (row["run_id"] or "")[:8]
         cells = f"{row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
         print(f"{_format_time(row['tick'])}  {cells}  {'; '.join(_notes(row))}".rstrip())
@@ -153,6 +155,11 @@ def _notes(row: Mapping[str, Any]) -> Iterator[str]:
 def _format_time(text: str) -> str:
     """Return `2026-11-22 03:00:00+01:00`."""
     return datetime.fromisoformat(text).isoformat(" ", "seconds")
+
+
+def _format_distance(text: str) -> str:
+    """Return `in 7 min`, `2.1 h ago`."""
+    return format_distance(datetime.fromisoformat(text), datetime.now(UTC))
 
 
 def _color_state(state: str) -> str:
