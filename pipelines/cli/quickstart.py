@@ -9,6 +9,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evidence, reference_runs, scoreboard
 from pipelines.run import RunOptions
+from pipelines.runtime.durations import format_duration
 from pipelines.runtime.subcommands import run_study
 from pipelines.scheduling.workflows import CLAIMS
 
@@ -30,11 +31,12 @@ def quickstart(force: bool) -> None:
     for number, (title, part) in enumerate(parts, 1):
         print(f"[{number}/{len(parts)}] {title} ...", flush=True)
         part_started = time.perf_counter()
-        result = f"{part()}, {time.perf_counter() - part_started:.0f} s"
+        result = f"{part()}, {format_duration(time.perf_counter() - part_started)}"
         print(f"[{number}/{len(parts)}] {title}: {result}")
     tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
-    print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
+    took = format_duration(time.perf_counter() - started)
+    print(f"Done in {took}. See every run and curve: make ui")
 
 
 def _measure_claim(name: str, force: bool) -> str:

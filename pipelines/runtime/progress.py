@@ -39,7 +39,9 @@ def progress_bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, f
         def show(**changed: str) -> None:
             fields.update(changed)
             shown = [words for words in fields.values() if words]
-            bar.update(task, about="  ".join(shown if console.width >= WIDE else shown[-1:]))
+            if console.width < WIDE:
+                shown = [words.removeprefix(f"{PARTS['val']} ") for words in shown[-1:]]
+            bar.update(task, about="  ".join(shown))
 
         def advance(count: int, rate: float) -> None:
             bar.update(task, advance=count)

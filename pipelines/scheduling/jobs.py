@@ -136,9 +136,10 @@ def check_command(job: Job) -> None:
     words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     why, _, rest = find_error(done.stderr).partition(f"There is no option {UNKNOWN_OPTION}.")
+    why = why.replace(f" {UNKNOWN_OPTION}", "").strip(" .")
     if why or not rest:
         raise UserError(
-            f"A job runs a command of ours. Received: {job.command}: {why.strip(' .')}. Try it by "
+            f"A job runs a command of ours. Received: {job.command}: {why}. Try it by "
             f"itself first; python -m {job.words[0]} --help lists what there is."
         )
 

@@ -22,6 +22,7 @@ from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
 from pipelines.errors import Unavailable, without_password
 from pipelines.runtime import heartbeat
+from pipelines.runtime.durations import format_duration
 from pipelines.scheduling import attempt, engine, jobs, schedule, times
 from pipelines.scheduling.attempt import KILLED, AttemptSpec
 from pipelines.scheduling.jobs import Job
@@ -96,7 +97,7 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
         raise SystemExit  # the workflow stays open, and the next server repeats it
     shutil.rmtree(folder, ignore_errors=True)
     why = f": {outcome.why}" if outcome.why else ""
-    print_line(f"{title}: {outcome.state} after {time.time() - began:.1f} s{why}")
+    print_line(f"{title}: {outcome.state} after {format_duration(time.time() - began)}{why}")
     times_s = {"started": began, "ended": time.time()}
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 

@@ -18,6 +18,7 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.errors import Ended, Unavailable
 from pipelines.runtime import backend, provenance, subcommands
+from pipelines.runtime.durations import format_duration
 from pipelines.runtime.provenance import digest
 from pipelines.scheduling import attempt
 from pipelines.tracking import recovery, store, tracked_run
@@ -156,16 +157,16 @@ class _Execution:
             output = DBOS.run_step({"name": step.name}, self._run_command, step)
         except Ended as error:
             wall_s = time.perf_counter() - began
-            self.say(f"{place}: failed, {wall_s:.0f} s")
+            self.say(f"{place}: failed, {format_duration(wall_s)}")
             self._record(step, "failed", error.document, wall_s)
             message = f"{step.name}: {error}"
             raise Ended(message, error.code, self.document("FAILED")) from error
         except (KeyboardInterrupt, SystemExit):
-            self.say(f"{place}: stopped, {time.perf_counter() - began:.0f} s")
+            self.say(f"{place}: stopped, {format_duration(time.perf_counter() - began)}")
             raise
         wall_s = time.perf_counter() - began
         self._record(step, "done", output, wall_s)
-        self.say(f"{place}: {step.describe(output)}, {wall_s:.0f} s")
+        self.say(f"{place}: {step.describe(output)}, {format_duration(wall_s)}")
 
     def _run_command(self, step: Step) -> Any:
         """Return the JSON document of a step's command; Ended also if it is killed."""

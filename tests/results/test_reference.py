@@ -42,6 +42,15 @@ def test_what_is_reported_of_a_claim_or_recipe_is_one_run_with_its_numbers(home:
         assert row.metrics
 
 
+def test_the_numbers_are_printed_with_their_places(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [reference_runs.build_reference(row) for row in TABLE]
+    runs = [{"name": row.name, "metrics": row.metrics, **row.tags} for row in rows]
+    reference_runs.print_references({"runs": runs, "written": 0})
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert "allconv-cifar10 parameters 13,500,000 HM Table 2, section" in lines
+    assert "test_error_pct 6.38" in lines
+
+
 def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
     assert len(NAMES) == len(set(NAMES))
     assert set(STATING) <= set(NAMES)

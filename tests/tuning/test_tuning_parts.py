@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -249,7 +250,10 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     assert found["best_changes"] == {"learning_rate": 0.2}
     assert found["metrics"]["test_error_pct"] == 21
     _print_study(found)
-    assert "20.00 % at best" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "chosen by validation error: 20.00 % at best" in shown
+    assert "test error with new seeds: 21.00 % at best" in shown
+    assert re.search(r"\n0 +20\.00 % +rate 0\.2", shown)
     for status in ("KILLED", "RUNNING"):
         stale = summarize(status)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
