@@ -2,13 +2,15 @@
 
 import itertools
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 PROG = "python -m pipelines"
 NAME, SECOND = 35, 12  # columns of a line
-WIDE = 100
+WIDE = 100  # columns of a terminal with more room for data
 LIMIT = re.compile(r",|:| (?:on|at|for|of|after|a) ")  # what follows it is said by `show`
 SHORT = {r"\bminutes?\b": "min", r"\bhours?\b": "h", r"\bseconds?\b": "s"}
 FOOTER = f"""
@@ -100,56 +102,66 @@ def state_costs(costs: Mapping[str, str]) -> str:
 
 def show(document: Mapping[str, list[Any]]) -> None:
     """Print the document of `list`: a name with its columns, below it what it is about."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=True)
-    _print_head(console, "claim", "verdict")
+    columns = Columns(shutil.get_terminal_size().columns)
+    columns.print_head("claim", "verdict")
     for row in document["claims"]:
-        _print_row(console, row, row["verdict"], row["costs"], row["says"])
-    _print_head(console, "\nrecipe", "reported")
+        columns.print_row(row, row["verdict"], row["costs"], row["says"])
+    print()
+    columns.print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = f"{row['reported']['test_error_pct']:g} %" if row["reported"] else ""
-        _print_row(console, row, reported, split_costs(row["cost"]), row["source"])
+        columns.print_row(row, reported, split_costs(row["cost"]), row["source"])
     here = document["data_at_hand"]
     data = [name if name in here else f"{name} (not here)" for name in document["data"]]
     for title, names in {**document, "data": data}.items():
         if title in ("models", "schedules", "data"):
-            listed = _wrap(f"{title}: {', '.join(names)}", console.width)
-            print(f"\n{listed.strip()}")
+            print(f"\n{columns.wrap(f'{title}: ' + ', '.join(names)).strip()}")
     print(FOOTER)
 
 
-def _print_head(console: Any, first: str, second: str) -> None:
-    indent = first.count("\n")  # a line break takes no column
-    head = f"{first:<{NAME + indent}}{second:<{SECOND}}{'cost':<{_cost_width(console)}}data"
-    console.print(head, style="bold")
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a line in a terminal: name, verdict or reported number, cost, data."""
 
+    width: int
 
-def _print_row(
-    console: Any, row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str
-) -> None:
-    """Print a claim or a recipe: its columns, whose cells have more lines where they need them."""
-    width, data_width = _cost_width(console), _data_width(console)
-    cost = _fold([f"{scale} {shorten_cost(text)}" for scale, text in costs.items()], width)
-    data = _fold([*_stored(row["data"]), *["not here"] * (not row["data_at_hand"])], data_width)
-    for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
-        print(f"{cells[0]:<{NAME}}{cells[1]:<{SECOND}}{cells[2]:<{width}}{cells[3]}".rstrip())
-    console.print(_wrap(about, console.width), style="dim", markup=False)
+    @property
+    def data(self) -> int:
+        return 12 if self.width < WIDE else 24
 
+    @property
+    def cost(self) -> int:
+        return self.width - NAME - SECOND - self.data
 
-def _stored(names: Iterable[str]) -> list[str]:
-    """Return the names of stored data sets, and `drawn` for those that are drawn in memory."""
-    from pipelines.data.datasets import DATASETS, SAMPLES
+    def print_head(self, first: str, second: str) -> None:
+        """Print the names of the columns over a line."""
+        print(self._format([first, second, "cost", "data"]))
+        print("─" * (self.width - 1))
 
-    return sorted({"drawn" if DATASETS[name][0] == SAMPLES else name for name in names})
+    def print_row(
+        self, row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str
+    ) -> None:
+        """Print a claim or a recipe, on more lines where a column needs them."""
+        cost = _fold([f"{scale} {shorten_cost(text)}" for scale, text in costs.items()], self.cost)
+        missing = [] if row["data_at_hand"] else ["not here"]
+        data = _fold([*_stored(row["data"]), *missing], self.data)
+        for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
+            print(self._format(cells))
+        print(self.wrap(about))
 
+    def wrap(self, text: str) -> str:
+        """Return a text that is set in."""
+        return textwrap.fill(
+            text,
+            self.width - 1,
+            initial_indent="  ",
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
 
-def _data_width(console: Any) -> int:
-    return 12 if console.width < WIDE else 24
-
-
-def _cost_width(console: Any) -> int:
-    return int(console.width) - NAME - SECOND - _data_width(console)
+    def _format(self, cells: Sequence[str]) -> str:
+        name, second, cost, data = cells
+        return f"{name:<{NAME}}{second:<{SECOND}}{cost:<{self.cost}}{data}".rstrip()
 
 
 def _fold(words: Sequence[str], width: int) -> list[str]:
@@ -158,10 +170,11 @@ def _fold(words: Sequence[str], width: int) -> list[str]:
     return [joined] if len(joined) < width else list(words)
 
 
-def _wrap(text: str, width: int) -> str:
-    return textwrap.fill(
-        text, width - 1, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False
-    )
+def _stored(names: Iterable[str]) -> list[str]:
+    """Return the names of stored data sets, and `drawn` for those that are drawn in memory."""
+    from pipelines.data.datasets import DATASETS, SAMPLES
+
+    return sorted({"drawn" if DATASETS[name][0] == SAMPLES else name for name in names})
 
 
 def shorten_cost(cost: str) -> str:
