@@ -14,7 +14,7 @@ from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
 COLOURS = {"reproduced": "green", "refuted": "red"}
-SEE = "While `python -m pipelines ui` runs:"
+SERVED = "while `python -m pipelines ui` runs:"
 TITLES = {"as_printed": "As printed", "floor": "Floor of learning reached"}
 FOUND = "Found finished with the same settings; --force repeats it."
 
@@ -147,7 +147,7 @@ def show_training(document: Mapping[str, Any]) -> None:
         for key in keys
     ]
     _print_table([["", "measured", "reported"], *rows])
-    print(f"{SEE} its curves and its model:\n{mlflow_ui.run_page(document['run_id'])}")
+    print(f"Its curves and its model, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
 
 
 def _headline_numbers(metrics: Mapping[str, Any], reported: Mapping[str, float]) -> Iterator[str]:
@@ -203,7 +203,7 @@ def _print_location(document: Mapping[str, Any]) -> None:
     """Print where to see the curves of a claim, and its page."""
     run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
     chart = f"{mlflow_ui.address()}/{mlflow_ui.children_chart(run_id, charts)}"
-    print(f"{SEE} the curves of all settings, and the page of the run:")
+    print(f"The curves of all settings and the page of the run, {SERVED}")
     print(f"{chart}\n{mlflow_ui.run_page(run_id)}")
 
 
