@@ -200,13 +200,13 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
     from pipelines.tracking import mlflow_ui
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("trial", "validation error", "parameters", "time", "run"):
+    for column in ("", "validation error", "parameters", "time", "run"):
         table.add_column(column, overflow="fold", justify="right" if column == "time" else "left")
     for trial in trials:
         run_id, seconds = trial["run_id"], trial["device_s"]
         link = f"[link={mlflow_ui.run_page(run_id)}]{run_id[:8]}[/]" if run_id else ""
         table.add_row(
-            trial["name"].removeprefix("trial "),
+            trial["name"],
             _format_result(trial),
             _format_parameters(trial["params"]),
             "" if seconds is None else format_duration(seconds),

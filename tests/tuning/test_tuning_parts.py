@@ -253,7 +253,7 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     shown = capsys.readouterr().out
     assert "chosen by validation error: 20.00 % at best" in shown
     assert "test error with new seeds: 21.00 % at best" in shown
-    assert re.search(r"\n0 +20\.00 % +rate 0\.2", shown)
+    assert re.search(r"\ntrial 0 +20\.00 % +rate 0\.2", shown)
     for status in ("KILLED", "RUNNING"):
         stale = summarize(status)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
@@ -386,13 +386,13 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("run", "Received: run. Write: python -m tuning run STUDY"),
+        ("run", "STUDY must be given. Received: nothing. Write: python -m tuning run STUDY"),
         ("run --recipe mlp-digits mine", "Received: run --recipe mlp-digits mine"),
         ("resume --trials 3", "Received: resume --trials 3"),
-        ("show", "study (required)"),
-        ("show a b", "Unrecognized options: b"),
-        ("nothing", "Available subcommands: run"),
-        ("", "Expected one of"),
+        ("show", "STUDY must be given. Received: nothing. Write: python -m tuning show STUDY"),
+        ("show a b", "No option takes the word 'b'. See: python -m tuning show --help"),
+        ("nothing", "There is no command 'nothing'. See: python -m tuning --help"),
+        ("", "A command must be named. Received: none. See: python -m tuning --help"),
         ("run s --recipe mlp-digits --seeds-per-trial 0", "Set --seeds-per-trial 1"),
     ],
 )
