@@ -11,8 +11,9 @@ import pytest
 from mkdocs.exceptions import PluginError
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import _claim_charts, claim_pages, evidence_check
+from pipelines.results import _claim_charts, claim_pages
 from pipelines.results._claim_charts import Group
+from pipelines.results.published import read_rows
 from tests.conftest import ROOT
 
 NAME = "standard-parameterization-saddle"
@@ -39,7 +40,7 @@ def write(name: str, measurement: claim_pages.Measurement | None) -> str:
 
 
 def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement) -> None:
-    published = evidence_check.rows_of((ROOT / "RESULTS.md").read_text())[NAME]
+    published = read_rows()[NAME]
     cells = claim_pages.entry(NAME, measurement).cells()
     for column in ("verdict", "as printed", "scale", "measured", "decided by", "commit", "cost"):
         assert cells[column] == published[column]
