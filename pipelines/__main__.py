@@ -168,10 +168,15 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     recovery.recover()
     evidence.import_if_own()
     reference_runs.write()
-    for title, link in mlflow_ui.links(mlflow_ui.address(host, port)).items():
-        print(f"{title:>24}  {link}", flush=True)
-    if not store.is_server():
-        mlflow_ui.serve(host, port)
+    addresses = mlflow_ui.links(mlflow_ui.address(host, port))
+    for title, link in addresses.items():
+        print(f"{title:>24}  {link}")
+    best = mlflow_ui.best_link(addresses)
+    print(f"Open this: {best}", flush=True)
+    if store.is_server():
+        mlflow_ui.open_browser(best)
+    else:
+        mlflow_ui.serve(host, port, best)
 
 
 @app.command

@@ -64,18 +64,19 @@ def _over_seeds(
                 run_options.pause(len(results), seeds, "seeds")
         stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
-        parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), parent.id))
+        chart = mlflow_ui.learning_curves([each.run_id for each in results], "recipe")
+        parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), chart))
     return Result(parent.id, stats)
 
 
-def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], run_id: str) -> str:
+def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], chart: str) -> str:
     """Return Markdown for the run over seeds: reported, measured, and how to repeat it."""
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
     lines = [
         f"**{recipe.name}** ({recipe.source})",
         *([f"Reported: {'; '.join(reported)}"] if reported else []),
+        f"[The learning curves of its seeds]({chart})",
         f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",
-        f"[The curves of its seeds in one chart]({mlflow_ui.children_chart(run_id)})",
         "\n".join(f"- `{key}` {format_spread(metric)}" for key, metric in metrics.items()),
     ]
     return "\n\n".join(lines)

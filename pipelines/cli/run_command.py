@@ -46,6 +46,8 @@ class Options:
     max_minutes: float | None = None
     """Save and end, with success, after so long; the same command then goes on (None: to the
     end)."""
+    system_metrics: bool = False
+    """Log processor, memory, disk and network use of trainings, too."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None
@@ -59,6 +61,7 @@ class Options:
             new_run=self.new_run,
             checkpoint_every=self.checkpoint_every,
             until=time.monotonic() + 60 * minutes,
+            system_metrics=self.system_metrics,
         )
 
     def __post_init__(self) -> None:

@@ -201,10 +201,11 @@ def _print_table(rows: Sequence[Sequence[str]]) -> None:
 
 def _print_location(document: Mapping[str, Any]) -> None:
     """Print where to see the curves of a claim, and its page."""
-    run_id, charts = document["run_id"], claim_catalog.load(document["claim"]).charts
-    chart = f"{mlflow_ui.address()}/{mlflow_ui.children_chart(run_id, charts)}"
-    print(f"The curves of all settings and the page of the run, {SERVED}")
-    print(f"{chart}\n{mlflow_ui.run_page(run_id)}")
+    run_id, name = document["run_id"], document["claim"]
+    print(f"The curves and the page of the run, {SERVED}")
+    for link in documents.chart_links(name, run_id, documents.cell_ids(run_id)).values():
+        print(f"{mlflow_ui.address()}/{link}")
+    print(mlflow_ui.run_page(run_id))
 
 
 def _print_prose(text: str, markup: bool = False) -> None:

@@ -4,6 +4,7 @@ The workers are processes of this machine or, with a scheduler, those of a Dask 
 """
 
 import contextlib
+import dataclasses
 import os
 import platform
 import signal
@@ -22,11 +23,11 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from pipelines.errors import Unavailable, foreign_worker
-from pipelines.measurement import claim, claim_catalog, claim_code, grid
+from pipelines.measurement import claim, claim_catalog, claim_code, documents, grid
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import signals, subcommands
-from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
+from pipelines.tracking import bulk, history, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 MAX_CELLS_NAMED = 10  # in an error
@@ -76,12 +77,14 @@ def _run_experiment_cell(
     earlier = history.rows(None, **{store.PARENT: run.id, "fingerprint": fingerprint})
     is_broken = earlier and earlier[0].status in ("KILLED", "FAILED")
     with _track_cell(plan, cell, run, earlier[0].id if is_broken else None) as child:
-        bench = claim.Bench(child, plan.run_options, plan.training_tags)
+        run_options = dataclasses.replace(plan.run_options, arms=plan.arms(cell))
+        bench = claim.Bench(child, run_options, plan.training_tags)
         steps, curves = experiment.measure(plan.settings_at(cell), cell.seed, bench)
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-        chart = mlflow_ui.children_chart(child.id)
-        child.tag(store.NOTE, f"[The curves of its runs in one chart]({chart})")
+        child.flush()
+        links = documents.chart_links(plan.name, child.id, [child.id])
+        child.tag(store.NOTE, "\n\n".join(f"[{title}]({link})" for title, link in links.items()))
     return Measured(cell, np.asarray(steps), curves, child.id)
 
 

@@ -20,6 +20,7 @@ from pipelines.measurement.verdict import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
 
 CSV = "settings.csv"  # one row a cell
+FIGURE = "figure"  # begins the names of pictures
 WORST_PREFIX = "worst_"  # begins the columns of the bounded metrics
 MAX_NAME_CHARS = 250  # characters of a run's name, where the database limits them
 MAX_PAGE_CHARS = 7_900  # characters of a run's page; MLflow cuts at 8,000
@@ -41,26 +42,21 @@ def run_page(
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
-    command, charts = repeat_command(plan), plan.claim.charts
+    command, ids = repeat_command(plan), [str(cell["run_id"]) for cell in cells]
     decided = "; ".join(map(str, plan.claim.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in plan.claim.reported.items())
-    metrics = metric_spreads(over_seeds(values), plan.seeds)
-    decisive = [b.metric for b in plan.claim.decided_by if b.metric in metrics]
-    measured = "; ".join(f"`{key}` {format_spread(metrics[key])}" for key in decisive)
+    figure = f"![figure](get-artifact?path={FIGURE}.png&run_uuid={run_id})"
     before = [
+        f"**{judgement['verdict']}** at {plan.scale} scale: {decisive_numbers(plan, values)}",
         f"**{plan.claim.says}** ({plan.claim.source})",
-        f"Verdict: **{judgement['verdict']}**, decided by {decided}.",
-        f"As printed: {judgement['as_printed']}.",
-        f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
         f"Reported: {reported}" if reported else "",
-        f"Measured: {measured}" if measured else "",
+        f"Decided by {decided}. As printed: {judgement['as_printed']}.",
+        f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
+        *(f"[{title}]({link})" for title, link in chart_links(plan.name, run_id, ids).items()),
+        figure if plan.kind == "claim" else "",
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
     ]
-    after = [
-        f"The other settings are in {CSV}.",
-        f"[The curves of all settings in one chart]({mlflow_ui.children_chart(run_id, charts)})",
-        claim_catalog.card(plan.name),
-    ]
+    after = [f"The other settings are in {CSV}.", claim_catalog.card(plan.name)]
     before = [paragraph for paragraph in before if paragraph]
     head, *body = summary_table(cells)
     table = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *body)]
@@ -70,6 +66,100 @@ def run_page(
     if fitting == len(table):
         del after[0]
     return "\n\n".join([*before, "\n".join(table[:fitting]), *after])
+
+
+def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]]) -> str:
+    """Return `ratio 0.2416 ± 0.0035 (n = 5); ...`: the metrics that decide, over the seeds."""
+    metrics = metric_spreads(over_seeds(values), plan.seeds)
+    decisive = [bound.metric for bound in plan.claim.decided_by if bound.metric in metrics]
+    return "; ".join(f"{key} {format_spread(metrics[key])}" for key in decisive)
+
+
+def chart_links(name: str, run_id: str, cells: Sequence[str]) -> dict[str, str]:
+    """Return by title the addresses, within the UI, of the charts of a run of a claim.
+
+    First the learning curves of its trainings, where it has no charts of its own; `cells` are the
+    ids of the runs that it is made of.
+    """
+    stated = claim_catalog.load(name)
+    charts = [mlflow_ui.line_chart(each, log_x=bool(stated.inner)) for each in stated.charts]
+    curves = {"The curves of its settings": mlflow_ui.children_chart(run_id, charts)}
+    rows = trainings(cells) if isinstance(stated, claim.Experiment) else []
+    if not rows:
+        return curves
+    link = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
+    learning = {"The learning curves of its trainings": link}
+    return curves | learning if charts else learning
+
+
+def trainings(cells: Sequence[str]) -> list[history.Row]:
+    """Return the trainings below cells, and those of earlier runs that the cells name."""
+    rows = [
+        row
+        for cell in cells
+        for row in history.rows_with_evidence(None, kind="training", **{store.PARENT: cell})
+    ]
+    names = [key for cell in cells if (row := history.find(cell)) for key in row.tags]
+    reused = [key.removeprefix(store.REUSED) for key in names if key.startswith(store.REUSED)]
+    return [*rows, *(row for each in dict.fromkeys(reused) if (row := history.find(each)))]
+
+
+def _group(rows: Sequence[history.Row]) -> str | None:
+    """Return the tag by which trainings that differ in their seed alone are one line.
+
+    None where no tag tells their other settings apart.
+    """
+    settings = [frozenset(row.params.items() - {("seed", row.params["seed"])}) for row in rows]
+    for tag in (mlflow_ui.ARM, "recipe"):
+        values = [row.tags.get(tag) for row in rows]
+        if len(set(values)) == len(set(settings)) == len(set(zip(values, settings, strict=True))):
+            return None if None in values else tag
+    return None
+
+
+def name_arms(plan: MeasurementPlan, cells: Sequence[str]) -> None:
+    """Tag the trainings of cells that have no name yet with what the claim calls them."""
+    arms = {
+        recipe.fingerprint: arm for each in plan.cells for arm, recipe in plan.arms(each).items()
+    }
+    for row in trainings(cells) if len({*arms.values()}) > 1 else ():
+        if mlflow_ui.ARM not in row.tags and row.tags.get("fingerprint") in arms:
+            store.client().set_tag(row.id, mlflow_ui.ARM, arms[row.tags["fingerprint"]])
+
+
+def renew_page(row: history.Row) -> None:
+    """Write the page, charts and result of a claim's run anew, as this code shows them.
+
+    Of one with other settings than its claim states only the charts, for the page says them.
+    """
+    name, scale, cells = row.tags["claim"], row.tags["scale"], read_table(row.id)
+    ids = [str(cell["run_id"]) for cell in cells]
+    plan = _stated_plan(row)
+    if plan is None or not cells:
+        chart_links(name, row.id, ids)
+        return
+    name_arms(plan, ids)
+    values = seed_values(history.histories([row.id])[row.id])
+    judgement = plan.claim.judge(values, scale)
+    page = run_page(plan, row.id, judgement, values, cells)
+    for key, text in {store.NOTE: page, mlflow_ui.RESULT: decisive_numbers(plan, values)}.items():
+        store.client().set_tag(row.id, key, text)
+
+
+def _stated_plan(row: history.Row) -> MeasurementPlan | None:
+    """Return the plan of a finished run of a claim at a scale; None of one with other settings."""
+    name, scale = row.tags["claim"], row.tags["scale"]
+    stated = claim_catalog.load(name).scales
+    if row.status != "FINISHED" or scale not in stated:
+        return None
+    plan = MeasurementPlan(
+        name=name,
+        scale=scale,
+        settings=stated[scale],
+        seeds=int(row.tags["seeds"]),
+        first_seed=int(row.params.get("first_seed", 0)),
+    )
+    return plan if plan.fingerprint == row.tags["fingerprint"] else None
 
 
 def repeat_command(plan: MeasurementPlan) -> str:

@@ -66,6 +66,12 @@ class MeasurementPlan:
             return self.settings.override(**{key: cell.point[key] for key in self.varied})
         return type(self.settings)(**cell.point)
 
+    def arms(self, cell: Cell) -> Mapping[str, Recipe]:
+        """Return what is trained for a cell, by what the claim calls it."""
+        if self.claim.recipes is None:
+            return {}
+        return self.claim.recipes(self.settings_at(cell), cell.seed)
+
     @property
     def fingerprint(self) -> str:
         first = [self.first_seed] * bool(self.first_seed)

@@ -24,7 +24,7 @@ from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, history, recovery, store, tracked_run
+from pipelines.tracking import bulk, history, mlflow_ui, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 EARLIER_S = "busy_s"  # tag: seconds of the slices before
@@ -147,9 +147,8 @@ def _check_here(plan: MeasurementPlan) -> None:
 
 def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:
     """Yield what is trained for these cells."""
-    if plan.claim.recipes:
-        for cell in cells:
-            yield from plan.claim.recipes(plan.settings_at(cell), cell.seed).values()
+    for cell in cells:
+        yield from plan.arms(cell).values()
 
 
 def measure(plan: MeasurementPlan) -> dict[str, Any]:
@@ -271,10 +270,12 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         values = values_by_metric(of_seeds)
         judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
         table = documents.table_rows(plan, measured)
+        documents.name_arms(plan, [m.run_id for m in measured])
+        run.tag(mlflow_ui.RESULT, documents.decisive_numbers(plan, values))
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         run.text(documents.table_csv(table), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
-            run.figure(plan.claim.figure(part), f"{' '.join(['figure', *point])}.png")
+            run.figure(plan.claim.figure(part), f"{' '.join([documents.FIGURE, *point])}.png")
         for key, value in judgement.items():
             run.tag(key, value)
         run.log(

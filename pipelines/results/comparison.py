@@ -9,6 +9,7 @@ from pipelines.tracking.history import Row
 
 MIN_ID_LETTERS = 4  # letters of an id that name a run
 MISSING = "-"
+MAX_CHARTS = 12  # of curves, and as many of numbers, to which a comparison leads
 MAX_VALUE_LETTERS = 40  # of a value in the terminal
 
 
@@ -32,13 +33,27 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
             for r in rows
         ],
-        "page": mlflow_ui.comparison_page([row.id for row in rows]),
+        "page": mlflow_ui.comparison_page([row.id for row in rows], _charts(rows)),
         "params": {key: values for key, values in params.items() if len(set(values)) > 1},
         "equal_params": sum(len(set(values)) == 1 for values in params.values()),
         "metrics": {
             key: _metric(key, rows) for key in _keys(r.metrics for r in rows) if "/" not in key
         },
     }
+
+
+def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return charts of the curves that runs share, then of the numbers that they share."""
+    shared = [m for m in _keys(r.metrics for r in rows) if sum(m in r.metrics for r in rows) > 1]
+    histories = history.histories([row.id for row in rows]).values()
+    curves = {m for m in shared if any(len(each.get(m, ())) > 1 for each in histories)}
+    known = [m for names, _ in mlflow_ui.LEARNING for m in names]
+    lines = [m for m in [*known, *sorted(curves - {*known})] if m in curves and m[:7] != "system/"]
+    bars = [m for m in shared if m not in curves and "/" not in m]
+    return [
+        *(mlflow_ui.line_chart([m], log_y="loss" in m) for m in lines[:MAX_CHARTS]),
+        *(mlflow_ui.bar_chart(m) for m in bars[:MAX_CHARTS]),
+    ]
 
 
 def _keys(mappings: Any) -> list[str]:

@@ -15,7 +15,7 @@ from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime.files import lock
 from pipelines.runtime.provenance import ROOT, digest
-from pipelines.tracking import history, mlflow_ui, store
+from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, Listed
 
@@ -31,14 +31,14 @@ def import_if_own(names: Collection[str] | None = None) -> int:
 
 
 def import_runs(file: Path) -> dict[str, Any]:
-    """Import the runs of a bundle, with the charts to which the pages of claims lead."""
+    """Import the runs of a bundle, with the pages and charts of claims as this code writes them."""
     document = importing.import_runs(file)
     imported, names = set(document["imported"]), claim_catalog.names()
     for row in history.rows_with_evidence(None, kind="claim") + history.rows_with_evidence(
         None, kind="sweep"
     ):
         if row.id in imported and row.tags.get("claim") in names:
-            mlflow_ui.children_chart(row.id, claim_catalog.load(row.tags["claim"]).charts)
+            documents.renew_page(row)
     return document
 
 

@@ -4,9 +4,9 @@ They are in the experiments and under the metric names of ours, so that selectin
 table compares them. Their kind keeps them out of everything that counts measured runs.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog
@@ -16,7 +16,7 @@ from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import files
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import bulk, history, store
+from pipelines.tracking import bulk, history, mlflow_ui, store
 
 KIND = "reference"
 SOURCE = "paper"
@@ -33,10 +33,13 @@ class Reference:
     params: Mapping[str, str]
     metrics: Mapping[str, float]
     tags: Mapping[str, str]
+    start_ms: int
+    """The year of its citation: in a table it stands below what was measured here."""
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.name, self.experiment, self.params, self.metrics, self.tags])
+        parts = (self.name, self.experiment, self.params, self.metrics, self.tags, self.start_ms)
+        return digest(parts)
 
 
 def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
@@ -81,10 +84,18 @@ def build_reference(row: Reported) -> Reference:
         "citation": "; from ".join(citation for citation, _ in row.places),
         "where": "; from ".join(where for _, where in row.places),
         "n": str(row.n or NOT_STATED),
+        mlflow_ui.RESULT: "; ".join(f"{key} {value:.10g}" for key, value in metrics.items()),
         store.NOTE: note(row, metrics),
         **recipe,
     }
-    return Reference(f"{SOURCE}: {row.name}", _experiment(row), _params(row), metrics, tags)
+    name, date = f"{SOURCE}: {row.name}", datetime(_year(row.places[0][0]), 1, 1, tzinfo=UTC)
+    start_ms = int(1000 * date.timestamp())
+    return Reference(name, _experiment(row), _params(row), metrics, tags, start_ms)
+
+
+def _year(citation: str) -> int:
+    """Return the year with which a citation ends."""
+    return int(citation[-4:])
 
 
 def stated_numbers(name: str) -> Mapping[str, float]:
@@ -145,12 +156,13 @@ def _delete_outdated(wanted: Mapping[str, Reference]) -> dict[str, str]:
 
 def _record(missing: Sequence[Reference]) -> dict[str, str]:
     """Write the runs, one transaction an experiment; return their ids by fingerprint."""
-    now = int(time.time() * 1000)
     runs: dict[str, dict[str, bulk.FinishedRun]] = {}  # by experiment and fingerprint
     for each in missing:
         tags = {**each.tags, "fingerprint": each.fingerprint}
         curves = {key: [value] for key, value in each.metrics.items()}
-        run = bulk.FinishedRun(each.name, each.params, tags, [0], curves, now, now)
+        run = bulk.FinishedRun(
+            each.name, each.params, tags, [0], curves, each.start_ms, each.start_ms
+        )
         runs.setdefault(each.experiment, {})[each.fingerprint] = run
     ids: dict[str, str] = {}
     for experiment, group in sorted(runs.items()):

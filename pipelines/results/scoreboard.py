@@ -322,8 +322,8 @@ def markdown(
         "# Results",
         "",
         "Written from the MLflow database by `python -m pipelines report`; do not edit by hand. "
-        "sd: standard deviation over n seeds. Links of runs open where `python -m pipelines ui` "
-        "runs.",
+        "sd: standard deviation over n seeds. A run is named by the first letters of its id; its "
+        "page is where `python -m pipelines ui` runs.",
     ]
     for title, group in group_by_document(entries):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
@@ -342,10 +342,11 @@ def markdown(
 
 
 def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
-    """Return the cells in Markdown: the claim's name leads to its card, the run's to its page."""
+    """Return the cells in Markdown: the claim's name leads to its card."""
     cells = {column: cell.replace("|", "\\|") for column, cell in entry.cells().items()}
     if entry.shown:
         cells["claim"] = f"[{entry.name}](#{entry.name})"
+    if entry.shown and columns == LOCAL:  # another home has other addresses
         cells["run"] = f"[{cells['run']}]({entry.shown.link})"
     return [cells[column] for column in columns]
 

@@ -326,11 +326,10 @@ def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any]
 
 def _table_row(row: Any) -> str:
     """Return a row of the table, with a link within the UI, which an import readdresses."""
-    from pipelines.tracking import store
+    from pipelines.tracking import mlflow_ui
 
-    experiment = store.client().get_run(row.id).info.experiment_id
     name = row.name.replace("|", "\\|")
-    cells = [f"[{name}](#/experiments/{experiment}/runs/{row.id})", row.tags.get("kind", "")]
+    cells = [f"[{name}]({mlflow_ui.run_link(row.id)})", row.tags.get("kind", "")]
     return f"| {' | '.join([*cells, row.status, row.tags.get('verdict', '')])} |"
 
 

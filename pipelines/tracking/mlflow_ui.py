@@ -8,16 +8,23 @@ import base64
 import json
 import os
 import re
+import subprocess
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from pipelines.runtime.provenance import digest
 from pipelines.tracking import store
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
+ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
+START_S = 8  # seconds in which the server begins to answer
+RESULT = "result"  # tag: the numbers that count, in one line
+MAX_LISTED_IDS = 100  # in the filter of a view, whose tag holds 5,000 characters
 DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
     "or a sweep, and the runs below it are its settings, with the bound beside what was measured.",
@@ -25,20 +32,42 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "papers report (tag `source` is `paper`). Runs over seeds have means, sd/, n/, ci_low/, "
     "ci_high/.",
     "two-layer ReLU networks": "What LY report of two-layer networks (tag `source` is `paper`).",
-    "tuning": "Learning-rate studies: the runs below each are its trials.",
+    "tuning": "Learning-rate studies: the runs below each are its trials. Of a trial, "
+    "`val_error_pct` is the last value, `best_val_error_pct` the best of its training.",
+    "scheduled runs": "Attempts at scheduled jobs; the page of each links the runs of its command.",
     "benchmarks": "Ratios of times, measured side by side in one process.",
 }
-COLUMNS = {  # of the table of runs, by experiment
-    "linear theory": ("ratio", "sd/ratio", "n/ratio", "wall_s"),
-    "trained networks": ("test_error_pct", "sd/test_error_pct", "n/test_error_pct", "wall_s"),
-    "tuning": ("best_val_error_pct", "gain_pct", "test_error_pct", "device_hours", "val_error_pct"),
+CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", RESULT)), "metrics.`wall_s`")
+TAIL = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
+COLUMNS = {  # of the table of runs, by experiment, in their order
+    "trained networks": (
+        *CLAIMS,
+        *(f"metrics.`{key}`" for key in ("test_error_pct", "sd/test_error_pct")),
+        *("params.`schedule`", "params.`learning_rate`", *TAIL),
+    ),
+    "tuning": (
+        *("params.`schedule`", "params.`learning_rate`"),
+        *(f"metrics.`{key}`" for key in ("best_val_error_pct", "val_error_pct", "test_error_pct")),
+        *(f"metrics.`{key}`" for key in ("gain_pct", "trials", "device_hours")),
+        *("tags.`recipe`", "tags.`scale`", "tags.`best`"),
+    ),
+    "scheduled runs": tuple(
+        f"tags.`{tag}`"
+        for tag in ("state", "exit_code", "job", "tick", "attempt", "failure", "command")
+    ),
 }
-TAGS = ("verdict", "scale", "source", "origin")
+WIDTHS = {"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{RESULT}`": 330}
+BY_NAME = "tags.`mlflow.runName`"
 NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
 VIEWS = {  # of the table of runs: which, in which order, ascending or not
     "newest": (NO_SETTINGS, "attributes.start_time", False),
     "claims": (f"{NO_SETTINGS} and tags.kind != 'training'", "tags.`claim`", True),
 }
+LEARNING = (  # curves of a training, a tuple a chart, and whether their axis is logarithmic
+    (("val_error_pct", "train_error_pct"), False),
+    (("val_loss", "train_loss"), True),
+    (("learning_rate",), False),
+)
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
@@ -56,21 +85,33 @@ def links(server: str) -> dict[str, str]:
         if name == "Default":
             continue
         about = DESCRIPTIONS.get(name)
-        if about and store.NOTE not in experiment.tags:
+        if about and experiment.tags.get(store.NOTE) != about:
             store.client().set_experiment_tag(number, store.NOTE, about)
-        page = f"{server}/#/experiments/{number}/runs?{MODELS}&viewStateShareKey="
-        addresses[name] = f"{page}{_write_view(number, name, 'newest')}"
+        addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
         kinds = [f"tags.kind = '{kind}'" for kind in ("reference", "claim")]
         if any(store.client().search_runs([number], kind, max_results=1) for kind in kinds):
-            addresses[f"{name}, by claim"] = f"{page}{_write_view(number, name, 'claims')}"
+            addresses[f"{name}, by claim"] = f"{server}/{_write_table(number, name, 'claims')}"
     return addresses
 
 
-def _write_view(number: str, name: str, key: str) -> str:
-    """Keep one of VIEWS in an experiment, with its columns; its key."""
-    metrics = [f"metrics.`{metric}`" for metric in COLUMNS.get(name, ())]
-    columns = [*metrics, *(f"tags.`{tag}`" for tag in TAGS)]
-    return _write_state(number, key, _table_state(*VIEWS[key]) | {"selectedColumns": columns})
+def best_link(addresses: Mapping[str, str]) -> str:
+    """Return the address to open first: of the claims beside the newest one, else the first."""
+    newest = store.client().search_runs(
+        [each.experiment_id for each in store.client().search_experiments()],
+        "tags.kind = 'claim' and attributes.status = 'FINISHED'",
+        max_results=1,
+    )
+    for run in newest:
+        name = store.client().get_experiment(run.info.experiment_id).name
+        return addresses[f"{name}, by claim"]
+    return next(iter(addresses.values()))
+
+
+def _write_table(number: str, name: str, key: str) -> str:
+    """Keep one of VIEWS in an experiment, with its columns; return its address in the UI."""
+    columns = COLUMNS.get(name, (*CLAIMS, *TAIL))
+    state = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": WIDTHS}
+    return _write_view(number, key, _table_state(*VIEWS[key]) | state)
 
 
 def _table_state(runs: str, order: str, ascending: bool) -> dict[str, Any]:
@@ -86,29 +127,28 @@ def _table_state(runs: str, order: str, ascending: bool) -> dict[str, Any]:
     }
 
 
-def _write_state(number: str, key: str, state: Mapping[str, Any]) -> str:
-    """Keep a view in its experiment, packed as the UI packs it, for tags are short; its key."""
-    packed = base64.b64encode(zlib.compress(json.dumps(state).encode())).decode()
+def _write_view(number: str, key: str, state: Mapping[str, Any]) -> str:
+    """Keep a view in its experiment, packed as the UI packs it, for tags are short.
+
+    Return its address within the UI.
+    """
+    packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
     text, tags = f"deflate;{packed}", store.client().get_experiment(number).tags
     if tags.get(VIEW + key) != text:
         store.client().set_experiment_tag(number, VIEW + key, text)
-    return key
+    return f"#/experiments/{number}/runs?{MODELS}&viewStateShareKey={key}"
 
 
-def _line_chart(number: int, curves: Sequence[str]) -> dict[str, Any]:
+def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True) -> dict[str, Any]:
     """Return a chart of curves over steps, the first of every run solid, the others dashed."""
     return {
         "type": "LINE",
-        "uuid": f"chart-{number}",
-        "metricSectionId": "claim",
-        "deleted": False,
-        "isGenerated": False,
         "displayName": ", ".join(curves),
-        "runsCountToCompare": 10,
+        "runsCountToCompare": 100,
         "metricKey": curves[0],
         "selectedMetricKeys": list(curves),
-        "scaleType": "log",
-        "xAxisScaleType": "linear",
+        "scaleType": "log" if log_y else "linear",
+        "xAxisScaleType": "log" if log_x else "linear",
         "xAxisKey": "step",
         "selectedXAxisMetricKey": "",
         "yAxisKey": "metric",
@@ -121,35 +161,108 @@ def _line_chart(number: int, curves: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def bar_chart(metric: str) -> dict[str, Any]:
+    """Return a chart of a number of every run."""
+    return {"type": "BAR", "displayName": metric, "runsCountToCompare": 100, "metricKey": metric}
+
+
+def _chart_state(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the part of a view that draws charts of all its runs, two side by side."""
+    section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
+    section |= {"deleted": False, "isGenerated": False, "columns": 2, "cardHeight": 400}
+    common = {"metricSectionId": "claim", "deleted": False, "isGenerated": False}
+    return {
+        "compareRunCharts": [
+            {**chart, **common, "uuid": f"chart-{i}"} for i, chart in enumerate(charts)
+        ],
+        "compareRunSections": [section],
+        "runsHiddenMode": "SHOW_ALL",  # not the first ten alone
+    }
+
+
+def _experiment_of(run_id: str) -> str:
+    return str(store.client().get_run(run_id).info.experiment_id)
+
+
+def run_link(run_id: str) -> str:
+    """Return the address of a run's page within the UI."""
+    return f"#/experiments/{_experiment_of(run_id)}/runs/{run_id}?{MODELS}"
+
+
 def run_page(run_id: str) -> str:
     """Return the address of a run's page."""
-    return f"{address()}/#/runs/{run_id}"
+    return f"{address()}/{run_link(run_id)}"
 
 
-def comparison_page(run_ids: Sequence[str]) -> str:
-    """Return the address of the page that compares runs, of one experiment or of several."""
-    runs = [store.client().get_run(run_id).info for run_id in run_ids]
-    ids = json.dumps([run.run_id for run in runs])
-    experiments = json.dumps(list(dict.fromkeys(run.experiment_id for run in runs)))
-    return f"{address()}/#/compare-runs?runs={quote(ids)}&experiments={quote(experiments)}"
+def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return the address of these charts of runs; of runs of several experiments, of a table."""
+    numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
+    if charts and len(numbers) == 1:
+        return f"{address()}/{runs_chart(run_ids, charts)}"
+    ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
+    return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 
-def children_chart(run_id: str, charts: Sequence[Sequence[str]] = ()) -> str:
+def runs_chart(
+    run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]], group: str | None = None
+) -> str:
+    """Return the address, within the UI, of charts of these runs of one experiment.
+
+    `group`: a tag; runs that share its value are drawn as their mean, in a band of all of them.
+    """
+    number, listed = _experiment_of(run_ids[0]), ", ".join(f"'{each}'" for each in run_ids)
+    condition = f"attributes.run_id IN ({listed})"
+    state = _chart_state(charts) | _table_state(condition, BY_NAME, True)
+    if group:
+        keys = [{"mode": "tag", "groupByData": group}]
+        state["groupBy"] = {"aggregateFunction": "average", "groupByKeys": keys}
+    key = digest([*run_ids, state])
+    query = f"searchFilter={quote(condition)}&compareRunsMode=CHART"
+    return f"{_write_view(number, key, state)}&{query}"
+
+
+def learning_curves(run_ids: Sequence[str], group: str | None = None) -> str:
+    """Return the address, within the UI, of the learning curves of trainings."""
+    charts = [line_chart(curves, log_y=log) for curves, log in LEARNING]
+    return runs_chart(run_ids[:MAX_LISTED_IDS], charts, group)
+
+
+def children_chart(run_id: str, charts: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the address, within the UI, of the curves of a run's children, in these charts."""
-    number = store.client().get_run(run_id).info.experiment_id
-    below, by_name = f"tags.`{store.PARENT}` = '{run_id}'", "tags.`mlflow.runName`"
-    query = f"searchFilter={quote(below)}&orderByKey={quote(by_name)}"  # other orders are folded
+    number, below = _experiment_of(run_id), f"tags.`{store.PARENT}` = '{run_id}'"
     if charts:
-        section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
-        cards = [_line_chart(i, curves) for i, curves in enumerate(charts)]
-        state = {"compareRunCharts": cards, "compareRunSections": [section]}
-        state |= _table_state(below, by_name, True)
-        query = f"viewStateShareKey={_write_state(number, run_id, state)}"
+        state = _chart_state(charts) | _table_state(below, BY_NAME, True)
+        return f"{_write_view(number, run_id, state)}&compareRunsMode=CHART"
+    query = f"searchFilter={quote(below)}&orderByKey={quote(BY_NAME)}"  # other orders are folded
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
 
 
-def serve(host: str, port: int) -> None:
-    """Become the MLflow server of the present store, which must be a database; does not return."""
+def open_browser(link: str, after_s: float = 0) -> None:
+    """Open an address in a browser, where a person reads this and there is one; never fail.
+
+    `after_s`: in a process of its own, after so many seconds.
+    """
+    if not sys.stdout.isatty():
+        return
+    code = (
+        "import sys, time, webbrowser; time.sleep(float(sys.argv[1])); webbrowser.open(sys.argv[2])"
+    )
+    with suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(after_s), link],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def serve(host: str, port: int, link: str) -> None:
+    """Become the MLflow server of the present store, which must be a database; does not return.
+
+    A browser opens the link once the server should answer.
+    """
+    open_browser(link, START_S)
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     arguments = ["server", "--backend-store-uri", store.uri(), "--host", host, "--port", str(port)]
     if store.uri().startswith(store.SQLITE):

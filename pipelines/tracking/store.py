@@ -22,6 +22,7 @@ from pipelines.runtime.files import replace_whole
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
+REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
 RETRIES_VARIABLE = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"

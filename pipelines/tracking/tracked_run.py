@@ -50,6 +50,8 @@ class Run:
     name: str
     experiment: str
     outbox: Outbox
+    system_metrics: bool = False
+    """Whether `system_metrics` logs anything."""
     logged: dict[str, int] = field(default_factory=dict)
     """Of a resumed run, by metric the last step that an earlier process wrote."""
     known: set[tuple[str, int, float]] = field(default_factory=set)
@@ -134,6 +136,7 @@ def track(
     tags: Mapping[str, str] | None = None,
     parent: Run | Parent | None = None,
     resume: str | None = None,
+    system_metrics: bool = False,
 ) -> Iterator[Run]:
     """Open a run in MLflow for as long as the block lasts, with provenance; close it at its end.
 
@@ -149,7 +152,7 @@ def track(
     all_tags = {**heartbeat.tags(), **below, "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, all_tags)
     journal = journals.Journal(store.home() / "live", run_id, where)
-    run = Run(run_id, name, experiment, Outbox(run_id, name, journal))
+    run = Run(run_id, name, experiment, Outbox(run_id, name, journal), system_metrics)
     status = "FAILED"
     try:
         if not resume or _reopen(run, all_tags):
@@ -251,7 +254,13 @@ def _describe(run: Run, params: Mapping[str, Any], *, alone: bool, resumed: bool
 
 @contextmanager
 def system_metrics(run: Run) -> Iterator[None]:
-    """Log processor, memory, disk and network use under system/ for as long as the block lasts."""
+    """Log processor, memory, disk and network use under system/ for as long as the block lasts.
+
+    Only of a run that was opened for it: the UI shows them before a training's own curves.
+    """
+    if not run.system_metrics:
+        yield
+        return
     store.client()
     from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 

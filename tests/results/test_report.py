@@ -57,7 +57,7 @@ def test_the_page_needs_nothing_but_itself(home: Path, tmp_path: Path) -> None:
     page = Addresses()
     page.feed((tmp_path / "results.html").read_text())
     own = [each for each in page.found if each.startswith(("data:image/png;base64,", "#"))]
-    run = f"{mlflow_ui.address()}/#/runs/{document['run_id']}"
+    run = mlflow_ui.run_page(document["run_id"])
     assert sorted(set(page.found) - set(own)) == [run]
     assert len([each for each in own if each.startswith("data:")]) == 1
     text = (tmp_path / "results.html").read_text()

@@ -9,8 +9,10 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from pipelines.claims.ours.identity_beats_plain import recipes
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.results import evidence, reference_runs
+from pipelines.results import comparison, evidence, reference_runs
+from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from pipelines.tracking.bundles import exporting
 
@@ -32,6 +34,8 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
     note = history.row(document["run_id"]).tags[store.NOTE]
     state = view(note.partition("](")[2].partition(")")[0])
     assert document["run_id"] in state["searchFilter"]
+    assert state["runsHiddenMode"] == "SHOW_ALL"
+    assert {card["xAxisScaleType"] for card in state["compareRunCharts"]} == {"log"}  # depth
     drawn = [card["selectedMetricKeys"] for card in state["compareRunCharts"]]
     assert ["gradient_squared", "bound"] in drawn
     assert len({card["uuid"] for card in state["compareRunCharts"]}) == len(drawn)
@@ -41,11 +45,51 @@ def test_an_imported_claim_has_its_chart(
     home: Path, tmp_path: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"], seeds=1)
+    chart = mlflow_ui.children_chart(document["run_id"])
+    earlier_page = f"**Said by earlier code**\n\n[All]({chart})"
+    store.client().set_tag(document["run_id"], store.NOTE, earlier_page)
     exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
     evidence.import_runs(tmp_path / "runs.zip")
     note = history.row(document["run_id"]).tags[store.NOTE]
+    assert note.startswith(f"**{document['verdict']}** at smoke scale: ratio ")
+    assert f"![figure](get-artifact?path=figure.png&run_uuid={document['run_id']})" in note
+    assert store.artifact(document["run_id"], "figure.png")
     assert view(note.partition("](")[2].partition(")")[0])["compareRunCharts"]
+
+
+def test_a_claim_s_page_overlays_its_trainings_arm_by_arm(home: Path, digits: Path) -> None:
+    name = "identity-beats-plain"
+    setting = claim_catalog.load(name).scales["smoke"]
+    reused = run(recipes(setting, 0)["plain"]).run_id
+    document = sweep.check(name, "smoke", setting, seeds=1)
+    note = history.row(document["run_id"]).tags[store.NOTE]
+    state = view(note.partition("](")[2].partition(")")[0])
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": mlflow_ui.ARM}]
+    number = store.experiment(store.uri(), "trained networks")
+    shown = store.client().search_runs([number], state["searchFilter"])
+    arms = {each.data.tags[mlflow_ui.ARM]: each for each in shown}
+    assert arms.keys() == {"identity", "plain"}
+    assert arms["plain"].info.run_id == reused
+    assert arms["identity"].info.run_name.startswith("identity seed 0")  # the UI cuts long names
+    drawn = {key for card in state["compareRunCharts"] for key in card["selectedMetricKeys"]}
+    assert all(drawn & each.data.metrics.keys() for each in shown)
+    assert not any(key.startswith("system/") for each in shown for key in each.data.metrics)
+    page = arms["identity"].data.tags[store.NOTE]
+    assert f"{arms['identity'].data.metrics['test_error_pct']:.4g} %" in page.splitlines()[0]
+    assert "python -m pipelines run allconv-digits --scale smoke" in page
+
+
+def test_a_view_holds_as_many_runs_as_it_may(home: Path) -> None:
+    ids = []
+    for _ in range(mlflow_ui.MAX_LISTED_IDS + 1):
+        created = store.client().create_run(store.experiment(store.uri(), "test"))
+        ids.append(created.info.run_id)
+    state = view(mlflow_ui.learning_curves(ids, mlflow_ui.ARM))
+    found = store.client().search_runs(
+        [store.experiment(store.uri(), "test")], state["searchFilter"]
+    )
+    assert {each.info.run_id for each in found} == set(ids[: mlflow_ui.MAX_LISTED_IDS])
 
 
 def test_a_run_without_charts_shows_each_curve_alone(home: Path) -> None:
@@ -75,6 +119,19 @@ def test_links_open_tables_with_metrics(home: Path) -> None:
     assert names == sorted(names) != []
     assert store.NOTE in store.client().get_experiment_by_name("tuning").tags
     assert mlflow_ui.links("http://h") == links
+    assert mlflow_ui.best_link(links) in links.values()
+
+
+def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> None:
+    for experiment in ("trained networks", "linear theory"):
+        with tracked_run.track("c", experiment=experiment, kind="claim"):
+            pass
+    with tracked_run.track("t", experiment="trained networks", kind="training"):
+        pass
+    links = mlflow_ui.links("http://h")
+    assert mlflow_ui.best_link(links) == links["linear theory, by claim"]
+    columns = view(links["linear theory, by claim"])["columnOrder"]
+    assert columns[:2] == ["tags.`verdict`", "tags.`scale`"]
 
 
 def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
@@ -82,6 +139,22 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     for experiment in ("one", "two", "one"):
         with tracked_run.track("r", experiment=experiment, kind="training") as run:
             ids.append(run.id)
-    query = parse_qs(mlflow_ui.comparison_page(ids).partition("?")[2])
+    link = mlflow_ui.comparison_page(ids, [mlflow_ui.bar_chart("error")])
+    query = parse_qs(link.partition("?")[2])
+    assert query["workflowType"] == ["machine_learning"]
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2
+
+
+def test_the_comparison_draws_what_runs_share(home: Path) -> None:
+    ids = []
+    for name in ("a", "b"):
+        with tracked_run.track(name, experiment="test", kind="training") as run:
+            for step in (1, 2):
+                run.log({"val_loss": 1.0, f"of_{name}": 1.0, "system/cpu": 1.0}, step)
+            run.log({"test_loss": 2.0})
+        ids.append(run.id)
+    state = view(comparison.compare(ids)["page"])
+    drawn = [(card["type"], card["metricKey"]) for card in state["compareRunCharts"]]
+    assert drawn == [("LINE", "val_loss"), ("BAR", "test_loss")]
+    assert all(each in state["searchFilter"] for each in ids)

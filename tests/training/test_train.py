@@ -158,9 +158,10 @@ def test_what_cannot_be_trained_is_one_sentence(
 def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits: Path) -> None:
     import mlflow.pyfunc
 
-    from pipelines.run import run
+    from pipelines.run import RunOptions, run
 
-    result = run(get_recipe("allconv-digits", "smoke").override(steps=STEPS))
+    recipe = get_recipe("allconv-digits", "smoke").override(steps=STEPS)
+    result = run(recipe, RunOptions(system_metrics=True))
     row = history.row(result.run_id)
     assert row.status == "FINISHED"
     assert row.params["model_args.widths"] == "[8, 16, 32]"

@@ -134,7 +134,8 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
                 line += f", as {plan.start} {numbers[f'baseline_{key}']:.4g} %"
             lines.append(line)
         lines.append(f"Repeat the best: `{command(plan, override_flags(plan, best))}`")
-    chart = mlflow_ui.children_chart(run_id, ((OBJECTIVE,), ("learning_rate",)))
+    charts = [mlflow_ui.line_chart([key], log_y=False) for key in (OBJECTIVE, "learning_rate")]
+    chart = mlflow_ui.children_chart(run_id, charts)
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
 
 

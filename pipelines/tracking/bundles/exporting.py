@@ -22,7 +22,6 @@ from pipelines.tracking.bundles.shape import (
     IMPORTING,
     LEAVE_OUT,
     READY,
-    REUSED,
     VERSION,
     Document,
     Listed,
@@ -30,7 +29,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, REUSED
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 

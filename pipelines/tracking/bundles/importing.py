@@ -23,14 +23,13 @@ from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import (
     IMPORTING,
     READY,
-    REUSED,
     Document,
     Listed,
     Model,
     refusal,
 )
 from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
-from pipelines.tracking.store import NOTE, ORIGIN, PARENT
+from pipelines.tracking.store import NOTE, ORIGIN, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
@@ -257,7 +256,7 @@ def _model_metrics(model: Model, model_id: str) -> list[Any]:
     ]
 
 
-LINK = re.compile(r"#/experiments/(\d+)(/[^\s)]*)")
+LINK = re.compile(r"(?:#/experiments/(\d+)|get-artifact\?)([^\s)]*)")
 WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
 
 
@@ -339,7 +338,8 @@ def _readdress(
 def _readdress_link(
     link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]
 ) -> str:
-    """Return a link of the UI to an experiment, with the runs that it names, as they are here."""
+    """Return a link of the UI, with the experiment and the runs that it names, as they are here."""
     place, rest = link.groups()
     path = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
-    return f"#/experiments/{experiments.get(place, place)}{path}"
+    start = f"#/experiments/{experiments.get(place, place)}" if place else "get-artifact?"
+    return f"{start}{path}"

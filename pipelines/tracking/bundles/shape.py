@@ -201,6 +201,3 @@ def check_tree(names: Collection[str]) -> None:
     for name in names:
         if not seen.isdisjoint(map(str, PurePosixPath(name).parents)):
             raise refusal("No member may be a folder too.", name)
-
-
-REUSED = "reused."  # begins the tag that names a run by its id
