@@ -231,6 +231,6 @@ def study_violations(home: Path, storage: str, goal: int, expected: list[Run]) -
     ]
     said += [f"{r.title} is {r.status}" for r in runs if r.kind != TRIAL and r not in finished]
     studies = [run for run in finished if run.kind == "study"]
-    if len(studies) != 1 or len(studies[0].curves.get("val_error_pct", ())) != goal:
+    if len(studies) != 1 or len(studies[0].curves.get("trial_error_pct", ())) != goal:
         said.append(f"there must be one run of the study, with {goal} errors: {studies}")
     return said

@@ -17,6 +17,7 @@ from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
+TRIAL_ERROR = "trial_error_pct"  # of a study's run: the objective of every trial, by its number
 OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over

@@ -19,7 +19,7 @@ from tuning import catalog
 from tuning.analysis import summary, trial_results
 from tuning.catalog import EXPERIMENT, describe
 from tuning.execution import open_study, trial_queue, workers
-from tuning.plan import OBJECTIVE, Goal, Plan
+from tuning.plan import TRIAL_ERROR, Goal, Plan
 from tuning.storage import copies, leader, storage
 
 SAVE_S = 10.0  # between two times that a study's hours are counted
@@ -161,7 +161,7 @@ def _make_recorder(
         for trial in new:
             known.add(trial.number)
             when = int(1000 * trial.datetime_complete.timestamp())  # a point is kept once
-            tracked.log({OBJECTIVE: trial_results.error_pct(trial)}, trial.number, when)
+            tracked.log({TRIAL_ERROR: trial_results.error_pct(trial)}, trial.number, when)
             advance(1, len(known) / (time.time() - began))
 
     return record

@@ -27,7 +27,7 @@ from pipelines.measurement import claim, claim_catalog, claim_code, documents, g
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import signals, subcommands
-from pipelines.tracking import bulk, history, store, tracked_run
+from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 MAX_CELLS_NAMED = 10  # in an error
@@ -83,8 +83,11 @@ def _run_experiment_cell(
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
         child.flush()
-        links = documents.chart_links(plan.name, child.id, [child.id])
-        child.tag(store.NOTE, "\n\n".join(f"[{title}]({link})" for title, link in links.items()))
+        rows = documents.trainings([child.id])
+        chart = mlflow_ui.children_chart(child.id)
+        if rows:
+            chart = mlflow_ui.learning_curves([row.id for row in rows])
+        child.tag(store.NOTE, f"[The curves of its runs]({chart})")
     return Measured(cell, np.asarray(steps), curves, child.id)
 
 

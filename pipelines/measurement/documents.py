@@ -42,7 +42,7 @@ def run_page(
     cells: Sequence[Mapping[str, Any]],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
-    command, ids = repeat_command(plan), [str(cell["run_id"]) for cell in cells]
+    command = repeat_command(plan)
     decided = "; ".join(map(str, plan.claim.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in plan.claim.reported.items())
     figure = f"![figure](get-artifact?path={FIGURE}.png&run_uuid={run_id})"
@@ -52,7 +52,7 @@ def run_page(
         f"Reported: {reported}" if reported else "",
         f"Decided by {decided}. As printed: {judgement['as_printed']}.",
         f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
-        *(f"[{title}]({link})" for title, link in chart_links(plan.name, run_id, ids).items()),
+        *(f"[{title}]({link})" for title, link in chart_links(plan.name, run_id, cells).items()),
         figure if plan.kind == "claim" else "",
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
     ]
@@ -75,16 +75,21 @@ def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]
     return "; ".join(f"{key} {format_spread(metrics[key])}" for key in decisive)
 
 
-def chart_links(name: str, run_id: str, cells: Sequence[str]) -> dict[str, str]:
+def chart_links(name: str, run_id: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return by title the addresses, within the UI, of the charts of a run of a claim.
 
-    First the learning curves of its trainings, where it has no charts of its own; `cells` are the
-    ids of the runs that it is made of.
+    `cells` are the rows of its table. Seeds of one setting, or of one arm, are one line. The
+    learning curves of its trainings come first where the claim has no charts of its own.
     """
     stated = claim_catalog.load(name)
     charts = [mlflow_ui.line_chart(each, log_x=bool(stated.inner)) for each in stated.charts]
-    curves = {"The curves of its settings": mlflow_ui.children_chart(run_id, charts)}
-    rows = trainings(cells) if isinstance(stated, claim.Experiment) else []
+    groups = [("param", key) for key in _axes(cells)] or [("tag", "claim")]
+    curves = {"The curves of its settings": mlflow_ui.children_chart(run_id, charts, groups)}
+    rows = (
+        trainings([str(cell["run_id"]) for cell in cells])
+        if isinstance(stated, claim.Experiment)
+        else []
+    )
     if not rows:
         return curves
     link = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
@@ -136,7 +141,7 @@ def renew_page(row: history.Row) -> None:
     ids = [str(cell["run_id"]) for cell in cells]
     plan = _stated_plan(row)
     if plan is None or not cells:
-        chart_links(name, row.id, ids)
+        chart_links(name, row.id, cells)
         return
     name_arms(plan, ids)
     values = seed_values(history.histories([row.id])[row.id])
@@ -225,8 +230,7 @@ def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     The columns are the settings in which the rows differ, the share of steps where the premise
     holds, and the metrics as mean ± sd.
     """
-    settings = list(cells[0])[: list(cells[0]).index("seed")]
-    axes = [key for key in settings if len({str(cell[key]) for cell in cells}) > 1]
+    axes = _axes(cells)
     worst = [key for key in cells[0] if key.startswith(WORST_PREFIX)]
     points: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for cell in cells:
@@ -242,6 +246,13 @@ def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
             ]
         )
     return table
+
+
+def _axes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings in which the rows of a table differ, other than the seed."""
+    columns = list(cells[0]) if cells else ["seed"]
+    settings = columns[: columns.index("seed")]
+    return [key for key in settings if len({str(cell[key]) for cell in cells}) > 1]
 
 
 def _format_spread(values: Sequence[float]) -> str:

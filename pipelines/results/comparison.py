@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import UserError, unknown
-from pipelines.tracking import history, mlflow_ui
+from pipelines.tracking import history, mlflow_ui, tracked_run
 from pipelines.tracking.history import Row
 
 MIN_ID_LETTERS = 4  # letters of an id that name a run
@@ -47,8 +47,8 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     shared = [m for m in _keys(r.metrics for r in rows) if sum(m in r.metrics for r in rows) > 1]
     histories = history.histories([row.id for row in rows]).values()
     curves = {m for m in shared if any(len(each.get(m, ())) > 1 for each in histories)}
-    known = [m for names, _ in mlflow_ui.LEARNING for m in names]
-    lines = [m for m in [*known, *sorted(curves - {*known})] if m in curves and m[:7] != "system/"]
+    names = [*mlflow_ui.LEARNING, *sorted(curves - {*mlflow_ui.LEARNING})]
+    lines = [m for m in names if m in curves and not m.startswith(tracked_run.SYSTEM)]
     bars = [m for m in shared if m not in curves and "/" not in m]
     return [
         *(mlflow_ui.line_chart([m], log_y="loss" in m) for m in lines[:MAX_CHARTS]),

@@ -31,10 +31,12 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "trained networks": "Claims about trained networks, the recipes they train, and what the "
     "papers report (tag `source` is `paper`). Runs over seeds have means, sd/, n/, ci_low/, "
     "ci_high/.",
-    "two-layer ReLU networks": "What LY report of two-layer networks (tag `source` is `paper`).",
+    "two-layer ReLU networks": "Claims about networks with one hidden layer, and what LY report.",
     "tuning": "Learning-rate studies: the runs below each are its trials. Of a trial, "
     "`val_error_pct` is the last value, `best_val_error_pct` the best of its training.",
     "scheduled runs": "Attempts at scheduled jobs; the page of each links the runs of its command.",
+    "expressivity": "Claims about the labels and functions that networks of near-identity layers "
+    "can fit.",
     "benchmarks": "Ratios of times, measured side by side in one process.",
 }
 CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", RESULT)), "metrics.`wall_s`")
@@ -56,18 +58,25 @@ COLUMNS = {  # of the table of runs, by experiment, in their order
         for tag in ("state", "exit_code", "job", "tick", "attempt", "failure", "command")
     ),
 }
-WIDTHS = {"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{RESULT}`": 330}
+WIDTHS = {  # of columns, where not 100
+    **{"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{RESULT}`": 330},
+    **{"params.`schedule`": 80, "params.`learning_rate`": 90, "metrics.`val_error_pct`": 110},
+    **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`tick`": 200},
+}
 BY_NAME = "tags.`mlflow.runName`"
 NO_SETTINGS = "tags.kind != 'setting'"  # a sweep has thousands of runs below it
 VIEWS = {  # of the table of runs: which, in which order, ascending or not
     "newest": (NO_SETTINGS, "attributes.start_time", False),
     "claims": (f"{NO_SETTINGS} and tags.kind != 'training'", "tags.`claim`", True),
+    "trials": ("tags.kind = 'trial'", "metrics.`val_error_pct`", True),
 }
-LEARNING = (  # curves of a training, a tuple a chart, and whether their axis is logarithmic
-    (("val_error_pct", "train_error_pct"), False),
-    (("val_loss", "train_loss"), True),
-    (("learning_rate",), False),
-)
+TITLES = {  # what follows an experiment's name, the view, and of which kinds a run must be there
+    ", by claim": ("claims", ("reference", "claim")),
+    ", best trials": ("trials", ("trial",)),
+}
+LEARNING = ("val_error_pct", "train_error_pct", "val_loss", "train_loss", "learning_rate")
+Group = tuple[str, str]  # "tag" or "param", and its name
+TITLE_CHARS = 24  # of a chart in half the width
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
@@ -78,7 +87,7 @@ def address(host: str = "127.0.0.1", port: int = 5000) -> str:
 
 
 def links(server: str) -> dict[str, str]:
-    """Return the addresses of every experiment's runs, newest first, and by claim."""
+    """Return the addresses of every experiment's runs: newest first, by claim, best trials."""
     addresses = {}
     for experiment in store.client().search_experiments():
         name, number = experiment.name, experiment.experiment_id
@@ -88,10 +97,14 @@ def links(server: str) -> dict[str, str]:
         if about and experiment.tags.get(store.NOTE) != about:
             store.client().set_experiment_tag(number, store.NOTE, about)
         addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
-        kinds = [f"tags.kind = '{kind}'" for kind in ("reference", "claim")]
-        if any(store.client().search_runs([number], kind, max_results=1) for kind in kinds):
-            addresses[f"{name}, by claim"] = f"{server}/{_write_table(number, name, 'claims')}"
+        for title, (key, kinds) in TITLES.items():
+            if any(_has_kind(number, kind) for kind in kinds):
+                addresses[name + title] = f"{server}/{_write_table(number, name, key)}"
     return addresses
+
+
+def _has_kind(number: str, kind: str) -> bool:
+    return bool(store.client().search_runs([number], f"tags.kind = '{kind}'", max_results=1))
 
 
 def best_link(addresses: Mapping[str, str]) -> str:
@@ -140,10 +153,12 @@ def _write_view(number: str, key: str, state: Mapping[str, Any]) -> str:
 
 
 def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True) -> dict[str, Any]:
-    """Return a chart of curves over steps, the first of every run solid, the others dashed."""
+    """Return a chart of curves over steps, the first of every run solid, the others dashed.
+
+    The UI itself makes its title: `ratio vs bound`.
+    """
     return {
         "type": "LINE",
-        "displayName": ", ".join(curves),
         "runsCountToCompare": 100,
         "metricKey": curves[0],
         "selectedMetricKeys": list(curves),
@@ -163,13 +178,18 @@ def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True
 
 def bar_chart(metric: str) -> dict[str, Any]:
     """Return a chart of a number of every run."""
-    return {"type": "BAR", "displayName": metric, "runsCountToCompare": 100, "metricKey": metric}
+    return {"type": "BAR", "runsCountToCompare": 100, "metricKey": metric}
 
 
-def _chart_state(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the part of a view that draws charts of all its runs, two side by side."""
+def _chart_state(charts: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> dict[str, Any]:
+    """Return the part of a view that draws charts of all its runs, as wide as titles are long.
+
+    Runs that share the values of all `groups` are drawn as their mean, in a band of all of them.
+    """
+    titles = [" vs ".join(chart.get("selectedMetricKeys", ("",))) for chart in charts]
+    columns = 1 if max(map(len, titles)) > TITLE_CHARS else 2
     section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
-    section |= {"deleted": False, "isGenerated": False, "columns": 2, "cardHeight": 400}
+    section |= {"deleted": False, "isGenerated": False, "columns": columns, "cardHeight": 330}
     common = {"metricSectionId": "claim", "deleted": False, "isGenerated": False}
     return {
         "compareRunCharts": [
@@ -177,6 +197,12 @@ def _chart_state(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ],
         "compareRunSections": [section],
         "runsHiddenMode": "SHOW_ALL",  # not the first ten alone
+        "groupBy": {
+            "aggregateFunction": "average",
+            "groupByKeys": [{"mode": mode, "groupByData": name} for mode, name in groups],
+        }
+        if groups
+        else None,
     }
 
 
@@ -197,41 +223,36 @@ def run_page(run_id: str) -> str:
 def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the address of these charts of runs; of runs of several experiments, of a table."""
     numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
-    if charts and len(numbers) == 1:
-        return f"{address()}/{runs_chart(run_ids, charts)}"
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
+    if charts and len(numbers) == 1:
+        return f"{address()}/{runs_chart(run_ids, charts)}&runs={ids}"  # which the UI does not read
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 
 def runs_chart(
-    run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]], group: str | None = None
+    run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]], groups: Sequence[Group] = ()
 ) -> str:
-    """Return the address, within the UI, of charts of these runs of one experiment.
-
-    `group`: a tag; runs that share its value are drawn as their mean, in a band of all of them.
-    """
+    """Return the address, within the UI, of charts of these runs of one experiment."""
     number, listed = _experiment_of(run_ids[0]), ", ".join(f"'{each}'" for each in run_ids)
     condition = f"attributes.run_id IN ({listed})"
-    state = _chart_state(charts) | _table_state(condition, BY_NAME, True)
-    if group:
-        keys = [{"mode": "tag", "groupByData": group}]
-        state["groupBy"] = {"aggregateFunction": "average", "groupByKeys": keys}
+    state = _chart_state(charts, groups) | _table_state(condition, BY_NAME, True)
     key = digest([*run_ids, state])
-    query = f"searchFilter={quote(condition)}&compareRunsMode=CHART"
-    return f"{_write_view(number, key, state)}&{query}"
+    return f"{_write_view(number, key, state)}&compareRunsMode=CHART"
 
 
-def learning_curves(run_ids: Sequence[str], group: str | None = None) -> str:
-    """Return the address, within the UI, of the learning curves of trainings."""
-    charts = [line_chart(curves, log_y=log) for curves, log in LEARNING]
-    return runs_chart(run_ids[:MAX_LISTED_IDS], charts, group)
+def learning_curves(run_ids: Sequence[str], tag: str | None = None) -> str:
+    """Return the address, within the UI, of the learning curves of trainings, grouped by a tag."""
+    charts = [line_chart([curve], log_y="loss" in curve) for curve in LEARNING]
+    return runs_chart(run_ids[:MAX_LISTED_IDS], charts, [("tag", tag)] if tag else [])
 
 
-def children_chart(run_id: str, charts: Sequence[Mapping[str, Any]] = ()) -> str:
+def children_chart(
+    run_id: str, charts: Sequence[Mapping[str, Any]] = (), groups: Sequence[Group] = ()
+) -> str:
     """Return the address, within the UI, of the curves of a run's children, in these charts."""
     number, below = _experiment_of(run_id), f"tags.`{store.PARENT}` = '{run_id}'"
     if charts:
-        state = _chart_state(charts) | _table_state(below, BY_NAME, True)
+        state = _chart_state(charts, groups) | _table_state(below, BY_NAME, True)
         return f"{_write_view(number, run_id, state)}&compareRunsMode=CHART"
     query = f"searchFilter={quote(below)}&orderByKey={quote(BY_NAME)}"  # other orders are folded
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"

@@ -35,6 +35,7 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
     state = view(note.partition("](")[2].partition(")")[0])
     assert document["run_id"] in state["searchFilter"]
     assert state["runsHiddenMode"] == "SHOW_ALL"
+    assert state["groupBy"]["groupByKeys"]  # the seeds of a setting are one line
     assert {card["xAxisScaleType"] for card in state["compareRunCharts"]} == {"log"}  # depth
     drawn = [card["selectedMetricKeys"] for card in state["compareRunCharts"]]
     assert ["gradient_squared", "bound"] in drawn
@@ -128,8 +129,11 @@ def test_what_is_opened_first_are_the_claims_beside_the_newest(home: Path) -> No
             pass
     with tracked_run.track("t", experiment="trained networks", kind="training"):
         pass
+    with tracked_run.track("s", experiment="tuning", kind="trial"):
+        pass
     links = mlflow_ui.links("http://h")
     assert mlflow_ui.best_link(links) == links["linear theory, by claim"]
+    assert view(links["tuning, best trials"])["orderByKey"] == "metrics.`val_error_pct`"
     columns = view(links["linear theory, by claim"])["columnOrder"]
     assert columns[:2] == ["tags.`verdict`", "tags.`scale`"]
 

@@ -11,7 +11,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning.analysis import figures, trial_results, tunability, tunability_report
-from tuning.plan import OBJECTIVE, PLAN, Plan, changed_fields, count_steps, shorten
+from tuning.plan import OBJECTIVE, PLAN, TRIAL_ERROR, Plan, changed_fields, count_steps, shorten
 from tuning.search import spaces
 from tuning.storage import copies
 
@@ -168,7 +168,8 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
     trials = study.get_trials(deepcopy=False)
     finished = row.status == "FINISHED"
     best = row.tags.get("best") if finished else None
-    metrics = {k: v for k, v in sorted(row.metrics.items()) if k != OBJECTIVE}
+    of_trials = (TRIAL_ERROR, OBJECTIVE)  # the latter in a study of before
+    metrics = {k: v for k, v in sorted(row.metrics.items()) if k not in of_trials}
     return {
         "study": study.study_name,
         "run_id": row.id,
