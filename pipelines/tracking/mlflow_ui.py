@@ -94,7 +94,7 @@ def links(server: str) -> dict[str, str]:
         if name == "Default":
             continue
         about = DESCRIPTIONS.get(name)
-        if about and experiment.tags.get(store.NOTE) != about:
+        if about and store.NOTE not in experiment.tags:  # a person may have written another
             store.client().set_experiment_tag(number, store.NOTE, about)
         addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
         for title, (key, kinds) in TITLES.items():
@@ -232,9 +232,17 @@ def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] 
 def runs_chart(
     run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]], groups: Sequence[Group] = ()
 ) -> str:
-    """Return the address, within the UI, of charts of these runs of one experiment."""
-    number, listed = _experiment_of(run_ids[0]), ", ".join(f"'{each}'" for each in run_ids)
+    """Return the address, within the UI, of charts of these runs.
+
+    Of runs of several experiments the UI draws every metric, for a view is of one experiment.
+    """
+    numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
+    number, listed = numbers[0], ", ".join(f"'{each}'" for each in run_ids)
     condition = f"attributes.run_id IN ({listed})"
+    if len(numbers) > 1:
+        query = f"experiments={quote(json.dumps(numbers))}&searchFilter={quote(condition)}"
+        query = f"{query}&orderByKey={quote(BY_NAME)}&compareRunsMode=CHART"
+        return f"#/compare-experiments/s?{MODELS}&{query}"
     state = _chart_state(charts, groups) | _table_state(condition, BY_NAME, True)
     key = digest([*run_ids, state])
     return f"{_write_view(number, key, state)}&compareRunsMode=CHART"

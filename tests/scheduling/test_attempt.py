@@ -15,7 +15,7 @@ import pytest
 
 from pipelines.scheduling import attempt
 from pipelines.scheduling.attempt import LOG, OUTCOME, SPEC, AttemptSpec, Outcome
-from pipelines.tracking import history, store, tracked_run
+from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tests.results.test_watch import METRIC, NAME, result, webhook
 
 __all__ = ["webhook"]  # a fixture
@@ -118,7 +118,9 @@ def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(
     (measured,) = history.rows(kind="claim")
     assert measured.tags[store.PARENT] == run.id
     assert f"[{NAME}](#/experiments/" in run.tags[store.NOTE]
-    assert f"/runs/{measured.id}) | claim | FINISHED | refuted |" in run.tags[store.NOTE]
+    assert (
+        f"{mlflow_ui.run_link(measured.id)}) | claim | FINISHED | refuted |" in run.tags[store.NOTE]
+    )
     assert store.artifact(run.id, LOG) == b"measured\n"
 
 

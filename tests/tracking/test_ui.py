@@ -146,6 +146,8 @@ def test_the_comparison_names_runs_and_experiments(home: Path) -> None:
     link = mlflow_ui.comparison_page(ids, [mlflow_ui.bar_chart("error")])
     query = parse_qs(link.partition("?")[2])
     assert query["workflowType"] == ["machine_learning"]
+    curves = parse_qs(mlflow_ui.learning_curves(ids).partition("?")[2])
+    assert all(each in curves["searchFilter"][0] for each in ids)
     assert json.loads(query["runs"][0]) == ids
     assert len(json.loads(query["experiments"][0])) == 2
 
