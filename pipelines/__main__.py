@@ -169,8 +169,9 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     evidence.import_if_own()
     reference_runs.write()
     addresses = mlflow_ui.links(mlflow_ui.address(host, port))
+    width = max(map(len, addresses))
     for title, link in addresses.items():
-        print(f"{title:>24}  {link}")
+        print(f"{title:<{width}}  {link}")
     best = mlflow_ui.best_link(addresses)
     print(f"Open this: {best}", flush=True)
     if store.is_server():

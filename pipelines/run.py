@@ -132,7 +132,7 @@ def run(
             system_metrics=run_options.system_metrics,
         ) as tracked:
             metrics = _train_and_record(job, trainer, tracked, run_options, watch)
-            tracked.tag(mlflow_ui.RESULT, _describe_errors(metrics))
+            tracked.tag(mlflow_ui.RESULT, describe_errors(metrics))
             tracked.tag(store.NOTE, _note(recipe, metrics, tracked.id))
             result = Result(tracked.id, metrics)
         Saving(resume.checkpoint_folder(result.run_id)).discard()
@@ -146,8 +146,8 @@ def _title(recipe: Recipe, arm: str, parent: Any) -> str:
     return f"{arm} seed {recipe.seed} {recipe.name}".lstrip()
 
 
-def _describe_errors(metrics: Mapping[str, float]) -> str:
-    """Return `test error 4.9 %; validation error 5.1 %, best 4.7 %`, or losses without errors."""
+def describe_errors(metrics: Mapping[str, float]) -> str:
+    """Return `error: test 4.9 %, validation 5.1 %, best 4.7 %`; losses where errors are none."""
     unit = " %" if "val_error_pct" in metrics else ""
     what = "error_pct" if unit else "loss"
     names = {f"test_{what}": "test", f"val_{what}": "validation", f"best_val_{what}": "best"}
@@ -159,7 +159,7 @@ def _note(recipe: Recipe, metrics: Mapping[str, float], run_id: str) -> str:
     """Return Markdown for the page of a training: its errors, what it is and how to repeat it."""
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
     lines = [
-        f"**{_describe_errors(metrics)}**",
+        f"**{describe_errors(metrics)}**",
         f"Recipe `{recipe.name}` ({recipe.source}), seed {recipe.seed}",
         f"Reported: {'; '.join(reported)}" if reported else "",
         f"Repeat: `{repeat_command(recipe)}`",

@@ -7,7 +7,15 @@ from pipelines import resume
 from pipelines.errors import check_counts
 from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
+from pipelines.run import (
+    DEFAULT,
+    EXPERIMENT,
+    Result,
+    RunOptions,
+    check_trainable,
+    describe_errors,
+    run,
+)
 from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
@@ -64,6 +72,7 @@ def _over_seeds(
                 run_options.pause(len(results), seeds, "seeds")
         stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
+        parent.tag(mlflow_ui.RESULT, describe_errors(stats))
         chart = mlflow_ui.learning_curves([each.run_id for each in results], "recipe")
         parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), chart))
     return Result(parent.id, stats)
@@ -72,8 +81,10 @@ def _over_seeds(
 def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], chart: str) -> str:
     """Return Markdown for the run over seeds: reported, measured, and how to repeat it."""
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
+    means = {key: metric["mean"] for key, metric in metrics.items()}
     lines = [
-        f"**{recipe.name}** ({recipe.source})",
+        f"**{describe_errors(means)}**, the means of its seeds",
+        f"{recipe.name} ({recipe.source})",
         *([f"Reported: {'; '.join(reported)}"] if reported else []),
         f"[The learning curves of its seeds]({chart})",
         f"Repeat: `python -m {provenance.tags()['mlflow.source.name']} --force`",

@@ -293,7 +293,9 @@ def serve(host: str, port: int, link: str) -> None:
     """
     open_browser(link, START_S)
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
+    os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
     arguments = ["server", "--backend-store-uri", store.uri(), "--host", host, "--port", str(port)]
+    arguments += ["--uvicorn-opts", "--log-level warning"]  # the address stays in sight
     if store.uri().startswith(store.SQLITE):
         arguments += ["--default-artifact-root", (store.home() / "artifacts").as_uri()]
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])
