@@ -22,7 +22,6 @@ from pipelines.tracking import store
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
-START_S = 8  # seconds in which the server begins to answer
 RESULT = "result"  # tag: the numbers that count, in one line
 MAX_LISTED_IDS = 100  # in the filter of a view, whose tag holds 5,000 characters
 DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
@@ -266,32 +265,42 @@ def children_chart(
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
 
 
-def open_browser(link: str, after_s: float = 0) -> None:
+OPEN = """import socket, sys, time, webbrowser
+from urllib.parse import urlsplit
+parts = urlsplit(sys.argv[1])
+port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+for _ in range(120):
+    try:
+        socket.create_connection((parts.hostname, port), 1).close()
+        break
+    except OSError:
+        time.sleep(0.5)
+webbrowser.open(sys.argv[1])
+"""
+
+
+def open_browser(link: str) -> None:
     """Open an address in a browser, where a person reads this and there is one; never fail.
 
-    `after_s`: in a process of its own, after so many seconds.
+    A process of its own waits until the server answers.
     """
-    if not sys.stdout.isatty():
-        return
-    code = (
-        "import sys, time, webbrowser; time.sleep(float(sys.argv[1])); webbrowser.open(sys.argv[2])"
-    )
-    with suppress(OSError):
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(after_s), link],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    if sys.stdout.isatty():
+        with suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-c", OPEN, link],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
 
 def serve(host: str, port: int, link: str) -> None:
     """Become the MLflow server of the present store, which must be a database; does not return.
 
-    A browser opens the link once the server should answer.
+    A browser opens the link once the server answers.
     """
-    open_browser(link, START_S)
+    open_browser(link)
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
     arguments = ["server", "--backend-store-uri", store.uri(), "--host", host, "--port", str(port)]
