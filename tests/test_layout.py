@@ -37,6 +37,7 @@ ORDER = (  # of folders and of the modules beside them: what is imported stands 
     "tuning.optuna_log",
     "pipelines.__main__",
     "pipelines.cli",
+    "pipelines.api",
     "pipelines.scheduling",
     "pipelines.results",
     "pipelines.claims",
@@ -65,7 +66,17 @@ DOORS = {  # library: the folders whose modules may import it
     "distributed": "pipelines.measurement",
     "dbos": "pipelines.scheduling",
 }
-HEAVY = {"keras", "matplotlib", "rich", "scipy", "sklearn", "sqlalchemy", "tensorflow", *DOORS}
+HEAVY = {
+    "keras",
+    "matplotlib",
+    "pandas",
+    "rich",
+    "scipy",
+    "sklearn",
+    "sqlalchemy",
+    "tensorflow",
+    *DOORS,
+}
 SAYS_SO = "at the top: import this module inside the functions"  # in the module's docstring
 JUNK_DRAWERS = {"util", "utils", "helpers", "misc", "common"}
 

@@ -198,16 +198,21 @@ def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[f
 
     Return None if some of the cells are not in this store.
     """
+    measured = measured_cells(plan, row)
+    return None if measured is None else values_by_metric(metrics_by_seed(plan, measured))
+
+
+def measured_cells(plan: MeasurementPlan, row: history.Row) -> list[Measured] | None:
+    """Return the cells of a run of the plan with their curves; None if some are not here."""
     ids = documents.cell_ids(row.id)
     stored = {row.id: row for row in history.rows_with_evidence(kind="setting", claim=plan.name)}
     if not ids or not set(ids) <= stored.keys():
         return None
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
-    measured = [
+    return [
         Measured(cells[stored[i].tags["fingerprint"]], *curves, i)
         for i, curves in history.curves(ids).items()
     ]
-    return values_by_metric(metrics_by_seed(plan, measured))
 
 
 def metrics_by_seed(

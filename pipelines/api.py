@@ -1,0 +1,397 @@
+"""The project from Python: run a claim or a recipe, look at the result, read what was recorded.
+
+It does what the command line does, and records the same runs in the same place:
+
+    from pipelines import api
+
+    result = api.run("gradient-formula", seeds=3)
+    result.verdict  # "reproduced"
+    result.to_frame()  # a pandas DataFrame, one row a setting and seed
+    result.figure()  # a matplotlib figure; in a notebook after %matplotlib inline
+
+A mistake raises UserError, whose sentence says what is wrong and what to do.
+"""
+
+import dataclasses
+import html
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import UserError, unknown
+from pipelines.measurement import claim, claim_catalog, documents, grid
+from pipelines.measurement import sweep as measuring
+from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.verdict import format_spread, metric_spreads
+from pipelines.recipes import catalog
+from pipelines.recipes.recipe import Recipe
+from pipelines.results import evidence
+from pipelines.results import scoreboard as board
+from pipelines.run import PER_STEP, RunOptions
+from pipelines.seeds import repeat
+from pipelines.tracking import history, recovery, store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+ARGUMENTS = ("model_args", "data_args", "schedule_args")  # of a recipe, named without this prefix
+HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # of a recipe
+DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # its learning curves, the first two it has
+
+
+def run(
+    name: str, scale: str = "cpu", seeds: int | None = None, force: bool = False, **settings: Any
+) -> "Result":
+    """Run a claim or a recipe, and return its result; what has finished before is found again.
+
+    `scale` is smoke, cpu, hours or paper. `seeds` repeats with seeds 0, 1, ...; by default a claim
+    takes as many as it states, a recipe its one seed. `force` repeats what has finished. The other
+    arguments replace settings of the claim or the recipe, by the names that `python -m pipelines
+    run NAME --help` lists, with `_` for `-`; where a claim takes several values, give a list.
+
+        api.run("small-norm-factorization", d=[2, 8], seeds=3)
+        api.run("allconv-digits", learning_rate=0.1, blocks_per_stage=2, steps=100)
+    """
+    chosen = _change(name, _settings(name, scale), settings)
+    recovery.deliver_journals()
+    options = RunOptions(force=force)
+    if name not in claim_catalog.names():
+        document = repeat(chosen, seeds, options, f"{name} {scale}") | {"scale": scale}
+        return Result(document, chosen)
+    evidence.import_if_own([name])
+    document = measuring.check(name, scale, chosen, seeds, run_options=options, reuse_anywhere=True)
+    return Result(document, chosen)
+
+
+def sweep(
+    name: str, scale: str = "cpu", seeds: int | None = None, force: bool = False, **axes: Any
+) -> "Result":
+    """Measure a claim over a grid of its settings, and return the result.
+
+    An axis is a list of values, or a range as the command line has it: "8:256:2x".
+
+        api.sweep("small-norm-factorization", d=[4, 16], l="8:256:2x", seeds=2)
+    """
+    specs = [f"{key}={_axis(values)}" for key, values in axes.items()]
+    settings, varied = grid.apply_specs(claim_catalog.get_settings(name, scale), specs)
+    options = RunOptions(force=force)
+    document = measuring.sweep(name, scale, specs, seeds, run_options=options)
+    return Result(document, settings, varied)
+
+
+def result(name: str) -> "Result":
+    """Return the latest recorded result of a claim or a recipe, without measuring anything.
+
+    Of a claim with the settings that it states: yours if there is one, else the project's.
+
+        api.result("two-phases").figure()
+    """
+    if name not in claim_catalog.names():
+        _settings(name, "cpu")
+        rows = history.rows(kind="seeds", recipe=name) + history.rows(kind="training", recipe=name)
+        if not rows:
+            raise _not_measured(name)
+        row = max(rows, key=lambda row: row.start_ms)
+        seeds = int(row.params.get("seeds", 1))
+        metrics = metric_spreads(_final(row.metrics), seeds)
+        return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
+    evidence.import_if_own([name])
+    rows = history.rows_with_evidence(kind="claim", claim=name, as_stated="True")
+    rows = [row for row in rows if board.is_stated(row)]
+    own = board.largest_results([row for row in rows if not row.is_project])
+    chosen = {**board.project_results(rows), **own}.get(name)
+    if chosen is None:
+        raise _not_measured(name)
+    settings = claim_catalog.get_settings(name, chosen.tags["scale"])
+    return Result(documents.rejudged_document(chosen), settings)
+
+
+def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
+    """Return recorded runs, newest first, one a row; whatever their state, unless `status` says.
+
+    `kind` is claim, sweep, setting, training, seeds, study, trial or reference; other tags choose,
+    too. Columns are named as by MLflow: `params.learning_rate`, `metrics.test_error_pct`,
+    `tags.claim`.
+
+        api.runs("training", recipe="allconv-digits")
+    """
+    for key, choices in (("claim", claim_catalog.names()), ("recipe", [*catalog.RECIPES])):
+        if tags.get(key, choices[0]) not in choices:
+            raise unknown(f"A {key}", tags[key], choices)
+    status = tags.pop("status", None)
+    return _frame(history.rows_with_evidence(status, **tags, **({"kind": kind} if kind else {})))
+
+
+def curves(
+    runs: "pd.DataFrame | Sequence[str]", metrics: str | Sequence[str] | None = None
+) -> "pd.DataFrame":
+    """Return curves of runs, one point a row: run_id, name, seed, settings, metric, step, value.
+
+    `runs` are those of `runs()`, or ids. The settings are the parameters in which the runs differ.
+
+        api.curves(api.runs("training", recipe="allconv-digits"), "val_error_pct")
+    """
+    import pandas as pd
+
+    frame = runs if isinstance(runs, pd.DataFrame) else _frame([history.row(i) for i in runs])
+    params = [column for column in frame if str(column).startswith("params.")]
+    differing = [c for c in params if c == "params.seed" or frame[c].nunique(dropna=False) > 1]
+    about = frame[["run_id", "name", *differing]].rename(columns=lambda c: c.split("params.")[-1])
+    points = pd.DataFrame(
+        history.points(list(frame["run_id"])), columns=["run_id", "metric", "step", "time", "value"]
+    )
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    kept = ~points["metric"].str.contains("/") if wanted is None else points.metric.isin(wanted)
+    points = points[kept].drop_duplicates(["run_id", "metric", "step"], keep="last")
+    points = points.sort_values(["metric", "step"]).drop(columns="time")
+    return about.merge(points, on="run_id").reset_index(drop=True)
+
+
+def scoreboard() -> "pd.DataFrame":
+    """Return the scoreboard, a claim a row: what it says, its verdict, what was measured.
+
+        api.scoreboard().verdict.value_counts()
+
+    The first call takes in what the project has measured, in half a minute.
+    """
+    import pandas as pd
+
+    evidence.import_if_own()
+    return pd.DataFrame([entry.cells() for entry in board.entries()]).set_index("claim")
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What a claim, a sweep or a recipe came to; printed, it says so in a few lines."""
+
+    document: Mapping[str, Any]
+    """All of it, as `run NAME --json` prints it."""
+    settings: Any = None
+    varied: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(self.document.get("claim") or self.document["recipe"])
+
+    @property
+    def verdict(self) -> str | None:
+        """Return `reproduced`, `refuted`, `inconclusive` or `smaller scale`; None of a recipe."""
+        return self.document.get("verdict")
+
+    @property
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """Return by metric `mean`, `sd`, `n` and the ends of the one-sided 95 % intervals."""
+        return dict(self.document["metrics"])
+
+    @property
+    def run_id(self) -> str:
+        """Return the id of its run in MLflow."""
+        return str(self.document["run_id"])
+
+    def to_frame(self) -> "pd.DataFrame":
+        """Return its table: of a claim a row a setting and seed, of a recipe a row a seed.
+
+        result.to_frame().groupby("d").worst_ratio.mean()
+        """
+        import pandas as pd
+
+        if "claim" in self.document:
+            return pd.DataFrame(documents.read_table(self.run_id))
+        rows = _trainings(history.row(self.run_id))
+        final = [{"seed": int(r.params["seed"]), **_final(r.metrics), "run_id": r.id} for r in rows]
+        return pd.DataFrame(final)
+
+    def runs(self) -> "pd.DataFrame":
+        """Return the runs behind it, as `api.runs` does: settings of a theorem, else trainings."""
+        return _frame(self._rows_below())
+
+    def curves(self, metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
+        """Return the curves of these runs, as `api.curves` does.
+
+        result.curves("val_error_pct").pivot_table(index="step", columns="seed", values="value")
+        """
+        return curves(self.runs(), metrics)
+
+    def figure(self, **point: Any) -> "Figure":
+        """Return the figure of a claim, or the learning curves of a recipe.
+
+        Of a claim, at those values of settings: `result.figure(d=8)`. Of a sweep over settings that
+        share no figure, at the first of their values unless they are named.
+        """
+        if "claim" not in self.document:
+            return _draw(self.curves())
+        plan = self._plan()
+        for key in point:
+            if key not in plan.axes:
+                raise unknown(f"A setting of {self.name}", key, plan.axes)
+        measured = measuring.measured_cells(plan, history.row(self.run_id)) or []
+        chosen = grid.split_by(grid.select(measured, **point), plan.varied)
+        if not chosen:
+            raise UserError(
+                f"A figure needs settings that were measured. Received: none of {self.name} at "
+                f"{point or 'all'}. Choose values of its table: .to_frame()"
+            )
+        return plan.claim.figure(chosen[0][1])  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        head, *rest = map(html.escape, self._lines())
+        return "<br>".join([f"<b>{head}</b>", *rest])
+
+    def _lines(self) -> list[str]:
+        """Return the headline, the statement, and what was measured."""
+        count = self.document["seeds"]
+        seeds = f"{count} seed{'' if count == 1 else 's'}"
+        if "claim" not in self.document:
+            spreads = [
+                f"{k} {format_spread(self.metrics[k])}" for k in HEADLINE if k in self.metrics
+            ]
+            return [f"{self.name}: {'; '.join(spreads)}", f"{seeds}, run {self.run_id}"]
+        stated = claim_catalog.load(self.name)
+        return [
+            f"{self.name}: {self.verdict} at {self.document['scale']} scale, {seeds}",
+            f"{stated.says} ({stated.source})",
+            board.describe_metrics(stated, self.metrics),
+            f"as printed: {self.document['as_printed']}; run {self.run_id}",
+        ]
+
+    def _plan(self) -> MeasurementPlan:
+        return MeasurementPlan(
+            name=self.name,
+            scale=self.document["scale"],
+            settings=self.settings,
+            seeds=self.document["seeds"],
+            kind=self.document.get("kind", "claim"),
+            varied=dict(self.varied),
+        )
+
+    def _rows_below(self) -> list[history.Row]:
+        if "claim" not in self.document:
+            return _trainings(history.row(self.run_id))
+        cells = set(documents.cell_ids(self.run_id))
+        measured = history.rows_with_evidence(None, kind="setting", claim=self.name)
+        rows = [row for row in measured if row.id in cells]
+        if isinstance(claim_catalog.load(self.name), claim.Theorem):
+            return rows[::-1]  # as they were measured
+        reused = {tag.removeprefix("reused.") for row in rows for tag in row.tags}
+        trained = history.rows_with_evidence(None, kind="training")
+        below = [t for t in trained if t.tags.get(store.PARENT) in cells or t.id in reused]
+        return below[::-1] or rows[::-1]
+
+
+def _settings(name: str, scale: str) -> Any:
+    """Return what a claim or a recipe states at a scale; UserError for an unknown name."""
+    if name in claim_catalog.names():
+        return claim_catalog.get_settings(name, scale)
+    if name in catalog.RECIPES:
+        return catalog.get_recipe(name, scale)
+    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
+
+
+def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
+    """Return the settings with others in their place; UserError for what they do not have."""
+    if isinstance(settings, Recipe):
+        return _change_recipe(name, settings, changes)
+    fields = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
+    for key in changes:
+        if key not in fields:
+            raise unknown(f"A setting of {name}", key, fields)
+    several = {key for key, value in fields.items() if isinstance(value, tuple)}
+    given = {k: _values(v) if k in several else v for k, v in changes.items()}
+    return dataclasses.replace(settings, **given)
+
+
+def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    fields = {each.name for each in dataclasses.fields(recipe)}
+    changed = recipe.override(**{key: changes[key] for key in changes if key in fields})
+    for key in changes.keys() - fields:
+        places = [place for place in ARGUMENTS if key in getattr(changed, place)]
+        if not places:
+            arguments = [key for place in ARGUMENTS for key in getattr(changed, place)]
+            raise unknown(f"A setting of {name}", key, [*fields, *arguments])
+        changed = changed.override(**{places[0]: {key: changes[key]}})
+    if name in claim_catalog.names() and changed.seed:
+        raise UserError(
+            f"A claim takes seeds 0, 1, ... Received: seed={changed.seed} for {name}. Set seeds to "
+            "their number."
+        )
+    changed.check()
+    return changed
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+
+
+def _axis(values: Any) -> str:
+    return ",".join(map(str, _values(values)))
+
+
+def _not_measured(name: str) -> UserError:
+    return UserError(
+        f"A result must have been recorded. Received: {name}, which was not measured here or by "
+        f'the project. Measure it: api.run("{name}")'
+    )
+
+
+def _trainings(row: history.Row) -> list[history.Row]:
+    """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
+    if row.tags["kind"] != "seeds":
+        return [row]
+    stated, newest = _without_seed(row.params), dict[int, history.Row]()
+    for each in history.rows(kind="training", recipe=row.tags["recipe"]):
+        if _without_seed(each.params) == stated:
+            newest.setdefault(int(each.params["seed"]), each)
+    return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
+
+
+def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in params.items() if key not in measuring.SEED_PARAMS[:1]}
+
+
+def _final(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the numbers in which a training ended, without its curves."""
+    return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
+
+
+def _frame(rows: Sequence[history.Row]) -> "pd.DataFrame":
+    """Return runs as a table: params and metrics as numbers where they are some."""
+    import pandas as pd
+
+    records = [
+        {"run_id": row.id, "name": row.name, "status": row.status}
+        | {"start_time": pd.Timestamp(row.start_ms, unit="ms", tz="UTC")}
+        | {f"params.{key}": _parse(value) for key, value in row.params.items()}
+        | {f"metrics.{key}": value for key, value in row.metrics.items()}
+        | {f"tags.{k}": v for k, v in row.tags.items() if k == store.PARENT or "mlflow." not in k}
+        for row in rows
+    ]
+    return pd.DataFrame(records, columns=None if records else ["run_id", "name", "status"])
+
+
+def _parse(text: str) -> Any:
+    """Return a parameter as the number, truth or None that it is; lists stay text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, list | dict) else value
+
+
+def _draw(table: "pd.DataFrame") -> "Figure":
+    """Return the learning curves of trainings, each in a colour."""
+    from matplotlib.figure import Figure
+
+    recorded = set(table["metric"])
+    shown = [metric for metric in DRAWN if metric in recorded][:2]
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    for axes, metric in zip(picture.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for name, curve in table[table["metric"] == metric].groupby("name"):
+            axes.plot(curve["step"], curve["value"], label=name)
+        axes.set(xlabel="step", ylabel=metric)
+        axes.legend(fontsize=8)
+    return picture
