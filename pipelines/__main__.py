@@ -88,13 +88,14 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
 
 @app.command(name="evidence")
 def evidence_command(
-    action: tyro.conf.Positional[Literal["list", "add", "check"]] = "list",
+    action: tyro.conf.Positional[Literal["list", "import", "add", "check"]] = "list",
     what: tyro.conf.Positional[tuple[str, ...]] = (),
     json: bool = False,
 ) -> None:
-    """List the bundles of runs behind RESULTS.md, in mlruns/evidence; add FILE (of `export`) or
-    CLAIM (run here), joined with what they hold; check: derive every verdict anew from its curves
-    and compare it with RESULTS.md. Exit code 1 where one differs."""
+    """List the bundles of runs behind RESULTS.md, in mlruns/evidence; import those that this home
+    lacks; add FILE (of `export`) or CLAIM (run here), joined with what they hold; check: derive
+    every verdict anew from its curves and compare it with RESULTS.md. Exit code 1 where one
+    differs."""
     from pipelines.cli import results_command
     from pipelines.results import evidence
 
@@ -103,6 +104,8 @@ def evidence_command(
     elif action == "add":
         print_answer(evidence.add(what), json, evidence.print_added)
     else:
+        if action == "import":
+            evidence.import_if_own()
         print_answer(evidence.list_bundles(), json, evidence.print_bundles)
 
 

@@ -350,7 +350,7 @@ def _trainings(row: history.Row) -> list[history.Row]:
 
 
 def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if key not in measuring.SEED_PARAMS[:1]}
+    return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
 
 
 def _final(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -18,7 +18,7 @@ COLUMNS = {  # of the table: metric, and its title
     "good_share": "share good",
     "good_rate_decades": "good rates, decades",
     "paper_rank": "rank of its start",
-    "device_hours": "device-hours",
+    "device_hours": "cost",
 }
 
 
@@ -90,6 +90,8 @@ def _cell(metrics: dict[str, float], metric: str) -> str:
     """Return a number with its band, where it has one."""
     if metric not in metrics:
         return ""
+    if metric == "device_hours":
+        return tunability_report.device_time(metrics[metric])
     low, high = metrics.get(f"ci_low/{metric}"), metrics.get(f"ci_high/{metric}")
     band = "" if low is None or high is None else f" ({low:.3g} to {high:.3g})"
     return f"{metrics[metric]:.4g}{band}"

@@ -1,4 +1,8 @@
-"""The quickstart: claims, a learning-rate study, a table. No finished part is repeated."""
+"""The quickstart: claims, a learning-rate study, a table. No finished part is repeated.
+
+The first verdict is there after seconds. What takes longer then goes on side by side, in processes
+of their own: the study, and the project's evidence on its way into the database.
+"""
 
 import time
 from collections.abc import Callable
@@ -7,49 +11,79 @@ from typing import Any
 from pipelines.cli import tables
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
-from pipelines.results import evidence, reference_runs, scoreboard
+from pipelines.results import reference_runs, scoreboard
 from pipelines.run import RunOptions
-from pipelines.runtime.durations import format_duration
-from pipelines.runtime.subcommands import run_study
-from pipelines.scheduling.workflows import CLAIMS
+from pipelines.runtime.subcommands import run_json_beside
 
-RECIPE = "allconv-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
-TRIALS = 6
+CLAIMS = ("gradient-formula", "small-norm-factorization", "identity-beats-plain")  # quickest first
+RECIPE = "mlp-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
+TRIALS = 10  # five published schedules, and as many of its own
+BUDGET = 0.5  # of the recipe's steps
+EVIDENCE = ("pipelines", "evidence", "import")
+PARTS = len(CLAIMS) + 3
 
 
 def quickstart(force: bool) -> None:
     """Run every part, print its result, and end with the scoreboard."""
     started = time.perf_counter()
-    evidence.import_if_own()
-    reference_runs.write()
-    parts: list[tuple[str, Callable[[], str]]] = [
-        (name, lambda name=name: _measure_claim(name, force))  # type: ignore[misc]
-        for name in CLAIMS
-    ]
-    parts.append(("learning-rate study", lambda: _run_study(force)))
-    parts.append(("results table", lambda: str(scoreboard.write()["results"])))
-    for number, (title, part) in enumerate(parts, 1):
-        print(f"[{number}/{len(parts)}] {title} ...", flush=True)
-        part_started = time.perf_counter()
-        result = f"{part()}, {format_duration(time.perf_counter() - part_started)}"
-        print(f"[{number}/{len(parts)}] {title}: {result}")
+    _measure(1, force)
+    with run_json_beside(*_study_words(force)) as study, run_json_beside(*EVIDENCE) as evidence:
+        for number in range(2, len(CLAIMS) + 1):
+            _measure(number, force)
+        _report(PARTS - 2, "learning-rate study", lambda: _describe_study(study()))
+        _report(PARTS - 1, "what the project measured", lambda: _describe_evidence(evidence()))
+    _report(PARTS, "results table", _write_results)
     tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
-    took = format_duration(time.perf_counter() - started)
-    print(f"Done in {took}. See every run and curve: make ui")
+    print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
 
 
-def _measure_claim(name: str, force: bool) -> str:
-    settings, run_options = claim_catalog.load(name).scales["cpu"], RunOptions(force=force)
-    document: dict[str, Any] = sweep.check(name, "cpu", settings, run_options=run_options)
-    return f"{document['verdict']}{' (found finished)' if document['reused'] else ''}"
+def _report(number: int, title: str, part: Callable[[], str]) -> None:
+    """Print that a part begins, and what came of it."""
+    print(f"[{number}/{PARTS}] {title} ...", flush=True)
+    started = time.perf_counter()
+    result = part()
+    print(
+        f"[{number}/{PARTS}] {title}: {result}, {time.perf_counter() - started:.0f} s", flush=True
+    )
 
 
-def _run_study(force: bool) -> str:
-    """Run the study in a process of its own: tuning builds on pipelines, not the other way."""
-    name = f"quickstart-{get_recipe(RECIPE).fingerprint}"
-    options = ["--recipe", RECIPE, "--trials", str(TRIALS), *["--force"] * force]
-    document = run_study(name, *options)
-    best, published = (document["metrics"][f"{k}_val_error_pct"] for k in ("best", "baseline"))
+def _measure(number: int, force: bool) -> None:
+    """Measure a claim and print its verdict."""
+    name, run_options = CLAIMS[number - 1], RunOptions(force=force)
+
+    def verdict() -> str:
+        settings = claim_catalog.load(name).scales["cpu"]
+        document = sweep.check(name, "cpu", settings, run_options=run_options)
+        return f"{document['verdict']}{_found(document)}"
+
+    _report(number, name, verdict)
+
+
+def _study_words(force: bool) -> list[str]:
+    """Return the command of the study: tuning builds on pipelines, not the other way."""
+    words = ["tuning", "run", f"quickstart-{get_recipe(RECIPE).fingerprint}", "--recipe", RECIPE]
+    words += ["--trials", str(TRIALS), "--budget", str(BUDGET)]
+    return words + ["--force"] * force
+
+
+def _describe_study(document: dict[str, Any]) -> str:
+    metrics = document["metrics"]
+    if not metrics:
+        return f"not finished; go on with: python -m tuning resume {document['study']}"
+    best, published = (metrics[f"{key}_val_error_pct"] for key in ("best", "baseline"))
     gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
-    return gain + (" (found finished)" if document["reused"] else "")
+    return f"{gain} trials{_found(document)}"
+
+
+def _describe_evidence(document: dict[str, Any]) -> str:
+    return f"{sum(bundle['here'] for bundle in document['evidence'])} claims in the database"
+
+
+def _write_results() -> str:
+    reference_runs.write()
+    return str(scoreboard.write()["results"])
+
+
+def _found(document: dict[str, Any]) -> str:
+    return " (found finished)" if document["reused"] else ""

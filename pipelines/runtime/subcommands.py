@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import Ended, Unavailable
@@ -105,6 +105,34 @@ def run_json(*words: str) -> dict[str, Any]:
     _raise_for_exit_code(child.returncode, words, errors, printed)
     document: dict[str, Any] = json.loads(printed)
     return document
+
+
+@contextlib.contextmanager
+def run_json_beside(*words: str) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Run a command beside the body, which gets what waits for its document, as of `run_json`.
+
+    The command is told to end where the body fails. What it writes on standard error comes out
+    when it has ended.
+    """
+    with (
+        tempfile.TemporaryFile() as file,
+        tempfile.TemporaryFile() as messages,
+        start([*words, "--json"], {}, stdout=file, stderr=messages) as child,
+    ):
+
+        def wait() -> dict[str, Any]:
+            child.wait()
+            for each in (file, messages):
+                each.seek(0)
+            _raise_for_exit_code(child.returncode, words, _pass_on(messages))
+            document: dict[str, Any] = json.load(file)
+            return document
+
+        try:
+            yield wait
+        except BaseException:
+            end(child)
+            raise
 
 
 def _pass_on(pipe: Any) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.tracking import history
-from tests.conftest import ROOT, command
+from tests.conftest import ROOT, command, journals
 
 pytestmark = pytest.mark.slow
 
@@ -26,8 +26,12 @@ def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
     assert found["training"] >= 10
     (study,) = history.rows(kind="study")
     below = {"mlflow.parentRunId": study.id}
-    assert len(history.rows(kind="trial", **below)) == found["trial"] == 6
-    assert len(history.rows(**below)) == 6 + 1  # its best; a claim has trained the published one
+    trials = history.rows(kind="trial", **below)
+    assert len(trials) == found["trial"] == 10
+    assert len({row.params["learning_rate"] for row in trials}) == 1 + 5  # published, its own
+    assert len(history.rows(**below)) == 10 + 2  # its best and the published one, tested
+    verdict_lines = [line for line in first.stdout.splitlines() if "reproduced, " in line]
+    assert "[1/6] gradient-formula" in verdict_lines[0]  # of seconds, before all that take longer
     verdicts = {row.tags["claim"]: row.tags["verdict"] for row in history.rows(kind="claim")}
     assert verdicts["small-norm-factorization"] == verdicts["gradient-formula"] == "reproduced"
     results = (home / "report" / "RESULTS.md").read_text()
@@ -46,15 +50,14 @@ def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -
     source = (
         "import sys\n"
         "from pipelines.cli import quickstart, shell\n"
-        "sys.exit(shell.run_command_safely(lambda _: quickstart._run_study(False), []))\n"
+        "sys.exit(shell.run_command_safely(lambda _: quickstart.quickstart(False), []))\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], cwd=ROOT) as process:
-        while not any(
-            "batch_loss" in journal.read_text() for journal in (home / "live").glob("*.jsonl")
-        ):
+        while not (history.rows("RUNNING", kind="trial") and "batch_loss" in journals(home)):
             assert process.poll() is None
             time.sleep(0.1)
         process.terminate()
     assert process.returncode == 143
     assert history.rows("RUNNING") == []
-    assert len(history.rows("KILLED")) == 2  # the study and its trial
+    killed = {row.tags["kind"] for row in history.rows("KILLED")}
+    assert {"study", "trial", "claim"} <= killed  # what went on side by side

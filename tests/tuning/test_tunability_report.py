@@ -97,6 +97,12 @@ def test_metrics_are_finite_flat_and_named_as_mlflow_allows() -> None:
     assert {"device_hours", "paper_rank"}.isdisjoint(found)  # unknown here
 
 
+def test_device_time_is_said_in_the_unit_that_suits_it() -> None:
+    said = [tunability_report.device_time(seconds / 3600) for seconds in (4.2, 120, 600, 36_000)]
+    assert said[:2] == ["4.2 device-seconds", "120 device-seconds"]
+    assert said[2:] == ["10 device-minutes", "10 device-hours"]
+
+
 def test_the_report_says_what_it_found() -> None:
     rows = [{"values": [30.0], "user_attrs": {"published": "paper", "device_s": 36.0}}]
     rows += [{"values": [25.0 + i], "rate": 0.01 * 1.1**i} for i in range(12)]
@@ -112,7 +118,7 @@ def test_the_report_says_what_it_found() -> None:
         "| 13 | 25.00 | 25.00 to ",
         "**Good** is up to 31.50 %",
         "`learning_rate` 100 %",
-        "0.01 device-hours",
+        "**Cost**: 36 device-seconds, 36 device-seconds a trial",
         "Diverged trials count as 100 %",
     ):
         assert part in text

@@ -129,11 +129,18 @@ def _describe_importances(measured: Tunability) -> str:
 def _describe_cost(measured: Tunability) -> str:
     if math.isnan(measured.device_h):
         return ""
-    text = f"**Cost**: {measured.device_h:.3g} device-hours, "
-    text += f"{measured.device_s_mean:.3g} device-seconds a trial"
+    text = f"**Cost**: {device_time(measured.device_h)}, "
+    text += f"{device_time(measured.device_s_mean / 3600)} a trial"
     if not math.isnan(measured.device_h_to_best):
-        text += f"; {measured.device_h_to_best:.3g} device-hours until the best had ended"
+        text += f"; {device_time(measured.device_h_to_best)} until the best had ended"
     return f"{text}."
+
+
+def device_time(hours: float) -> str:
+    """Return `36 device-seconds`, `12 device-minutes` or `3.2 device-hours`, as it suits."""
+    if hours < 1 / 20:
+        return f"{3600 * hours:.3g} device-seconds"
+    return f"{60 * hours:.3g} device-minutes" if hours < 2 else f"{hours:.3g} device-hours"
 
 
 def _front(measured: Tunability) -> str:
