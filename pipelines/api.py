@@ -93,9 +93,9 @@ def result(name: str) -> "Result":
         rows = history.rows(kind="seeds", recipe=name) + history.rows(kind="training", recipe=name)
         if not rows:
             raise _not_measured(name)
-        row = max(rows, key=lambda row: row.start_ms)
+        row = max(rows, key=lambda row: row.end_ms or 0)  # a run over seeds ends after them
         seeds = int(row.params.get("seeds", 1))
-        metrics = metric_spreads(_final(row.metrics), seeds)
+        metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
         return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
     evidence.import_if_own([name])
     rows = history.rows_with_evidence(kind="claim", claim=name, as_stated="True")
