@@ -85,8 +85,10 @@ def _client(where: str) -> Any:
     os.environ[RETRIES_VARIABLE] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
     with files.lock(home() / "live", "database"):
-        _silence_loggers()
+        warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook its bars are text
         import mlflow
+
+        _silence_loggers()
         from sqlalchemy.exc import SQLAlchemyError
 
         try:
@@ -169,7 +171,6 @@ def _set_pragmas(connection: Any, _: Any) -> None:
 
 def _silence_loggers() -> None:
     """Silence what MLflow tells of its migrations and monitors; a newcomer need not read it."""
-    warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook: its bars are text
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # a locked or full database: raised as well, and said by us in a sentence
