@@ -14,8 +14,7 @@ A mistake raises UserError, whose sentence says what is wrong and what to do.
 
 import dataclasses
 import html
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import format_spread, metric_spreads
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import evidence
+from pipelines.results import evidence, frames
 from pipelines.results import scoreboard as board
 from pipelines.run import PER_STEP, RunOptions
 from pipelines.seeds import repeat
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 ARGUMENTS = ("model_args", "data_args", "schedule_args")  # of a recipe, named without this prefix
 HEADLINE = ("test_error_pct", "val_error_pct", "test_loss", "val_loss")  # of a recipe
-DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # its learning curves, the first two it has
 
 
 def run(
@@ -120,8 +118,8 @@ def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
     for key, choices in (("claim", claim_catalog.names()), ("recipe", [*catalog.RECIPES])):
         if tags.get(key, choices[0]) not in choices:
             raise unknown(f"A {key}", tags[key], choices)
-    status = tags.pop("status", None)
-    return _frame(history.rows_with_evidence(status, **tags, **({"kind": kind} if kind else {})))
+    wanted = tags | ({"kind": kind} if kind else {})
+    return frames.table_of(history.rows_with_evidence(wanted.pop("status", None), **wanted))
 
 
 def curves(
@@ -135,18 +133,8 @@ def curves(
     """
     import pandas as pd
 
-    frame = runs if isinstance(runs, pd.DataFrame) else _frame([history.row(i) for i in runs])
-    params = [column for column in frame if str(column).startswith("params.")]
-    differing = [c for c in params if c == "params.seed" or frame[c].nunique(dropna=False) > 1]
-    about = frame[["run_id", "name", *differing]].rename(columns=lambda c: c.split("params.")[-1])
-    points = pd.DataFrame(
-        history.points(list(frame["run_id"])), columns=["run_id", "metric", "step", "time", "value"]
-    )
-    wanted = [metrics] if isinstance(metrics, str) else metrics
-    kept = ~points["metric"].str.contains("/") if wanted is None else points.metric.isin(wanted)
-    points = points[kept].drop_duplicates(["run_id", "metric", "step"], keep="last")
-    points = points.sort_values(["metric", "step"]).drop(columns="time")
-    return about.merge(points, on="run_id").reset_index(drop=True)
+    is_table = isinstance(runs, pd.DataFrame)
+    return frames.curves_of(runs if is_table else frames.table_of(map(history.row, runs)), metrics)
 
 
 def scoreboard() -> "pd.DataFrame":
@@ -193,24 +181,26 @@ class Result:
     def to_frame(self) -> "pd.DataFrame":
         """Return its table: of a claim a row a setting and seed, of a recipe a row a seed.
 
-        result.to_frame().groupby("d").worst_ratio.mean()
+        The means over seeds and other settings, for every size `d`:
+
+            result.to_frame().groupby("d").worst_ratio.mean()
         """
+        if "claim" not in self.document:
+            return frames.numbers_by_seed(frames.trainings(history.row(self.run_id)))
         import pandas as pd
 
-        if "claim" in self.document:
-            return pd.DataFrame(documents.read_table(self.run_id))
-        rows = _trainings(history.row(self.run_id))
-        final = [{"seed": int(r.params["seed"]), **_final(r.metrics), "run_id": r.id} for r in rows]
-        return pd.DataFrame(final)
+        return pd.DataFrame(documents.read_table(self.run_id))
 
     def runs(self) -> "pd.DataFrame":
         """Return the runs behind it, as `api.runs` does: settings of a theorem, else trainings."""
-        return _frame(self._rows_below())
+        return frames.table_of(self._rows_below())
 
     def curves(self, metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
         """Return the curves of these runs, as `api.curves` does.
 
-        result.curves("val_error_pct").pivot_table(index="step", columns="seed", values="value")
+        A column a seed, for a plot:
+
+            result.curves("val_error_pct").pivot_table(index="step", columns="seed", values="value")
         """
         return curves(self.runs(), metrics)
 
@@ -221,7 +211,7 @@ class Result:
         share no figure, at the first of their values unless they are named.
         """
         if "claim" not in self.document:
-            return _draw(self.curves())
+            return frames.draw_curves(self.curves())
         plan = self._plan()
         for key in point:
             if key not in plan.axes:
@@ -271,7 +261,7 @@ class Result:
 
     def _rows_below(self) -> list[history.Row]:
         if "claim" not in self.document:
-            return _trainings(history.row(self.run_id))
+            return frames.trainings(history.row(self.run_id))
         cells = set(documents.cell_ids(self.run_id))
         measured = history.rows_with_evidence(None, kind="setting", claim=self.name)
         rows = [row for row in measured if row.id in cells]
@@ -324,7 +314,7 @@ def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Rec
 
 
 def _values(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+    return (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
 
 
 def _axis(values: Any) -> str:
@@ -336,62 +326,3 @@ def _not_measured(name: str) -> UserError:
         f"A result must have been recorded. Received: {name}, which was not measured here or by "
         f'the project. Measure it: api.run("{name}")'
     )
-
-
-def _trainings(row: history.Row) -> list[history.Row]:
-    """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
-    if row.tags["kind"] != "seeds":
-        return [row]
-    stated, newest = _without_seed(row.params), dict[int, history.Row]()
-    for each in history.rows(kind="training", recipe=row.tags["recipe"]):
-        if _without_seed(each.params) == stated:
-            newest.setdefault(int(each.params["seed"]), each)
-    return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
-
-
-def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
-
-
-def _final(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the numbers in which a training ended, without its curves."""
-    return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
-
-
-def _frame(rows: Sequence[history.Row]) -> "pd.DataFrame":
-    """Return runs as a table: params and metrics as numbers where they are some."""
-    import pandas as pd
-
-    records = [
-        {"run_id": row.id, "name": row.name, "status": row.status}
-        | {"start_time": pd.Timestamp(row.start_ms, unit="ms", tz="UTC")}
-        | {f"params.{key}": _parse(value) for key, value in row.params.items()}
-        | {f"metrics.{key}": value for key, value in row.metrics.items()}
-        | {f"tags.{k}": v for k, v in row.tags.items() if k == store.PARENT or "mlflow." not in k}
-        for row in rows
-    ]
-    return pd.DataFrame(records, columns=None if records else ["run_id", "name", "status"])
-
-
-def _parse(text: str) -> Any:
-    """Return a parameter as the number, truth or None that it is; lists stay text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, list | dict) else value
-
-
-def _draw(table: "pd.DataFrame") -> "Figure":
-    """Return the learning curves of trainings, each in a colour."""
-    from matplotlib.figure import Figure
-
-    recorded = set(table["metric"])
-    shown = [metric for metric in DRAWN if metric in recorded][:2]
-    picture = Figure(figsize=(10, 4), layout="constrained")
-    for axes, metric in zip(picture.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
-        for name, curve in table[table["metric"] == metric].groupby("name"):
-            axes.plot(curve["step"], curve["value"], label=name)
-        axes.set(xlabel="step", ylabel=metric)
-        axes.legend(fontsize=8)
-    return picture

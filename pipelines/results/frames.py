@@ -1,0 +1,95 @@
+"""Recorded runs as pandas tables, and the learning curves of trainings drawn from one."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pipelines.run import PER_STEP
+from pipelines.tracking import history, store
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+DRAWN = ("batch_loss", "val_error_pct", "val_loss")  # of a training, the first two that it has
+
+
+def trainings(row: history.Row) -> list[history.Row]:
+    """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
+    if row.tags["kind"] != "seeds":
+        return [row]
+    stated, newest = _without_seed(row.params), dict[int, history.Row]()
+    for each in history.rows(kind="training", recipe=row.tags["recipe"]):
+        if _without_seed(each.params) == stated:
+            newest.setdefault(int(each.params["seed"]), each)
+    return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
+
+
+def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
+
+
+def numbers_by_seed(rows: Sequence[history.Row]) -> "pd.DataFrame":
+    """Return the numbers in which trainings ended, without their curves, one training a row."""
+    import pandas as pd
+
+    final = [
+        {k: v for k, v in row.metrics.items() if "/" not in k and k not in PER_STEP} for row in rows
+    ]
+    ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
+    return pd.DataFrame([place | numbers for place, numbers in zip(ids, final, strict=True)])
+
+
+def table_of(rows: Iterable[history.Row]) -> "pd.DataFrame":
+    """Return runs as a table: params and metrics as numbers where they are some."""
+    import pandas as pd
+
+    records = [
+        {"run_id": row.id, "name": row.name, "status": row.status}
+        | {"start_time": pd.Timestamp(row.start_ms, unit="ms", tz="UTC")}
+        | {f"params.{key}": _parse(value) for key, value in row.params.items()}
+        | {f"metrics.{key}": value for key, value in row.metrics.items()}
+        | {f"tags.{k}": v for k, v in row.tags.items() if k == store.PARENT or "mlflow." not in k}
+        for row in rows
+    ]
+    return pd.DataFrame(records, columns=None if records else ["run_id", "name", "status"])
+
+
+def curves_of(table: "pd.DataFrame", metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
+    """Return curves of the runs of a table, one point a row, with the params that differ."""
+    import pandas as pd
+
+    params = [column for column in table if str(column).startswith("params.")]
+    differing = [c for c in params if c == "params.seed" or table[c].nunique(dropna=False) > 1]
+    about = table[["run_id", "name", *differing]].rename(columns=lambda c: c.split("params.")[-1])
+    recorded = history.points(list(table["run_id"]))
+    points = pd.DataFrame(recorded, columns=["run_id", "metric", "step", "time", "value"])
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    kept = ~points["metric"].str.contains("/") if wanted is None else points.metric.isin(wanted)
+    points = points[kept].drop_duplicates(["run_id", "metric", "step"], keep="last")
+    points = points.sort_values(["metric", "step"]).drop(columns="time")
+    return about.merge(points, on="run_id").reset_index(drop=True)
+
+
+def _parse(text: str) -> Any:
+    """Return a parameter as the number, truth or None that it is; lists stay text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, list | dict) else value
+
+
+def draw_curves(table: "pd.DataFrame") -> "Figure":
+    """Return the learning curves of trainings, each in a colour."""
+    from matplotlib.figure import Figure
+
+    recorded = set(table["metric"])
+    shown = [metric for metric in DRAWN if metric in recorded][:2]
+    picture = Figure(figsize=(10, 4), layout="constrained")
+    for axes, metric in zip(picture.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for name, curve in table[table["metric"] == metric].groupby("name"):
+            axes.plot(curve["step"], curve["value"], label=name)
+        axes.set(xlabel="step", ylabel=metric)
+        axes.legend(fontsize=8)
+    return picture
