@@ -17,7 +17,7 @@ from pipelines.runtime.subcommands import run_json_beside
 
 CLAIMS = ("gradient-formula", "small-norm-factorization", "identity-beats-plain")  # quickest first
 RECIPE = "mlp-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
-TRIALS = 10  # five published schedules, and as many of its own
+TRIALS = 8  # five published schedules, then its own
 BUDGET = 0.5  # of the recipe's steps
 EVIDENCE = ("pipelines", "evidence", "import")
 PARTS = len(CLAIMS) + 3
