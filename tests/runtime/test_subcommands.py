@@ -59,3 +59,16 @@ def test_a_command_is_read_to_its_end_where_nobody_hears_it(
         monkeypatch.setattr(sys, "stderr", SimpleNamespace(buffer=nobody))
         said = io.BytesIO(b"error: one\n" + 60_000 * b"x" + b"\nerror: last\n")
         assert subcommands._pass_on(said).endswith("error: last\n")
+
+
+def test_a_command_beside_others_is_read_when_it_is_waited_for(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with subcommands.run_json_beside("tuning", "list") as wait:
+        assert wait() == []
+    with (
+        pytest.raises(Ended, match="study's name stands first"),
+        subcommands.run_json_beside("tuning", "run") as wait,
+    ):
+        wait()
+    assert capfd.readouterr().err.count("study's name stands first") == 1
