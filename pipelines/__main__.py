@@ -63,7 +63,7 @@ def show(name: tyro.conf.Positional[str], json: bool = False) -> None:
 
 @app.command
 def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
-    """Measure three claims, run a learning-rate study and write a table of results, in four
+    """Measure three claims, run a learning-rate study and write a table of results, in two or three
     minutes."""
     from pipelines.cli.quickstart import quickstart as start
 
