@@ -13,9 +13,10 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import reference_runs, scoreboard
 from pipelines.run import RunOptions
+from pipelines.runtime.durations import format_duration
 from pipelines.runtime.subcommands import run_json_beside
 
-CLAIMS = ("gradient-formula", "small-norm-factorization", "identity-beats-plain")  # quickest first
+CLAIMS = ("gradient-formula", "small-norm-factorization", "sgd-follows-descent")  # quickest first
 RECIPE = "mlp-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
 TRIALS = 8  # five published schedules, then its own
 BUDGET = 0.5  # of the recipe's steps
@@ -35,7 +36,8 @@ def quickstart(force: bool) -> None:
     _report(PARTS, "results table", _write_results)
     tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
-    print(f"Done in {time.perf_counter() - started:.0f} s. See every run and curve: make ui")
+    took = format_duration(time.perf_counter() - started)
+    print(f"Done in {took}. See every run and curve: make ui")
 
 
 def _report(number: int, title: str, part: Callable[[], str]) -> None:
@@ -43,9 +45,8 @@ def _report(number: int, title: str, part: Callable[[], str]) -> None:
     print(f"[{number}/{PARTS}] {title} ...", flush=True)
     started = time.perf_counter()
     result = part()
-    print(
-        f"[{number}/{PARTS}] {title}: {result}, {time.perf_counter() - started:.0f} s", flush=True
-    )
+    took = format_duration(time.perf_counter() - started)
+    print(f"[{number}/{PARTS}] {title}: {result}, {took}", flush=True)
 
 
 def _measure(number: int, force: bool) -> None:
