@@ -40,7 +40,8 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
     Where they are many it names the command that lists them, or the first few.
     """
     choices = sorted(set(choices))
-    near = difflib.get_close_matches(received, choices, n=1)
+    beginning = [name for name in choices if received and name.startswith(received)]
+    near = difflib.get_close_matches(received, choices, n=1) or beginning
     hint = f"Did you mean {near[0]}? " if near else ""
     listed = f"Choices: {', '.join(choices[:FEW])}."
     if len(choices) > FEW:

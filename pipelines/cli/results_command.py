@@ -7,9 +7,10 @@ from pipelines.cli.shell import exit_with_error, print_answer
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
-from pipelines.results import notify, regressions
+from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
 from pipelines.results.evidence_check import check_evidence
+from pipelines.runtime import notify
 from pipelines.tracking import history
 from pipelines.tracking.history import Row
 

@@ -79,7 +79,7 @@ class When:
 
     def fields(self) -> dict[str, Any]:
         """Return the fields of a job that were given; UserError for an invalid one."""
-        from pipelines.results import notify
+        from pipelines.runtime import notify
 
         if self.notify:
             notify.check(self.notify)

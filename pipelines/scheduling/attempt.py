@@ -337,7 +337,7 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
     """Notify of an attempt that failed or was killed; a tag of its run says why that failed."""
     if not spec.notify or outcome.state == RAN:
         return
-    from pipelines.results import notify
+    from pipelines.runtime import notify
     from pipelines.tracking import mlflow_ui, outbox
 
     document = {

@@ -12,7 +12,7 @@ from typing import Any
 from dbos import DBOSClient, WorkflowStatus
 
 from pipelines.errors import check_counts, unknown
-from pipelines.results import notify
+from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
 from pipelines.scheduling import attempt, schedule, server
 from pipelines.scheduling.jobs import Job

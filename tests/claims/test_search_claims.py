@@ -10,7 +10,7 @@ import pytest
 from pipelines.claims import _search, _tuning
 from pipelines.claims.networks import better_schedule_exists, tuning_without_regularization
 from pipelines.claims.ours import later_habits, tuning_without_batchnorm
-from pipelines.cli import listing
+from pipelines.cli import listing, show_command
 from pipelines.errors import UserError
 from pipelines.measurement import claim
 from pipelines.measurement.grid import Cell, Measured
@@ -194,12 +194,15 @@ def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -
     assert dataclasses.replace(claims[0], search_steps=700).find()["study"] != first
 
 
-def test_costs_are_listed_by_scale() -> None:
+def test_costs_are_listed_by_scale(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in listing.list_names()["claims"]}
     row = rows["later-habits"]
     assert row["costs"] == dict(later_habits.CLAIM.costs)
     assert row["costs"].keys() <= set(row["scales"])
-    assert f"hours ({row['costs']['hours']})" in listing._format_row(row)
     assert listing.state_costs({"cpu": "8 s", "hours": "2 h"}) == "It takes: cpu 8 s; hours 2 h."
     assert listing.state_costs({}) == ""
-    assert listing._format_row({**row, "costs": {}}).endswith("smoke; cpu; hours; paper")
+    show_command.show(show_command.describe("later-habits"))
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    for scale in row["scales"]:
+        (line,) = (line for line in lines if line.startswith(f"{scale}: "))
+        assert row["costs"].get(scale, "") in line

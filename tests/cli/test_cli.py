@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.__main__ import dispatch
 from pipelines.cli import tables
-from pipelines.tracking import history
+from pipelines.tracking import history, tracked_run
 from tests.conftest import ROOT, command
 
 MISTAKES = [
@@ -197,11 +197,13 @@ def test_a_claim_ends_with_its_verdict_first_and_its_link_last(
 
 
 def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
-    capfd: pytest.CaptureFixture[str],
+    home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    with tracked_run.track("seeds", experiment="trained networks", kind="seeds") as run:
+        pass
     values = {"test_error_pct": 9.5, "val_error_pct": 8.25, "wall_s": 7_560.0}
     metrics = {key: {"mean": value, "sd": 0.5, "n": 2} for key, value in values.items()}
-    document = {"recipe": "allconv-cifar10", "scale": "paper", "seeds": 2, "run_id": "abc"}
+    document = {"recipe": "allconv-cifar10", "scale": "paper", "seeds": 2, "run_id": run.id}
     tables.show_training({**document, "metrics": metrics, "reused": False})
     first, *rest, link = capfd.readouterr().out.splitlines()
     assert first == (
@@ -210,7 +212,7 @@ def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
     )
     row = "test_error_pct 9.5 ± 0.5 (n = 2) 6.38"
     assert row in [" ".join(line.split()) for line in rest]
-    assert link.startswith("http") and "abc" in link
+    assert link.startswith("http") and run.id in link
 
 
 def test_overrides_reach_the_run_and_a_finished_one_is_found(

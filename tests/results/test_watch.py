@@ -16,7 +16,8 @@ from scipy.stats import ttest_ind_from_stats
 from pipelines.cli import results_command
 from pipelines.errors import UserError
 from pipelines.measurement import verdict
-from pipelines.results import notify, regressions
+from pipelines.results import regressions
+from pipelines.runtime import notify
 from pipelines.tracking import store, tracked_run
 
 NAME, METRIC = "small-norm-factorization", "ratio"

@@ -23,10 +23,10 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
 
     assert run_command_safely(ask, []) == 2
     said = capsys.readouterr().err
-    assert said.count("study's name stands first") == 1
+    assert said.count("name must stand before the options") == 1
     assert "Traceback" not in said
     (row,) = history.rows("FAILED", kind="claim")
-    assert "study's name stands first" in row.tags[tracked_run.FAILURE]
+    assert "name must stand before the options" in row.tags[tracked_run.FAILURE]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_a_command_beside_others_is_read_when_it_is_waited_for(
     with subcommands.run_json_beside("tuning", "list") as wait:
         assert wait() == []
     with (
-        pytest.raises(Ended, match="study's name stands first"),
+        pytest.raises(Ended, match="name must stand before the options"),
         subcommands.run_json_beside("tuning", "run") as wait,
     ):
         wait()
-    assert capfd.readouterr().err.count("study's name stands first") == 1
+    assert capfd.readouterr().err.count("name must stand before the options") == 1

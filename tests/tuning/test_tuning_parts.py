@@ -229,7 +229,9 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
     assert summary._transfer(other, found, proxy).weight_decay == pytest.approx(0.03)
 
 
-def summarize(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[str, Any]:
+def summarize(
+    status: str, plan: Plan = LR_ONLY, complete: bool = True, run_id: str = "id"
+) -> dict[str, Any]:
     """The document of a study whose run has that status and was summed up before."""
     study, one = ask_first(0.2)
     study.set_user_attr(PLAN, plan.identity)
@@ -238,14 +240,16 @@ def summarize(status: str, plan: Plan = LR_ONLY, complete: bool = True) -> dict[
         study.tell(one, 20.0)
     tags = {"best": "--learning-rate 0.2"} if complete else {}
     metrics = {f"best_{OBJECTIVE}": 20.0, "test_error_pct": 21.0} if complete else {"trials": 0.0}
-    row = history.Row("id", "s", status, 0, 1, {}, metrics, tags)
+    row = history.Row(run_id, "s", status, 0, 1, {}, metrics, tags)
     return summary.document(study, plan, row)
 
 
 def test_what_a_study_found_is_known_while_it_is_finished(
-    capsys: pytest.CaptureFixture[str],
+    home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = summarize("FINISHED")
+    with tracked_run.track("s", experiment="tuning", kind="study") as run:
+        pass
+    found = summarize("FINISHED", run_id=run.id)
     assert found["best"] == "--learning-rate 0.2"
     assert found["best_changes"] == {"learning_rate": 0.2}
     assert found["metrics"]["test_error_pct"] == 21
@@ -255,11 +259,11 @@ def test_what_a_study_found_is_known_while_it_is_finished(
     assert "test error with new seeds: 21.00 % at best" in shown
     assert re.search(r"\ntrial 0 +20\.00 % +rate 0\.2", shown)
     for status in ("KILLED", "RUNNING"):
-        stale = summarize(status)
+        stale = summarize(status, run_id=run.id)
         assert (stale["best"], stale["best_changes"], stale["metrics"]) == (None, None, {})
         _print_study(stale)
         assert "Not finished" in capsys.readouterr().out
-    _print_study(summarize("FINISHED", complete=False))
+    _print_study(summarize("FINISHED", complete=False, run_id=run.id))
     said = capsys.readouterr().out
     assert "No trial is complete." in said
     assert "Not finished" not in said
