@@ -8,18 +8,17 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pipelines import resume
+from pipelines import resume, training_page
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
-from pipelines.recipes import catalog, lr
+from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend, provenance
+from pipelines.runtime import backend
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
 from pipelines.training.checkpoints import Saving
 
@@ -132,8 +131,8 @@ def run(
             system_metrics=run_options.system_metrics,
         ) as tracked:
             metrics = _train_and_record(job, trainer, tracked, run_options, watch)
-            tracked.tag(mlflow_ui.RESULT, describe_errors(metrics))
-            tracked.tag(store.NOTE, _note(recipe, metrics, tracked.id))
+            tracked.tag(mlflow_ui.RESULT, training_page.describe_errors(metrics))
+            tracked.tag(store.NOTE, training_page.write(recipe, metrics, tracked.id))
             result = Result(tracked.id, metrics)
         Saving(resume.checkpoint_folder(result.run_id)).discard()
         return result
@@ -144,39 +143,6 @@ def _title(recipe: Recipe, arm: str, parent: Any) -> str:
     if parent is None:
         return f"{recipe.name} seed {recipe.seed}"
     return f"{arm} seed {recipe.seed} {recipe.name}".lstrip()
-
-
-def describe_errors(metrics: Mapping[str, float]) -> str:
-    """Return `error: test 4.9 %, validation 5.1 %, best 4.7 %`; losses where errors are none."""
-    unit = " %" if "val_error_pct" in metrics else ""
-    what = "error_pct" if unit else "loss"
-    names = {f"test_{what}": "test", f"val_{what}": "validation", f"best_val_{what}": "best"}
-    numbers = [f"{name} {metrics[key]:.4g}{unit}" for key, name in names.items() if key in metrics]
-    return f"{what.removesuffix('_pct')}: {', '.join(numbers)}"
-
-
-def _note(recipe: Recipe, metrics: Mapping[str, float], run_id: str) -> str:
-    """Return Markdown for the page of a training: its errors, what it is and how to repeat it."""
-    reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
-    lines = [
-        f"**{describe_errors(metrics)}**",
-        f"Recipe `{recipe.name}` ({recipe.source}), seed {recipe.seed}",
-        f"Reported: {'; '.join(reported)}" if reported else "",
-        f"Repeat: `{repeat_command(recipe)}`",
-        f"[Its learning curves]({mlflow_ui.learning_curves([run_id])})",
-        f"![learning rate](get-artifact?path=learning_rate.png&run_uuid={run_id})",
-    ]
-    return "\n\n".join(filter(None, lines))
-
-
-def repeat_command(recipe: Recipe) -> str:
-    """Return the command that trains a recipe alone, else the one that was typed."""
-    commands = []
-    for scale, published in catalog.RECIPES.get(recipe.name, {}).items():
-        with suppress(UserError):
-            words = ["run", recipe.name, "--scale", scale, recipe.flags(published), "--force"]
-            commands.append(f"python -m pipelines {' '.join(filter(None, words))}")
-    return min(commands, key=len, default=f"python -m {provenance.tags()['mlflow.source.name']}")
 
 
 def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:

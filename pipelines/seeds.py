@@ -3,19 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import resume
+from pipelines import resume, training_page
 from pipelines.errors import check_counts
 from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import (
-    DEFAULT,
-    EXPERIMENT,
-    Result,
-    RunOptions,
-    check_trainable,
-    describe_errors,
-    run,
-)
+from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
 from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
@@ -72,7 +64,7 @@ def _over_seeds(
                 run_options.pause(len(results), seeds, "seeds")
         stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
-        parent.tag(mlflow_ui.RESULT, describe_errors(stats))
+        parent.tag(mlflow_ui.RESULT, training_page.describe_errors(stats))
         chart = mlflow_ui.learning_curves([each.run_id for each in results], "recipe")
         parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), chart))
     return Result(parent.id, stats)
@@ -83,7 +75,7 @@ def _note(recipe: Recipe, metrics: Mapping[str, Mapping[str, Any]], chart: str) 
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
     means = {key: metric["mean"] for key, metric in metrics.items()}
     lines = [
-        f"**{describe_errors(means)}**, the means of its seeds",
+        f"**{training_page.describe_errors(means)}**, the means of its seeds",
         f"{recipe.name} ({recipe.source})",
         *([f"Reported: {'; '.join(reported)}"] if reported else []),
         f"[The learning curves of its seeds]({chart})",

@@ -44,6 +44,7 @@ ORDER = (  # of folders and of the modules beside them: what is imported stands 
     "pipelines.seeds",
     "pipelines.measurement",
     "pipelines.run",
+    "pipelines.training_page",
     "pipelines.resume",
     "pipelines.training",
     "pipelines.training.distributed",

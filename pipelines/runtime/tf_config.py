@@ -129,6 +129,6 @@ def _is_address(value: Any) -> bool:
 
 def _format_error(rule: str, received: Any) -> UserError:
     return UserError(
-        f"TF_CONFIG must give {rule}. Received: {received!r}. Set TF_CONFIG as docs/how-to/clusters.md shows, "
-        "or unset it to train on one machine."
+        f"TF_CONFIG must give {rule}. Received: {received!r}. Set TF_CONFIG as "
+        "docs/how-to/clusters.md shows, or unset it to train on one machine."
     )
