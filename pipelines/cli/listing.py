@@ -101,10 +101,13 @@ def state_costs(costs: Mapping[str, str]) -> str:
 
 
 def show(document: Mapping[str, list[Any]]) -> None:
-    """Print the document of `list`: a name with its columns, below it what it is about."""
+    """Print the document of `list`: a name with its columns, below it what it is about.
+
+    Claims that are decided come first.
+    """
     columns = Columns(shutil.get_terminal_size().columns)
     columns.print_head("claim", "verdict")
-    for row in document["claims"]:
+    for row in sorted(document["claims"], key=lambda row: bool(row["verdict"] == "not run")):
         columns.print_row(row, row["verdict"], row["costs"], row["says"])
     print()
     columns.print_head("recipe", "reported")
