@@ -80,8 +80,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     ]
     if remote:
         raise PluginError(
-            "A page must load nothing from elsewhere: a reader may be offline, and is nobody's "
-            f"business. Received: {'; '.join(remote[:5])}. Copy it into docs/assets."
+            "A page must load nothing from elsewhere: a reader may be "
+            f"offline. Received: {'; '.join(remote[:5])}. Copy it into docs/assets."
         )
 
 

@@ -63,7 +63,7 @@ def show(name: tyro.conf.Positional[str], json: bool = False) -> None:
 
 @app.command
 def quickstart(force: bool = False, data_dir: Path | None = None) -> None:
-    """Measure three claims, run a learning-rate study and write a table of results, in two or three
+    """Measure three claims, run a learning-rate study and write a table of results, in one to two
     minutes."""
     from pipelines.cli.quickstart import quickstart as start
 

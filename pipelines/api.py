@@ -14,11 +14,12 @@ A mistake raises UserError, whose sentence says what is wrong and what to do.
 
 import dataclasses
 import html
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pipelines.errors import UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim, claim_catalog, documents, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.plan import MeasurementPlan
@@ -29,7 +30,7 @@ from pipelines.results import evidence, frames
 from pipelines.results import scoreboard as board
 from pipelines.run import PER_STEP, RunOptions
 from pipelines.seeds import repeat
-from pipelines.tracking import history, recovery, store
+from pipelines.tracking import history, recovery
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,9 +81,10 @@ def sweep(
 
 
 def result(name: str) -> "Result":
-    """Return the latest recorded result of a claim or a recipe, without measuring anything.
+    """Return a recorded result of a claim or a recipe, without measuring anything.
 
-    Of a claim with the settings that it states: yours if there is one, else the project's.
+    Of a claim the one at the largest scale, with the settings that it states: yours if there is
+    one, else the project's. Of a recipe the latest.
 
         api.result("two-phases").figure()
     """
@@ -117,7 +119,7 @@ def runs(kind: str | None = None, **tags: str) -> "pd.DataFrame":
     """
     for key, choices in (("claim", claim_catalog.names()), ("recipe", [*catalog.RECIPES])):
         if tags.get(key, choices[0]) not in choices:
-            raise unknown(f"A {key}", tags[key], choices)
+            raise unknown(f"A {key}", tags[key], choices, LISTED_BY)
     wanted = tags | ({"kind": kind} if kind else {})
     return frames.table_of(history.rows_with_evidence(wanted.pop("status", None), **wanted))
 
@@ -161,6 +163,7 @@ class Result:
 
     @property
     def name(self) -> str:
+        """Return the name of the claim or the recipe."""
         return str(self.document.get("claim") or self.document["recipe"])
 
     @property
@@ -211,6 +214,10 @@ class Result:
         share no figure, at the first of their values unless they are named.
         """
         if "claim" not in self.document:
+            if point:
+                raise UserError(
+                    f"A recipe has one figure, of its seeds. Received: {point}. Leave it out."
+                )
             return frames.draw_curves(self.curves())
         plan = self._plan()
         for key in point:
@@ -267,10 +274,7 @@ class Result:
         rows = [row for row in measured if row.id in cells]
         if isinstance(claim_catalog.load(self.name), claim.Theorem):
             return rows[::-1]  # as they were measured
-        reused = {tag.removeprefix("reused.") for row in rows for tag in row.tags}
-        trained = history.rows_with_evidence(None, kind="training")
-        below = [t for t in trained if t.tags.get(store.PARENT) in cells or t.id in reused]
-        return below[::-1] or rows[::-1]
+        return documents.trainings(sorted(cells))[::-1] or rows[::-1]
 
 
 def _settings(name: str, scale: str) -> Any:
@@ -279,7 +283,7 @@ def _settings(name: str, scale: str) -> Any:
         return claim_catalog.get_settings(name, scale)
     if name in catalog.RECIPES:
         return catalog.get_recipe(name, scale)
-    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES])
+    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY)
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
@@ -292,7 +296,21 @@ def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
             raise unknown(f"A setting of {name}", key, fields)
     several = {key for key, value in fields.items() if isinstance(value, tuple)}
     given = {k: _values(v) if k in several else v for k, v in changes.items()}
+    for key, values in given.items():
+        if not all(_is_like(value, _values(fields[key])[0]) for value in _values(values)):
+            raise UserError(
+                f"{key} must be as {fields[key]!r} is. Received: {changes[key]!r}. Give such a "
+                "value, or a list of them where it has several."
+            )
     return dataclasses.replace(settings, **given)
+
+
+def _is_like(value: Any, example: Any) -> bool:
+    """Return whether a value is a number, a text or a switch as an example is."""
+    if example is None:
+        return True
+    is_number = isinstance(example, int | float) and not isinstance(example, bool)
+    return isinstance(value, numbers.Real if is_number else type(example))
 
 
 def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

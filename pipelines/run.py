@@ -19,7 +19,7 @@ from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
-from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
+from pipelines.tracking import history, recovery, store, tracked_run
 from pipelines.training.checkpoints import Saving
 
 EXPERIMENT = "trained networks"
@@ -123,7 +123,7 @@ def run(
                 **identity,
                 "recipe": recipe.name,
                 "source": recipe.source,
-                **({mlflow_ui.ARM: arm} if arm else {}),
+                **({store.ARM: arm} if arm else {}),
                 **(tags or {}),
             },
             parent=parent,
@@ -131,7 +131,7 @@ def run(
             system_metrics=run_options.system_metrics,
         ) as tracked:
             metrics = _train_and_record(job, trainer, tracked, run_options, watch)
-            tracked.tag(mlflow_ui.RESULT, training_page.describe_errors(metrics))
+            tracked.tag(store.RESULT, training_page.describe_errors(metrics))
             tracked.tag(store.NOTE, training_page.write(recipe, metrics, tracked.id))
             result = Result(tracked.id, metrics)
         Saving(resume.checkpoint_folder(result.run_id)).discard()

@@ -64,7 +64,7 @@ def _over_seeds(
                 run_options.pause(len(results), seeds, "seeds")
         stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})
         parent.log(stats)
-        parent.tag(mlflow_ui.RESULT, training_page.describe_errors(stats))
+        parent.tag(store.RESULT, training_page.describe_errors(stats))
         chart = mlflow_ui.learning_curves([each.run_id for each in results], "recipe")
         parent.tag(store.NOTE, _note(recipe, metric_spreads(stats, seeds), chart))
     return Result(parent.id, stats)

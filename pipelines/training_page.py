@@ -1,13 +1,9 @@
-"""What the page of a training in MLflow says: its errors, what it is, how to repeat it."""
+"""What the page of a training in MLflow says: its errors, what it is, which command made it."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 
-from pipelines.errors import UserError
-from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import provenance
-from pipelines.tracking import mlflow_ui
 
 
 def describe_errors(metrics: Mapping[str, float]) -> str:
@@ -20,24 +16,13 @@ def describe_errors(metrics: Mapping[str, float]) -> str:
 
 
 def write(recipe: Recipe, metrics: Mapping[str, float], run_id: str) -> str:
-    """Return Markdown for the page of a training: its errors, what it is and how to repeat it."""
+    """Return Markdown for the page of a training, without asking the store, which may be away."""
     reported = [f"`{key}` {value:g}" for key, value in recipe.reported.items()]
     lines = [
         f"**{describe_errors(metrics)}**",
         f"Recipe `{recipe.name}` ({recipe.source}), seed {recipe.seed}",
         f"Reported: {'; '.join(reported)}" if reported else "",
-        f"Repeat: `{repeat_command(recipe)}`",
-        f"[Its learning curves]({mlflow_ui.learning_curves([run_id])})",
+        f"Made by: `python -m {provenance.tags()['mlflow.source.name']}`",
         f"![learning rate](get-artifact?path=learning_rate.png&run_uuid={run_id})",
     ]
     return "\n\n".join(filter(None, lines))
-
-
-def repeat_command(recipe: Recipe) -> str:
-    """Return the command that trains a recipe alone, else the one that was typed."""
-    commands = []
-    for scale, published in catalog.RECIPES.get(recipe.name, {}).items():
-        with suppress(UserError):
-            words = ["run", recipe.name, "--scale", scale, recipe.flags(published), "--force"]
-            commands.append(f"python -m pipelines {' '.join(filter(None, words))}")
-    return min(commands, key=len, default=f"python -m {provenance.tags()['mlflow.source.name']}")

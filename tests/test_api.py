@@ -84,6 +84,8 @@ def test_mistakes_are_told_in_a_sentence(home: Path) -> None:
         UserError, match="A setting of small-norm-factorization must be a known name"
     ):
         api.run("small-norm-factorization", depth=3)
+    with pytest.raises(UserError, match=r"d must be as \(.*Received: '8'"):
+        api.run("small-norm-factorization", d="8")
     with pytest.raises(UserError, match="Did you mean learning_rate"):
         api.run("allconv-digits", learning_rte=0.1)
     with pytest.raises(UserError, match="The scale of gradient-formula"):

@@ -134,7 +134,7 @@ class Columns:
 
     @property
     def cost(self) -> int:
-        return self.width - NAME - SECOND - self.data
+        return max(18, self.width - NAME - SECOND - self.data)
 
     def print_head(self, first: str, second: str) -> None:
         """Print the names of the columns over a line."""
@@ -156,7 +156,7 @@ class Columns:
         """Return a text that is set in."""
         return textwrap.fill(
             text,
-            self.width - 1,
+            max(20, self.width - 1),
             initial_indent="  ",
             subsequent_indent="  ",
             break_on_hyphens=False,

@@ -78,7 +78,8 @@ def _describe_study(document: dict[str, Any]) -> str:
 
 
 def _describe_evidence(document: dict[str, Any]) -> str:
-    return f"{sum(bundle['here'] for bundle in document['evidence'])} claims in the database"
+    here = {bundle["claim"] for bundle in document["evidence"] if bundle["here"]}
+    return f"{len(here)} claims in the database"
 
 
 def _write_results() -> str:

@@ -115,7 +115,7 @@ def _group(rows: Sequence[history.Row]) -> str | None:
     None where no tag tells their other settings apart.
     """
     settings = [frozenset(row.params.items() - {("seed", row.params.get("seed"))}) for row in rows]
-    for tag in (mlflow_ui.ARM, "recipe"):
+    for tag in (store.ARM, "recipe"):
         values = [row.tags.get(tag) for row in rows]
         if len(set(values)) == len(set(settings)) == len(set(zip(values, settings, strict=True))):
             return None if None in values else tag
@@ -128,8 +128,8 @@ def name_arms(plan: MeasurementPlan, cells: Sequence[str]) -> None:
         recipe.fingerprint: arm for each in plan.cells for arm, recipe in plan.arms(each).items()
     }
     for row in trainings(cells) if len({*arms.values()}) > 1 else ():
-        if mlflow_ui.ARM not in row.tags and row.tags.get("fingerprint") in arms:
-            store.client().set_tag(row.id, mlflow_ui.ARM, arms[row.tags["fingerprint"]])
+        if store.ARM not in row.tags and row.tags.get("fingerprint") in arms:
+            store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
 
 def renew_page(row: history.Row) -> None:
@@ -147,7 +147,7 @@ def renew_page(row: history.Row) -> None:
     values = seed_values(history.histories([row.id])[row.id])
     judgement = plan.claim.judge(values, scale)
     page = run_page(plan, row.id, judgement, values, cells)
-    for key, text in {store.NOTE: page, mlflow_ui.RESULT: decisive_numbers(plan, values)}.items():
+    for key, text in {store.NOTE: page, store.RESULT: decisive_numbers(plan, values)}.items():
         store.client().set_tag(row.id, key, text)
 
 

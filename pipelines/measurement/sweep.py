@@ -24,7 +24,7 @@ from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, history, mlflow_ui, recovery, store, tracked_run
+from pipelines.tracking import bulk, history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 EARLIER_S = "busy_s"  # tag: seconds of the slices before
@@ -276,7 +276,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
         table = documents.table_rows(plan, measured)
         documents.name_arms(plan, [m.run_id for m in measured])
-        run.tag(mlflow_ui.RESULT, documents.decisive_numbers(plan, values))
+        run.tag(store.RESULT, documents.decisive_numbers(plan, values))
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         run.text(documents.table_csv(table), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pipelines.errors import UserError
 from pipelines.run import PER_STEP
 from pipelines.tracking import history, store
 
@@ -86,6 +87,11 @@ def draw_curves(table: "pd.DataFrame") -> "Figure":
 
     recorded = set(table["metric"])
     shown = [metric for metric in DRAWN if metric in recorded][:2]
+    if not shown:
+        raise UserError(
+            f"A figure needs learning curves. Received: none of {', '.join(DRAWN)}. Draw another "
+            "number from the table: .curves()"
+        )
     picture = Figure(figsize=(10, 4), layout="constrained")
     for axes, metric in zip(picture.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
         for name, curve in table[table["metric"] == metric].groupby("name"):

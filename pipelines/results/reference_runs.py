@@ -16,7 +16,7 @@ from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import files
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import bulk, history, mlflow_ui, store
+from pipelines.tracking import bulk, history, store
 
 KIND = "reference"
 SOURCE = "paper"
@@ -34,7 +34,7 @@ class Reference:
     metrics: Mapping[str, float]
     tags: Mapping[str, str]
     start_ms: int
-    """The year of its citation: in a table it stands below what was measured here."""
+    """Milliseconds since 1970, of the year of its citation: so it stands below one's own runs."""
 
     @property
     def fingerprint(self) -> str:
@@ -84,7 +84,7 @@ def build_reference(row: Reported) -> Reference:
         "citation": "; from ".join(citation for citation, _ in row.places),
         "where": "; from ".join(where for _, where in row.places),
         "n": str(row.n or NOT_STATED),
-        mlflow_ui.RESULT: "; ".join(f"{key} {value:.10g}" for key, value in metrics.items()),
+        store.RESULT: "; ".join(f"{key} {value:.10g}" for key, value in metrics.items()),
         store.NOTE: note(row, metrics),
         **recipe,
     }

@@ -21,8 +21,6 @@ from pipelines.tracking import store
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
-ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
-RESULT = "result"  # tag: the numbers that count, in one line
 MAX_LISTED_IDS = 100  # in the filter of a view, whose tag holds 5,000 characters
 DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
@@ -38,7 +36,7 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "can fit.",
     "benchmarks": "Ratios of times, measured side by side in one process.",
 }
-CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", RESULT)), "metrics.`wall_s`")
+CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", store.RESULT)), "metrics.`wall_s`")
 TAIL = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
 COLUMNS = {  # of the table of runs, by experiment, in their order
     "trained networks": (
@@ -58,7 +56,7 @@ COLUMNS = {  # of the table of runs, by experiment, in their order
     ),
 }
 WIDTHS = {  # of columns, where not 100
-    **{"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{RESULT}`": 330},
+    **{"tags.`verdict`": 110, "tags.`scale`": 70, f"tags.`{store.RESULT}`": 330},
     **{"params.`schedule`": 80, "params.`learning_rate`": 90, "metrics.`val_error_pct`": 110},
     **{"metrics.`best_val_error_pct`": 140, "tags.`exit_code`": 80, "tags.`tick`": 200},
 }
@@ -224,7 +222,7 @@ def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] 
     numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
     if charts and len(numbers) == 1:
-        return f"{address()}/{runs_chart(run_ids, charts)}&runs={ids}"  # which the UI does not read
+        return f"{address()}/{runs_chart(run_ids, charts)}"
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 

@@ -23,6 +23,8 @@ from pipelines.runtime.files import replace_whole
 
 SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
+ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
+RESULT = "result"  # tag: the numbers that count, in one line
 REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships

@@ -23,6 +23,10 @@ def test_list_fits_the_terminal(columns: int) -> None:
     assert "cpu 13 s" in firsts["gradient-formula"]
 
 
+def test_list_is_wider_than_a_very_narrow_terminal() -> None:
+    assert "gradient-formula" in terminal.output("-m", "pipelines", "list", columns=40)
+
+
 def test_list_says_which_data_are_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

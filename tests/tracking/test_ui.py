@@ -13,6 +13,7 @@ from pipelines.claims.ours.identity_beats_plain import recipes
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.results import comparison, evidence, reference_runs
 from pipelines.run import run
+from pipelines.runtime import provenance
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from pipelines.tracking.bundles import exporting
 
@@ -66,10 +67,10 @@ def test_a_claim_s_page_overlays_its_trainings_arm_by_arm(home: Path, digits: Pa
     document = sweep.check(name, "smoke", setting, seeds=1)
     note = history.row(document["run_id"]).tags[store.NOTE]
     state = view(note.partition("](")[2].partition(")")[0])
-    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": mlflow_ui.ARM}]
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": store.ARM}]
     number = store.experiment(store.uri(), "trained networks")
     shown = store.client().search_runs([number], state["searchFilter"])
-    arms = {each.data.tags[mlflow_ui.ARM]: each for each in shown}
+    arms = {each.data.tags[store.ARM]: each for each in shown}
     assert arms.keys() == {"identity", "plain"}
     assert arms["plain"].info.run_id == reused
     assert arms["identity"].info.run_name.startswith("identity seed 0")  # the UI cuts long names
@@ -78,7 +79,7 @@ def test_a_claim_s_page_overlays_its_trainings_arm_by_arm(home: Path, digits: Pa
     assert not any(key.startswith("system/") for each in shown for key in each.data.metrics)
     page = arms["identity"].data.tags[store.NOTE]
     assert f"{arms['identity'].data.metrics['test_error_pct']:.4g} %" in page.splitlines()[0]
-    assert "python -m pipelines run allconv-digits --scale smoke" in page
+    assert f"Made by: `python -m {provenance.tags()['mlflow.source.name']}`" in page
 
 
 def test_a_view_holds_as_many_runs_as_it_may(home: Path) -> None:
@@ -86,7 +87,7 @@ def test_a_view_holds_as_many_runs_as_it_may(home: Path) -> None:
     for _ in range(mlflow_ui.MAX_LISTED_IDS + 1):
         created = store.client().create_run(store.experiment(store.uri(), "test"))
         ids.append(created.info.run_id)
-    state = view(mlflow_ui.learning_curves(ids, mlflow_ui.ARM))
+    state = view(mlflow_ui.learning_curves(ids, store.ARM))
     found = store.client().search_runs(
         [store.experiment(store.uri(), "test")], state["searchFilter"]
     )
