@@ -92,7 +92,7 @@ def result(name: str) -> "Result":
         _settings(name, "cpu")
         rows = history.rows(kind="seeds", recipe=name) + history.rows(kind="training", recipe=name)
         if not rows:
-            raise _not_measured(name)
+            raise _unmeasured_error(name)
         row = max(rows, key=lambda row: row.end_ms or 0)  # a run over seeds ends after them
         seeds = int(row.params.get("seeds", 1))
         metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
@@ -100,10 +100,10 @@ def result(name: str) -> "Result":
     evidence.import_if_own([name])
     rows = history.rows_with_evidence(kind="claim", claim=name, as_stated="True")
     rows = [row for row in rows if board.is_stated(row)]
-    own = board.largest_results([row for row in rows if not row.is_project])
-    chosen = {**board.project_results(rows), **own}.get(name)
+    yours = board.largest_results([row for row in rows if not row.is_project])
+    chosen = {**board.project_results(rows), **yours}.get(name)
     if chosen is None:
-        raise _not_measured(name)
+        raise _unmeasured_error(name)
     settings = claim_catalog.get_settings(name, chosen.tags["scale"])
     return Result(documents.rejudged_document(chosen), settings)
 
@@ -339,7 +339,7 @@ def _axis(values: Any) -> str:
     return ",".join(map(str, _values(values)))
 
 
-def _not_measured(name: str) -> UserError:
+def _unmeasured_error(name: str) -> UserError:
     return UserError(
         f"A result must have been recorded. Received: {name}, which was not measured here or by "
         f'the project. Measure it: api.run("{name}")'

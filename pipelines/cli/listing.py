@@ -147,7 +147,7 @@ class Columns:
         """Print a claim or a recipe, on more lines where a column needs them."""
         cost = _fold([f"{scale} {shorten_cost(text)}" for scale, text in costs.items()], self.cost)
         missing = [] if row["data_at_hand"] else ["not here"]
-        data = _fold([*_stored(row["data"]), *missing], self.data)
+        data = _fold([*_storage_names(row["data"]), *missing], self.data)
         for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
             print(self._format(cells))
         print(self.wrap(about))
@@ -173,7 +173,7 @@ def _fold(words: Sequence[str], width: int) -> list[str]:
     return [joined] if len(joined) < width else list(words)
 
 
-def _stored(names: Iterable[str]) -> list[str]:
+def _storage_names(names: Iterable[str]) -> list[str]:
     """Return the names of stored data sets, and `drawn` for those that are drawn in memory."""
     from pipelines.data.datasets import DATASETS, SAMPLES
 

@@ -56,7 +56,7 @@ def _measure(number: int, force: bool) -> None:
     def verdict() -> str:
         settings = claim_catalog.load(name).scales["cpu"]
         document = sweep.check(name, "cpu", settings, run_options=run_options)
-        return f"{document['verdict']}{_found(document)}"
+        return f"{document['verdict']}{_reuse_note(document)}"
 
     _report(number, name, verdict)
 
@@ -74,7 +74,7 @@ def _describe_study(document: dict[str, Any]) -> str:
         return f"not finished; go on with: python -m tuning resume {document['study']}"
     best, published = (metrics[f"{key}_val_error_pct"] for key in ("best", "baseline"))
     gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
-    return f"{gain} trials{_found(document)}"
+    return f"{gain} trials{_reuse_note(document)}"
 
 
 def _describe_evidence(document: dict[str, Any]) -> str:
@@ -87,5 +87,5 @@ def _write_results() -> str:
     return str(scoreboard.write()["results"])
 
 
-def _found(document: dict[str, Any]) -> str:
+def _reuse_note(document: dict[str, Any]) -> str:
     return " (found finished)" if document["reused"] else ""

@@ -87,8 +87,8 @@ def show_claim(document: Mapping[str, Any]) -> None:
             _print_prose(f"{TITLES[title]}: {document[title]}")
     if entry.yours and entry.project:
         rows = (entry.project.judged_row, entry.yours.judged_row)
-        found = f"{entry.project.verdict} at {entry.project.scale} scale"
-        _print_prose(f"The project: {found}. Yours: {regressions.agreement(*rows)}.")
+        verdict = f"{entry.project.verdict} at {entry.project.scale} scale"
+        _print_prose(f"The project: {verdict}. Yours: {regressions.agreement(*rows)}.")
     _print_location(document)
 
 

@@ -128,7 +128,7 @@ def _mean(curves: Sequence[Curve]) -> Curve:
     steps = curves[0][0]
     for other, _ in curves[1:]:
         steps = np.intersect1d(steps, other)
-    columns = [values[np.isin(own, steps)] for own, values in curves]
+    columns = [values[np.isin(recorded, steps)] for recorded, values in curves]
     return steps, np.mean(columns, axis=0)
 
 

@@ -99,7 +99,7 @@ def tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:
     """Return the label, the CSS class and the number of every tile."""
     counts = Counter(entry.verdict for entry in entries)
     failing = sum(entry.cells()["as printed"].startswith("fails") for entry in entries)
-    own = sum(entry.yours is not None for entry in entries)
+    measured_here = sum(entry.yours is not None for entry in entries)
     by_verdict = [(verdict, verdict, counts[verdict]) for verdict in VERDICTS]
-    yours = [("measured by you", "", own)] if own else []
+    yours = [("measured by you", "", measured_here)] if measured_here else []
     return [*by_verdict, (FAILS, "fails", failing), *yours]

@@ -37,12 +37,12 @@ DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves the
     "benchmarks": "Ratios of times, measured side by side in one process.",
 }
 CLAIMS = (*(f"tags.`{tag}`" for tag in ("verdict", "scale", store.RESULT)), "metrics.`wall_s`")
-TAIL = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
+PROVENANCE = tuple(f"tags.`{tag}`" for tag in ("origin", "source"))
 COLUMNS = {  # of the table of runs, by experiment, in their order
     "trained networks": (
         *CLAIMS,
         *(f"metrics.`{key}`" for key in ("test_error_pct", "sd/test_error_pct")),
-        *("params.`schedule`", "params.`learning_rate`", *TAIL),
+        *("params.`schedule`", "params.`learning_rate`", *PROVENANCE),
     ),
     "tuning": (
         *("params.`schedule`", "params.`learning_rate`"),
@@ -119,7 +119,7 @@ def best_link(addresses: Mapping[str, str]) -> str:
 
 def _write_table(number: str, name: str, key: str) -> str:
     """Keep one of VIEWS in an experiment, with its columns; return its address in the UI."""
-    columns = COLUMNS.get(name, (*CLAIMS, *TAIL))
+    columns = COLUMNS.get(name, (*CLAIMS, *PROVENANCE))
     state = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": WIDTHS}
     return _write_view(number, key, _table_state(*VIEWS[key]) | state)
 
@@ -263,7 +263,7 @@ def children_chart(
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
 
 
-OPEN = """import socket, sys, time, webbrowser
+OPEN_WHEN_SERVED = """import socket, sys, time, webbrowser
 from urllib.parse import urlsplit
 parts = urlsplit(sys.argv[1])
 port = parts.port or {"http": 80, "https": 443}[parts.scheme]
@@ -285,7 +285,7 @@ def open_browser(link: str) -> None:
     if sys.stdout.isatty():
         with suppress(OSError):
             subprocess.Popen(
-                [sys.executable, "-c", OPEN, link],
+                [sys.executable, "-c", OPEN_WHEN_SERVED, link],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
