@@ -1,8 +1,8 @@
 """Command lines read by tyro, whose refusals become errors like all others: a sentence, code 2.
 
 tyro hands over what is wrong as an object (`tyro._errors`) and knows every option of a command
-(`tyro._parsers`, `SubcommandApp._build_union`). None is public, so they are used in this module alone; its tests fail where a
-new version of tyro has changed them.
+(`tyro._parsers`, `SubcommandApp._build_union`). None is public, so they are used in this module
+alone; its tests fail where a new version of tyro has changed them.
 """
 
 import difflib

@@ -73,7 +73,7 @@ def _describe_study(document: dict[str, Any]) -> str:
     if not metrics:
         return f"not finished; go on with: python -m tuning resume {document['study']}"
     best, published = (metrics[f"{key}_val_error_pct"] for key in ("best", "baseline"))
-    gain = f"validation error {published:.2f} % as published, {best:.2f} % at best of {TRIALS}"
+    gain = f"validation error {published:.2f} % at the start, {best:.2f} % at best of {TRIALS}"
     return f"{gain} trials{_reuse_note(document)}"
 
 

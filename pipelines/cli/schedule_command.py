@@ -139,6 +139,7 @@ def add(
         schedule.add(client, job, replace)
         due = schedule.next_ticks(client)[job]
     print(f"{name} is due next at {due:%Y-%m-%d %H:%M:%S} {job.tz}: {job.command}")
+    print("It runs while a server does: python -m pipelines schedule serve")
 
 
 @app.command

@@ -73,7 +73,8 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
     for row in matches or [row for row in rows if row.name == name]:
         return row
     names = {row.name for row in rows if row.tags.get("kind") != "setting"}
-    raise unknown("A run", name, names, "python -m pipelines ui")
+    shown_by = f"python -m pipelines ui (of an id, {MIN_ID_LETTERS} letters or more are enough)"
+    raise unknown("A run", name, names, shown_by)
 
 
 def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import zlib
@@ -16,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
+from pipelines.errors import UserError
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import store
 
@@ -298,6 +300,13 @@ def serve(host: str, port: int, link: str) -> None:
 
     A browser opens the link once the server answers.
     """
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise UserError(
+            f"The UI needs a free port. Received: {host}:{port} ({error.strerror}). It may be served "
+            "there already; else set --port to another."
+        ) from error
     open_browser(link)
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
