@@ -168,6 +168,8 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     from pipelines.results import evidence, reference_runs
     from pipelines.tracking import mlflow_ui, recovery, store
 
+    if not store.is_server():
+        mlflow_ui.check_port(host, port)
     recovery.recover()
     evidence.import_if_own()
     reference_runs.write()

@@ -295,18 +295,22 @@ def open_browser(link: str) -> None:
             )
 
 
+def check_port(host: str, port: int) -> None:
+    """Raise UserError where another process, maybe a UI, has the port."""
+    try:
+        socket.create_server((host, port)).close()
+    except OSError as error:
+        raise UserError(
+            f"The UI needs a free port. Received: {host}:{port} ({error.strerror}). It may be "
+            "served there already; else set --port to another."
+        ) from error
+
+
 def serve(host: str, port: int, link: str) -> None:
     """Become the MLflow server of the present store, which must be a database; does not return.
 
     A browser opens the link once the server answers.
     """
-    try:
-        socket.create_server((host, port)).close()
-    except OSError as error:
-        raise UserError(
-            f"The UI needs a free port. Received: {host}:{port} ({error.strerror}). It may be served "
-            "there already; else set --port to another."
-        ) from error
     open_browser(link)
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import zlib
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from pipelines.claims.ours.identity_beats_plain import recipes
+from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.results import comparison, evidence, reference_runs
 from pipelines.run import run
@@ -165,3 +167,11 @@ def test_the_comparison_draws_what_runs_share(home: Path) -> None:
     drawn = [(card["type"], card["metricKey"]) for card in state["compareRunCharts"]]
     assert drawn == [("LINE", "val_loss"), ("BAR", "test_loss")]
     assert all(each in state["searchFilter"] for each in ids)
+
+
+def test_a_port_that_is_taken_is_said_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(UserError, match=f"free port. Received: 127.0.0.1:{port}"):
+            mlflow_ui.check_port("127.0.0.1", port)
+    mlflow_ui.check_port("127.0.0.1", port)
