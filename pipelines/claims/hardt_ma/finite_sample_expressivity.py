@@ -270,19 +270,25 @@ PAPER = (
 DECIDING = ("errors", "constant", "own_errors")
 
 FITS = always("errors", "Theorem 3.2", at_most=0)
+
+
+def state(points: str) -> str:
+    """Return the theorem in LaTeX, of these points, themselves in LaTeX."""
+    return (
+        rf"\begin{{split}} &{points},\quad y \in \{{1, \dots, r\}}^n \\ "
+        r"&\Longrightarrow\; \exists\, k, A_0, U_j, V_j, s_j, Q, t, V:\quad "
+        r"\operatorname{argmax}_c f(x_i)_c = y_i \text{ for all } i, \\ "
+        r"&f(x) = V \operatorname{ReLU}(Q\, h_m(\cdots h_1(A_0 x)) - t),\quad "
+        r"h_j(u) = u + V_j \operatorname{ReLU}(U_j u + s_j), \\ "
+        r"&\text{with } k d + n (2k + 1) + r (k + 1 + r) \le C\, (n \ln\, n + r^2) "
+        r"\text{ weights},\quad C = 5 \end{split}"
+    )
+
+
 CLAIM = Experiment(
     source="HM Theorem 3.2",
     says="A residual ReLU network with O(n log n + r^2) weights fits any labels of n points",
-    formula=r"\begin{split} "
-    r"&x_1, \dots, x_n \in \mathbb{R}^d \text{ distinct, none } 0,\quad "
-    r"y \in \{1, \dots, r\}^n \\ "
-    r"&\Longrightarrow\; \exists\, k, A_0, U_j, V_j, s_j, Q, t, V:\quad "
-    r"\operatorname{argmax}_c f(x_i)_c = y_i \text{ for all } i, \\ "
-    r"&f(x) = V \operatorname{ReLU}(Q\, h_m(\cdots h_1(A_0 x)) - t),\quad "
-    r"h_j(u) = u + V_j \operatorname{ReLU}(U_j u + s_j), \\ "
-    r"&\text{with } k d + n (2k + 1) + r (k + 1 + r) \le C\, (n \ln\, n + r^2) "
-    r"\text{ weights},\quad C = 5 "
-    r"\end{split}",
+    formula=state(r"x_1, \dots, x_n \in \mathbb{R}^d \text{ distinct, none } 0"),
     family="expressivity",
     scales={"smoke": Setting("digits", (300,)), "cpu": Setting()},
     decided_by=(FITS, always("constant", at_most=5), always("own_errors", at_most=0)),

@@ -15,7 +15,7 @@ A_0 = I; its own k is 37,571,305, and 235,336 where noise moves rho from 0.0017 
 import dataclasses
 
 from pipelines.claims.hardt_ma import finite_sample_expressivity
-from pipelines.claims.hardt_ma.finite_sample_expressivity import Setting
+from pipelines.claims.hardt_ma.finite_sample_expressivity import Setting, state
 
 __all__ = ["CLAIM"]
 
@@ -23,16 +23,7 @@ CLAIM = dataclasses.replace(
     finite_sample_expressivity.CLAIM,
     says="A residual ReLU network with O(n log n + r^2) weights fits any labels of the 50,000 "
     "training images of CIFAR-10",
-    formula=r"\begin{split} "
-    r"&x_1, \dots, x_n \text{ the } n = 50{,}000 \text{ training images of CIFAR-10},\quad "
-    r"y \in \{1, \dots, r\}^n \\ "
-    r"&\Longrightarrow\; \exists\, k, A_0, U_j, V_j, s_j, Q, t, V:\quad "
-    r"\operatorname{argmax}_c f(x_i)_c = y_i \text{ for all } i, \\ "
-    r"&f(x) = V \operatorname{ReLU}(Q\, h_m(\cdots h_1(A_0 x)) - t),\quad "
-    r"h_j(u) = u + V_j \operatorname{ReLU}(U_j u + s_j), \\ "
-    r"&\text{with } k d + n (2k + 1) + r (k + 1 + r) \le C\, (n \ln\, n + r^2) "
-    r"\text{ weights},\quad C = 5 "
-    r"\end{split}",
+    formula=state(r"x_1, \dots, x_n \text{ the } n = 50{,}000 \text{ training images of CIFAR-10}"),
     scales={
         "smoke": Setting("digits", (100,)),
         "cpu": Setting("cifar10", (1_000, 5_000, 20_000, 50_000), "float64"),
