@@ -14,7 +14,7 @@ import numpy as np
 
 from pipelines.measurement import claim, claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Measured
-from pipelines.measurement.plan import MeasurementPlan, shorten
+from pipelines.measurement.plan import MeasurementPlan, shorten, stated_plan_of
 from pipelines.measurement.verdict import Bound, format_spread, metric_spreads, standard_deviation
 from pipelines.measurement.verdict import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
@@ -139,7 +139,7 @@ def renew_page(row: history.Row) -> None:
     """
     name, scale, cells = row.tags["claim"], row.tags["scale"], read_table(row.id)
     ids = [str(cell["run_id"]) for cell in cells]
-    plan = _stated_plan(row)
+    plan = stated_plan_of(row) if row.status == "FINISHED" else None
     if plan is None or not cells:
         chart_links(name, row.id, cells)
         return
@@ -149,22 +149,6 @@ def renew_page(row: history.Row) -> None:
     page = run_page(plan, row.id, judgement, values, cells)
     for key, text in {store.NOTE: page, store.RESULT: decisive_numbers(plan, values)}.items():
         store.client().set_tag(row.id, key, text)
-
-
-def _stated_plan(row: history.Row) -> MeasurementPlan | None:
-    """Return the plan of a finished run of a claim at a scale; None of one with other settings."""
-    name, scale = row.tags["claim"], row.tags["scale"]
-    stated = claim_catalog.load(name).scales
-    if row.status != "FINISHED" or scale not in stated:
-        return None
-    plan = MeasurementPlan(
-        name=name,
-        scale=scale,
-        settings=stated[scale],
-        seeds=int(row.tags["seeds"]),
-        first_seed=int(row.params.get("first_seed", 0)),
-    )
-    return plan if plan.fingerprint == row.tags["fingerprint"] else None
 
 
 def repeat_command(plan: MeasurementPlan) -> str:

@@ -13,6 +13,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.resume import RUN_AS
 from pipelines.run import DEFAULT, RunOptions
 from pipelines.runtime.provenance import digest
+from pipelines.tracking import history
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,22 @@ class MeasurementPlan:
         seeds = {"seeds": self.seeds} | ({"first_seed": self.first_seed} if self.first_seed else {})
         flat = _flatten(self.settings) | self.varied
         return {key: shorten(value) for key, value in flat.items()} | seeds
+
+
+def stated_plan(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:
+    """Return what a claim states at a scale, with so many seeds."""
+    settings = claim_catalog.load(name).scales[scale]
+    return MeasurementPlan(name=name, scale=scale, settings=settings, seeds=seeds, **more)
+
+
+def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
+    """Return the plan of a claim's run; None where its claim states other settings today."""
+    name, scale = row.tags["claim"], row.tags["scale"]
+    if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
+        return None
+    first_seed = int(row.params.get("first_seed", 0))
+    plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)
+    return plan if plan.fingerprint == row.tags["fingerprint"] else None
 
 
 def _flatten(settings: Any) -> dict[str, Any]:

@@ -10,10 +10,9 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
-from pipelines.results.evidence import stated_plan
 from pipelines.results.evidence_check import count_other_code, histories, measured_cells, read_runs
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.runtime.files import lock
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
@@ -145,12 +145,6 @@ def _new_cells(
     ]
     new.sort(key=lambda row: (row.tags["code"] == code_of[row.tags["fingerprint"]], row.start_ms))
     return {row.tags["fingerprint"]: row for row in new}
-
-
-def stated_plan(name: str, scale: str, seeds: int, **more: Any) -> MeasurementPlan:
-    """Return what a claim states at a scale, with so many seeds."""
-    settings = claim_catalog.load(name).scales[scale]
-    return MeasurementPlan(name=name, scale=scale, settings=settings, seeds=seeds, **more)
 
 
 def complete_seeds(name: str, scale: str, fingerprints: Collection[str]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, documents, sweep, verdict
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import evidence, scoreboard
 from pipelines.results.published import read_rows
@@ -79,7 +79,7 @@ def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
         seeds = evidence.complete_seeds(name, scale, cells.keys())
         if seeds >= claim_catalog.load(name).seeds:
-            return _derive_from(evidence.stated_plan(name, scale, seeds), cells)
+            return _derive_from(stated_plan(name, scale, seeds), cells)
     return None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
@@ -223,12 +223,8 @@ def largest_results(
 
 def is_stated(row: history.Row) -> bool:
     """Return whether a run has the settings and seeds that its claim states today."""
-    name, scale = row.tags["claim"], row.tags["scale"]
-    if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
-        return False
-    setting, seeds = claim_catalog.load(name).scales[scale], int(row.tags["seeds"])
-    plan = MeasurementPlan(name=name, scale=scale, settings=setting, seeds=seeds)
-    return plan.is_as_stated and plan.fingerprint == row.tags["fingerprint"]
+    plan = stated_plan_of(row)
+    return plan is not None and plan.is_as_stated
 
 
 def latest_studies() -> list[history.Row]:
