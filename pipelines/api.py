@@ -53,7 +53,7 @@ def run(
         api.run("small-norm-factorization", d=[2, 8], seeds=3)
         api.run("allconv-digits", learning_rate=0.1, blocks_per_stage=2, steps=100)
     """
-    chosen = _change(name, _settings(name, scale), settings)
+    chosen = _change(name, claim_catalog.find_settings(name, scale), settings)
     recovery.deliver_journals()
     options = RunOptions(force=force)
     if name not in claim_catalog.names():
@@ -89,7 +89,7 @@ def result(name: str) -> "Result":
         api.result("two-phases").figure()
     """
     if name not in claim_catalog.names():
-        _settings(name, "cpu")
+        claim_catalog.find_settings(name, "cpu")
         rows = history.rows(kind="seeds", recipe=name) + history.rows(kind="training", recipe=name)
         if not rows:
             raise _unmeasured_error(name)
@@ -275,15 +275,6 @@ class Result:
         if isinstance(claim_catalog.load(self.name), claim.Theorem):
             return rows[::-1]  # as they were measured
         return documents.trainings(sorted(cells))[::-1] or rows[::-1]
-
-
-def _settings(name: str, scale: str) -> Any:
-    """Return what a claim or a recipe states at a scale; UserError for an unknown name."""
-    if name in claim_catalog.names():
-        return claim_catalog.get_settings(name, scale)
-    if name in catalog.RECIPES:
-        return catalog.get_recipe(name, scale)
-    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY)
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:

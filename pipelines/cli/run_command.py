@@ -12,7 +12,7 @@ from pipelines.cli import listing, tables
 from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
-from pipelines.errors import LISTED_BY, MOST, Paused, UserError, check_counts, unknown
+from pipelines.errors import MOST, Paused, UserError, check_counts
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
@@ -99,14 +99,7 @@ class RunArguments(Generic[T]):
 def run_command(name: str, arguments: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override."""
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
-    if name in claim_catalog.names():
-        settings = claim_catalog.get_settings(name, options.scale)
-    elif name in catalog.RECIPES:
-        settings = catalog.get_recipe(name, options.scale)
-    else:
-        raise unknown(
-            "A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY
-        )
+    settings = claim_catalog.find_settings(name, options.scale)
     if isinstance(settings, Recipe):
         settings = with_schedule(settings, arguments, f"{PROG} run {name}")
     parsed = _parse(name, settings, arguments)

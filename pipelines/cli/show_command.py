@@ -14,7 +14,6 @@ from pipelines.recipes import catalog
 from pipelines.results.published import read_rows
 from pipelines.results.reference_runs import list_places
 
-PROG = "python -m pipelines"
 INDENT = "  "
 
 
@@ -97,7 +96,7 @@ def show(document: Mapping[str, Any]) -> None:
     _print_lines(console, "cost", _state_costs(document["scales"]))
     console.print("\n[bold]settings[/] by scale")
     console.print(_settings_table(document["scales"]))
-    console.print(f"\nRun it: {PROG} run {document['name']}", soft_wrap=True)
+    console.print(f"\nRun it: {listing.PROG} run {document['name']}", soft_wrap=True)
 
 
 def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:

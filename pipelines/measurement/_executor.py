@@ -83,10 +83,8 @@ def _run_experiment_cell(
         for i, step in enumerate(steps):
             child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
         child.flush()
-        rows = documents.trainings([child.id])
-        chart = mlflow_ui.children_chart(child.id)
-        if rows:
-            chart = mlflow_ui.learning_curves([row.id for row in rows])
+        ids = [row.id for row in documents.trainings([child.id])]
+        chart = mlflow_ui.learning_curves(ids) if ids else mlflow_ui.children_chart(child.id)
         child.tag(store.NOTE, f"[The curves of its runs]({chart})")
     return Measured(cell, np.asarray(steps), curves, child.id)
 

@@ -11,9 +11,19 @@ from typing import Any
 
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement.claim import Claim, Experiment, Theorem
+from pipelines.recipes import catalog
 
 PACKAGE = "pipelines.claims"  # by name: what is measured does not depend on which claims there are
 TABLES = ("table2",)
+
+
+def find_settings(name: str, scale: str) -> Any:
+    """Return what a claim, or else a recipe, states at a scale. UserError for an unknown name."""
+    if name in names():
+        return get_settings(name, scale)
+    if name in catalog.RECIPES:
+        return catalog.get_recipe(name, scale)
+    raise unknown("A claim or recipe", name, [*names(), *catalog.RECIPES], LISTED_BY)
 
 
 def names() -> list[str]:

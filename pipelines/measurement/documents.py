@@ -114,7 +114,7 @@ def _group(rows: Sequence[history.Row]) -> str | None:
 
     None where no tag tells their other settings apart.
     """
-    settings = [frozenset(row.params.items() - {("seed", row.params.get("seed"))}) for row in rows]
+    settings = [frozenset(history.without_seed(row.params).items()) for row in rows]
     for tag in (store.ARM, "recipe"):
         values = [row.tags.get(tag) for row in rows]
         if len(set(values)) == len(set(settings)) == len(set(zip(values, settings, strict=True))):

@@ -52,7 +52,7 @@ def cell_groups(measured: Sequence[Measured]) -> list[Group]:
 def training_groups(trainings: Iterable[Document]) -> list[Group]:
     """Return the arms of a claim, by the parameters in which its trainings differ."""
     documents = list(trainings)
-    params = [{k: v for k, v in d.params.items() if k != "seed"} for d in documents]
+    params = [history.without_seed(d.params) for d in documents]
     names = dict.fromkeys(key for each in params for key in each)
     axes = [key for key in names if len({each.get(key) for each in params}) > 1]
     groups: dict[str, list[tuple[Array, Mapping[str, Array]]]] = {}

@@ -33,13 +33,16 @@ def import_if_own(names: Collection[str] | None = None) -> int:
 def import_runs(file: Path) -> dict[str, Any]:
     """Import the runs of a bundle, with the pages and charts of claims as this code writes them."""
     document = importing.import_runs(file)
-    imported, names = set(document["imported"]), claim_catalog.names()
-    for row in history.rows_with_evidence(None, kind="claim") + history.rows_with_evidence(
-        None, kind="sweep"
-    ):
-        if row.id in imported and row.tags.get("claim") in names:
-            documents.renew_page(row)
+    _renew_pages(set(document["imported"]))
     return document
+
+
+def _renew_pages(imported: Collection[str], **tags: str) -> None:
+    """Write the pages and charts of claims and sweeps anew, of those with these ids and tags."""
+    for kind in ("claim", "sweep"):
+        for row in history.rows_with_evidence(None, kind=kind, **tags):
+            if row.id in imported and row.tags.get("claim") in claim_catalog.names():
+                documents.renew_page(row)
 
 
 def import_missing(names: Collection[str] | None) -> int:
@@ -48,7 +51,7 @@ def import_missing(names: Collection[str] | None) -> int:
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        import_runs(file)
+        _renew_pages(set(importing.import_runs(file)["imported"]), claim=subject(file))
     return len(missing)
 
 

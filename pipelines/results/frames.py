@@ -1,7 +1,7 @@
 """Recorded runs as pandas tables, and the learning curves of trainings drawn from one."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError
@@ -19,15 +19,11 @@ def trainings(row: history.Row) -> list[history.Row]:
     """Return the trainings behind a run over seeds, seed by seed; of a training, itself."""
     if row.tags["kind"] != "seeds":
         return [row]
-    stated, newest = _without_seed(row.params), dict[int, history.Row]()
+    stated, newest = history.without_seed(row.params), dict[int, history.Row]()
     for each in history.rows(kind="training", recipe=row.tags["recipe"]):
-        if _without_seed(each.params) == stated:
+        if history.without_seed(each.params) == stated:
             newest.setdefault(int(each.params["seed"]), each)
     return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
-
-
-def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
 
 
 def numbers_by_seed(rows: Sequence[history.Row]) -> "pd.DataFrame":

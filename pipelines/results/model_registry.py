@@ -73,11 +73,12 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
     Those started under its name and scale, overrides included, and those with its very settings.
     All have its data: validation errors on other data are not comparable.
     """
-    settings = _without_seed(recipe.flat())
+    settings = history.without_seed(recipe.flat())
     runs = [
         row
         for row in history.rows(kind=TRAINING, recipe=recipe.name)
-        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}" or _without_seed(row.params) == settings
+        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}"
+        or history.without_seed(row.params) == settings
         if _data(row.params) == _data(settings) and math.isfinite(validation_number(row))
     ]
     if not runs:
@@ -86,10 +87,6 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
             f"which has none. Run python -m pipelines run {recipe.name} --scale {scale} first."
         )
     return runs
-
-
-def _without_seed(params: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if key != "seed"}
 
 
 def _data(params: Mapping[str, str]) -> dict[str, str]:

@@ -190,6 +190,11 @@ def _row(run: Any) -> Row:
     )
 
 
+def without_seed(params: Mapping[str, str]) -> dict[str, str]:
+    """Return what trainings that differ in their seed alone have in common of their params."""
+    return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
+
+
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
 IDS_A_QUERY = 500  # run ids a query
