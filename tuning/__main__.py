@@ -14,6 +14,7 @@ from pipelines.cli.parsing import name_first, parse_command
 from pipelines.cli.shell import print_answer, run_command_safely, use_data_dir
 from pipelines.errors import UserError
 from pipelines.runtime.durations import format_duration
+from pipelines.runtime.plain_table import plain_table
 from tuning import cli
 from tuning.cli import PROG
 
@@ -193,15 +194,11 @@ def _print_errors(metrics: Mapping[str, float], start: str) -> None:
 
 def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
     """Print a row a trial: validation error, parameters, time, and its run, which is a link."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
     from pipelines.tracking import mlflow_ui
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("", "validation error", "parameters", "time", "run"):
-        table.add_column(column, overflow="fold", justify="right" if column == "time" else "left")
+    table = plain_table("", "validation error", "parameters", "time", "run", right=["time"])
     for trial in trials:
         run_id, seconds = trial["run_id"], trial["device_s"]
         link = f"[link={mlflow_ui.run_page(run_id)}]{run_id[:8]}[/]" if run_id else ""

@@ -13,6 +13,7 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
 from pipelines.results.published import read_rows
 from pipelines.results.reference_runs import list_places
+from pipelines.runtime.plain_table import plain_table
 
 INDENT = "  "
 
@@ -143,13 +144,8 @@ def _state_costs(scales: Mapping[str, Any]) -> list[str]:
 
 def _settings_table(scales: Mapping[str, Any]) -> Any:
     """Return a table: a row a setting, a column a scale."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column("", no_wrap=True)
-    for scale in scales:
-        table.add_column(scale, overflow="fold")
+    table = plain_table("", *scales)
+    table.columns[0].no_wrap = True
     for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
         values = [str(about["settings"].get(key, "")) for about in scales.values()]
         option = key.rpartition(".")[2].replace("_", "-")

@@ -10,6 +10,7 @@ from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
 from pipelines.runtime.durations import format_duration
+from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
@@ -186,14 +187,10 @@ def show_sweep(document: Mapping[str, Any]) -> None:
 
 def _print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print a table, head first, without columns that are empty."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     used = [n for n, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
-    for number in used:
-        table.add_column(rows[0][number], overflow="fold")
+    table = plain_table(*(rows[0][number] for number in used))
     for row in rows[1:]:
         table.add_row(*(row[number] for number in used))
     Console(highlight=False).print(table)

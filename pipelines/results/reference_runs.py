@@ -15,6 +15,7 @@ from pipelines.recipes import catalog
 from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime import files
+from pipelines.runtime.plain_table import plain_table
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import bulk, history, store
 
@@ -173,13 +174,9 @@ def _record(missing: Sequence[Reference]) -> dict[str, str]:
 
 def print_references(document: Mapping[str, Any]) -> None:
     """Print a row a number that the sources report: of what, where it is printed."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("of", "number", "value", "printed in"):
-        table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
+    table = plain_table("of", "number", "value", "printed in", right=["value"])
     for row in document["runs"]:
         name, where = row["name"].removeprefix(f"{SOURCE}: "), row["where"]
         for key, value in row["metrics"].items():

@@ -14,6 +14,7 @@ from dbos import DBOSClient, WorkflowStatus
 from pipelines.errors import check_counts, unknown
 from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
+from pipelines.runtime.plain_table import plain_table
 from pipelines.scheduling import attempt, schedule, server
 from pipelines.scheduling.jobs import Job
 
@@ -113,13 +114,9 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
 
 def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the jobs."""
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in ("job", "times", "next", "last tick", "command"):
-        table.add_column(column, overflow="fold")
+    table = plain_table("job", "times", "next", "last tick", "command")
     for row in rows:
         last = row["last"]
         ended = f"{_color_state(last['state'])} {_format_distance(last['tick'])}" if last else "-"
