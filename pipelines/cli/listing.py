@@ -59,17 +59,12 @@ def list_names() -> dict[str, list[Any]]:
 
 def data_sets(name: str, scale: str) -> list[str]:
     """Return the names of the data sets that a claim uses at a scale."""
-    from pipelines.measurement import claim_catalog
-    from pipelines.measurement.plan import MeasurementPlan
+    from pipelines.measurement.plan import stated_plan
 
-    claim, settings = claim_catalog.load(name), claim_catalog.get_settings(name, scale)
-    if claim.reads:
-        return [getattr(settings, claim.reads)]
-    if not claim.recipes:
-        return []
-    plan = MeasurementPlan(name=name, scale=scale, settings=settings, seeds=1)
-    recipes = claim.recipes(plan.settings_at(plan.cells[0]), 0)
-    return sorted({recipe.data for recipe in recipes.values()})
+    plan = stated_plan(name, scale, seeds=1)
+    if plan.claim.reads:
+        return [getattr(plan.settings, plan.claim.reads)]
+    return sorted({recipe.data for recipe in plan.arms(plan.cells[0]).values()})
 
 
 def typical_scale(scales: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from pipelines.cli import listing
 from pipelines.data.integrity import is_at_hand
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import stated_plan
 from pipelines.recipes import catalog
 from pipelines.results.published import read_rows
 from pipelines.results.reference_runs import list_places
@@ -44,11 +44,9 @@ def _describe_claim(name: str) -> dict[str, Any]:
             scale: _describe_scale(
                 listing.data_sets(name, scale),
                 claim.costs.get(scale, ""),
-                MeasurementPlan(
-                    name=name, scale=scale, settings=settings, seeds=claim.seeds
-                ).params,
+                stated_plan(name, scale, claim.seeds).params,
             )
-            for scale, settings in claim.scales.items()
+            for scale in claim.scales
         },
     }
 

@@ -236,7 +236,7 @@ def _axes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings in which the rows of a table differ, other than the seed."""
     columns = list(cells[0]) if cells else ["seed"]
     settings = columns[: columns.index("seed")]
-    return [key for key in settings if len({str(cell[key]) for cell in cells}) > 1]
+    return history.differing_keys([{key: cell[key] for key in settings} for cell in cells])
 
 
 def _format_spread(values: Sequence[float]) -> str:

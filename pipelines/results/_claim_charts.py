@@ -41,8 +41,7 @@ class Group:
 
 def cell_groups(measured: Sequence[Measured]) -> list[Group]:
     """Return the settings of a claim in which its cells differ, each with its seeds."""
-    settings = list(measured[0].point) if measured else []
-    axes = [key for key in settings if len({str(m.point[key]) for m in measured}) > 1]
+    axes = history.differing_keys([m.point for m in measured])
     return [
         Group(" ".join(label), [(m.steps, m.curves) for m in cells])
         for label, cells in split_by(measured, axes)
@@ -53,8 +52,7 @@ def training_groups(trainings: Iterable[Document]) -> list[Group]:
     """Return the arms of a claim, by the parameters in which its trainings differ."""
     documents = list(trainings)
     params = [history.without_seed(d.params) for d in documents]
-    names = dict.fromkeys(key for each in params for key in each)
-    axes = [key for key in names if len({each.get(key) for each in params}) > 1]
+    axes = history.differing_keys(params)
     groups: dict[str, list[tuple[Array, Mapping[str, Array]]]] = {}
     for document, values in zip(documents, params, strict=True):
         words = [f"{key.rpartition('.')[2]}={values[key]}" for key in axes if key in values]

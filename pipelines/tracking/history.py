@@ -195,6 +195,12 @@ def without_seed(params: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in params.items() if key not in ("seed", "seeds")}
 
 
+def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys whose values are not the same in all settings, or which some lack."""
+    keys = dict.fromkeys(key for each in settings for key in each)
+    return [key for key in keys if len({repr(each.get(key)) for each in settings}) > 1]
+
+
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
 IDS_A_QUERY = 500  # run ids a query
