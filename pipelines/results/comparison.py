@@ -27,15 +27,15 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
         )
     recorded = history.rows_with_evidence(None)
     rows = [find_run(name, recorded) for name in names]
-    params = {key: [row.params.get(key) for row in rows] for key in _keys(r.params for r in rows)}
+    differing = sorted(history.differing_keys([row.params for row in rows]))
     return {
         "runs": [
             {"run_id": r.id, "name": r.name, "status": r.status, "source": r.tags.get("source")}
             for r in rows
         ],
         "page": mlflow_ui.comparison_page([row.id for row in rows], _charts(rows)),
-        "params": {key: values for key, values in params.items() if len(set(values)) > 1},
-        "equal_params": sum(len(set(values)) == 1 for values in params.values()),
+        "params": {key: [row.params.get(key) for row in rows] for key in differing},
+        "equal_params": len(_keys(r.params for r in rows)) - len(differing),
         "metrics": {
             key: _metric(key, rows) for key in _keys(r.metrics for r in rows) if "/" not in key
         },
@@ -51,8 +51,8 @@ def _charts(rows: Sequence[Row]) -> list[dict[str, Any]]:
     lines = [m for m in names if m in curves and not m.startswith(tracked_run.SYSTEM)]
     bars = [m for m in shared if m not in curves and "/" not in m]
     return [
-        *(mlflow_ui.line_chart([m], log_y="loss" in m) for m in lines[:MAX_CHARTS]),
-        *(mlflow_ui.bar_chart(m) for m in bars[:MAX_CHARTS]),
+        *map(mlflow_ui.learning_chart, lines[:MAX_CHARTS]),
+        *map(mlflow_ui.bar_chart, bars[:MAX_CHARTS]),
     ]
 
 

@@ -175,6 +175,11 @@ def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True
     }
 
 
+def learning_chart(metric: str) -> dict[str, Any]:
+    """Return a chart of one curve over steps, of a loss on a logarithmic axis."""
+    return line_chart([metric], log_y="loss" in metric)
+
+
 def bar_chart(metric: str) -> dict[str, Any]:
     """Return a chart of a number of every run."""
     return {"type": "BAR", "runsCountToCompare": 100, "metricKey": metric}
@@ -209,6 +214,10 @@ def _experiment_of(run_id: str) -> str:
     return str(store.client().get_run(run_id).info.experiment_id)
 
 
+def _experiments_of(run_ids: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(map(_experiment_of, run_ids)))
+
+
 def run_link(run_id: str) -> str:
     """Return the address of a run's page within the UI."""
     return f"#/experiments/{_experiment_of(run_id)}/runs/{run_id}?{MODELS}"
@@ -221,36 +230,44 @@ def run_page(run_id: str) -> str:
 
 def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the address of these charts of runs; of runs of several experiments, of a table."""
-    numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
-    ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
+    numbers = _experiments_of(run_ids)
     if charts and len(numbers) == 1:
-        return f"{address()}/{runs_chart(run_ids, charts)}"
+        return f"{address()}/{_runs_chart(numbers[0], run_ids, charts)}"
+    ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
 
-def runs_chart(
-    run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]], groups: Sequence[Group] = ()
-) -> str:
-    """Return the address, within the UI, of charts of these runs.
+def learning_curves(run_ids: Sequence[str], tag: str | None = None) -> str:
+    """Return the address, within the UI, of the learning curves of trainings, grouped by a tag.
 
-    Of runs of several experiments the UI draws every metric, for a view is of one experiment.
+    Of trainings in several experiments the UI draws every metric, for a view is of one experiment.
     """
-    numbers = list(dict.fromkeys(map(_experiment_of, run_ids)))
-    number, listed = numbers[0], ", ".join(f"'{each}'" for each in run_ids)
-    condition = f"attributes.run_id IN ({listed})"
+    run_ids = run_ids[:MAX_LISTED_IDS]
+    numbers = _experiments_of(run_ids)
     if len(numbers) > 1:
-        query = f"experiments={quote(json.dumps(numbers))}&searchFilter={quote(condition)}"
+        query = f"experiments={quote(json.dumps(numbers))}&searchFilter={quote(_listed(run_ids))}"
         query = f"{query}&orderByKey={quote(BY_NAME)}&compareRunsMode=CHART"
         return f"#/compare-experiments/s?{MODELS}&{query}"
-    state = _chart_state(charts, groups) | _table_state(condition, BY_NAME, True)
+    charts = [learning_chart(curve) for curve in LEARNING]
+    return _runs_chart(numbers[0], run_ids, charts, [("tag", tag)] if tag else [])
+
+
+def _runs_chart(
+    number: str,
+    run_ids: Sequence[str],
+    charts: Sequence[Mapping[str, Any]],
+    groups: Sequence[Group] = (),
+) -> str:
+    """Return the address, within the UI, of charts of these runs of an experiment."""
+    state = _chart_state(charts, groups) | _table_state(_listed(run_ids), BY_NAME, True)
     key = digest([*run_ids, state])
     return f"{_write_view(number, key, state)}&compareRunsMode=CHART"
 
 
-def learning_curves(run_ids: Sequence[str], tag: str | None = None) -> str:
-    """Return the address, within the UI, of the learning curves of trainings, grouped by a tag."""
-    charts = [line_chart([curve], log_y="loss" in curve) for curve in LEARNING]
-    return runs_chart(run_ids[:MAX_LISTED_IDS], charts, [("tag", tag)] if tag else [])
+def _listed(run_ids: Sequence[str]) -> str:
+    """Return the condition that a run is one of these."""
+    listed = ", ".join(f"'{each}'" for each in run_ids)
+    return f"attributes.run_id IN ({listed})"
 
 
 def children_chart(
