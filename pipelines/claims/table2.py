@@ -5,7 +5,9 @@ that are not in the table.
 """
 
 import inspect
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -13,6 +15,7 @@ from pipelines.claims._arms import DIVERGED_PCT
 from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Bound, standard_deviation
 from pipelines.recipes import catalog
@@ -20,6 +23,11 @@ from pipelines.recipes.recipe import Recipe
 
 NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
+COSTS: Mapping[str, Callable[[float], Cost]] = {  # by the first word of a unit
+    "GPU": partial(hours, gpu=True),
+    **dict.fromkeys(("minute", "minutes"), minutes),
+    **dict.fromkeys(("s", "seconds"), seconds),
+}
 FORMULA = r"\mathbb{E} \operatorname{err}_{\text{test}} \le 1.05 \times %g\,\%% = %g\,\%%"
 RULE = """\
 Verdict: the mean test error of five seeds is at most 1.05 times the reported one, by its confidence
@@ -82,14 +90,17 @@ def table_cell(
         figure=lambda measured: figure(measured, error_pct),
         reported=paper.reported,
         seeds=seeds,
-        costs=split_costs(paper),
+        costs={scale: cost * seeds for scale, cost in costs_of_seed(paper).items()},
     )
 
 
-def split_costs(recipe: Recipe) -> dict[str, str]:
-    """Return by scale what a seed of the recipe takes: `{"paper": "2 GPU hours a seed"}`."""
-    costs = (cost.split(": ", 1) for cost in recipe.cost.split("; "))
-    return {scale: f"{cost} a seed" for scale, cost in costs}
+def costs_of_seed(recipe: Recipe) -> dict[str, Cost]:
+    """Return by scale what its words say that a seed takes: `paper: 2 GPU hours; cpu: 30 s ...`."""
+    costs: dict[str, Cost] = {}
+    for part in recipe.cost.split("; "):
+        scale, number, unit, *_ = re.split(": | ", part)
+        costs[scale] = COSTS[unit](float(number))
+    return costs
 
 
 def shift_seed(recipe: Recipe, seed: int) -> Recipe:

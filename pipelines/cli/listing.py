@@ -33,7 +33,10 @@ def list_names() -> dict[str, list[Any]]:
     published = read_rows()
     claims = [
         {"name": name, "source": claim.source, "says": claim.says}
-        | {"scales": list(claim.scales), "costs": order_scales(claim.costs)}
+        | {
+            "scales": list(claim.scales),
+            "costs": order_scales({s: str(c) for s, c in claim.costs.items()}),
+        }
         | {"verdict": published.get(name, {}).get("verdict", "not run")}
         | {"verdict_scale": published.get(name, {}).get("scale", "")}
         | _data_state(data_sets(name, typical_scale(claim.scales)), at_hand)
@@ -76,11 +79,11 @@ def _data_state(names: Sequence[str], at_hand: Mapping[str, bool]) -> dict[str, 
     return {"data": list(names), "data_at_hand": all(at_hand[name] for name in names)}
 
 
-def order_scales(costs: Mapping[str, str]) -> dict[str, str]:
-    """Return costs by scale, the smallest scale first."""
+def order_scales(costs: Mapping[str, Any]) -> dict[str, str]:
+    """Return costs in words by scale, the smallest scale first."""
     from pipelines.recipes.catalog import SCALES
 
-    return {scale: costs[scale] for scale in SCALES if scale in costs}
+    return {scale: str(costs[scale]) for scale in SCALES if scale in costs}
 
 
 def split_costs(cost: str) -> dict[str, str]:
@@ -89,7 +92,7 @@ def split_costs(cost: str) -> dict[str, str]:
     return order_scales({scale: text for scale, _, text in parts})
 
 
-def state_costs(costs: Mapping[str, str]) -> str:
+def state_costs(costs: Mapping[str, Any]) -> str:
     """Return `It takes: cpu 8 s; hours 13 h.`; nothing where no cost is stated."""
     stated = "; ".join(f"{scale} {cost}" for scale, cost in costs.items())
     return f"It takes: {stated}." if stated else ""

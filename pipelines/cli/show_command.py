@@ -43,7 +43,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
         "scales": {
             scale: _describe_scale(
                 listing.data_sets(name, scale),
-                claim.costs.get(scale, ""),
+                str(claim.costs.get(scale, "")),
                 stated_plan(name, scale, claim.seeds).params,
             )
             for scale in claim.scales

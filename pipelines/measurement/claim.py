@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.measurement.cost import Cost
 from pipelines.measurement.grid import Cells, Curves, Measured, join
 from pipelines.measurement.verdict import VERDICTS, Bound, Floor
 from pipelines.recipes.recipe import Recipe
@@ -99,8 +100,8 @@ class Claim:
     """Of a comparison of trained networks: what they must reach, all of it, to be judged."""
     unjudged_scales: tuple[str, ...] = ()
     """Scales with other data than the source's, whose numbers are shown and not judged."""
-    costs: Mapping[str, str] = field(default_factory=dict)
-    """By scale, what all its seeds take, on 2 cores unless it says otherwise."""
+    costs: Mapping[str, Cost] = field(default_factory=dict)
+    """By scale, what all its seeds take."""
     card: str = ""
     """The claim in words, where those at the beginning of its module are of several claims."""
     seeds: int = 5

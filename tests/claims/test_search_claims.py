@@ -197,7 +197,7 @@ def test_claims_of_one_search_share_its_study(monkeypatch: pytest.MonkeyPatch) -
 def test_costs_are_listed_by_scale(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {row["name"]: row for row in listing.list_names()["claims"]}
     row = rows["later-habits"]
-    assert row["costs"] == dict(later_habits.CLAIM.costs)
+    assert row["costs"] == {k: str(cost) for k, cost in later_habits.CLAIM.costs.items()}
     assert row["costs"].keys() <= set(row["scales"])
     assert listing.state_costs({"cpu": "8 s", "hours": "2 h"}) == "It takes: cpu 8 s; hours 2 h."
     assert listing.state_costs({}) == ""

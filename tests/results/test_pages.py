@@ -85,7 +85,7 @@ def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
     claim = claim_catalog.load("alexnet-imagenet")
     assert "not run" in page
     assert "python -m pipelines run alexnet-imagenet --scale paper" in page
-    assert all(cost in page for cost in claim.costs.values())
+    assert all(str(cost) in page for cost in claim.costs.values())
     assert "<script" not in page
 
 

@@ -45,6 +45,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 from theory import descent
@@ -283,7 +284,7 @@ CLAIM = Theorem(
             at_most=1 + 1e-12,
         ),
     ),
-    costs={"cpu": "26 s"},
+    costs={"cpu": seconds(26)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -42,6 +42,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 from theory import near_identity, smooth_maps
@@ -241,7 +242,7 @@ CLAIM = Theorem(
         always("composition_error", "the map is the composition of its layers", at_most=1e-10),
         always("printed_rate_growth", "distances to the identity of O(log m / m)", at_most=1),
     ),
-    costs={"cpu": "64 s of processor time"},
+    costs={"cpu": seconds(64)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -52,6 +52,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_recursion, loss
@@ -342,7 +343,7 @@ CLAIM = Theorem(
         always(f"{name}floor_ratio", wording, at_least=1 - EXACT)
         for name, wording in PRINTED.items()
     ),
-    costs={"cpu": "32 s of processor time"},
+    costs={"cpu": seconds(32)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

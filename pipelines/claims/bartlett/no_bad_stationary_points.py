@@ -35,6 +35,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
 from pipelines.measurement.verdict import always
 from theory import stationary_points
@@ -184,7 +185,7 @@ CLAIM = Theorem(
             at_least=1,
         ),
     ),
-    costs={"cpu": "8 s"},
+    costs={"cpu": seconds(8)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

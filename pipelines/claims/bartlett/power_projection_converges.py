@@ -43,6 +43,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, loss, margin, product, projection_path
@@ -237,7 +238,7 @@ CLAIM = Theorem(
         *PRINTED,
     ),
     as_printed=PRINTED,
-    costs={"cpu": "16 s"},
+    costs={"cpu": seconds(16)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

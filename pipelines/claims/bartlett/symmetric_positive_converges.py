@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
@@ -251,7 +252,7 @@ CLAIM = Theorem(
             at_most=1e-10,
         ),
     ),
-    costs={"cpu": "17 s"},
+    costs={"cpu": seconds(17)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

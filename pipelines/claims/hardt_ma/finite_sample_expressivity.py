@@ -58,6 +58,7 @@ from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Bench, Experiment
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import always
 from pipelines.runtime import backend
@@ -309,7 +310,7 @@ CLAIM = Experiment(
     shown=("error_over_bound", "own_fitting_ratio", "own_condition_ratio"),
     figure=figure,
     inner="n",
-    costs={"cpu": "17 minutes, beside other work"},
+    costs={"cpu": minutes(17)},
     seeds=3,
     charts=(("weights_per_point_r10", "paper_weights_per_point"), ("margin_r10", "margin_r1000")),
 )

@@ -16,6 +16,7 @@ import dataclasses
 
 from pipelines.claims.hardt_ma import finite_sample_expressivity
 from pipelines.claims.hardt_ma.finite_sample_expressivity import Setting, state
+from pipelines.measurement.cost import minutes
 
 __all__ = ["CLAIM"]
 
@@ -28,5 +29,5 @@ CLAIM = dataclasses.replace(
         "smoke": Setting("digits", (100,)),
         "cpu": Setting("cifar10", (1_000, 5_000, 20_000, 50_000), "float64"),
     },
-    costs={"cpu": "19 minutes, beside other work"},
+    costs={"cpu": minutes(19)},
 )

@@ -22,6 +22,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem, reductions
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from pipelines.runtime import backend
@@ -138,7 +139,7 @@ CLAIM = Theorem(
         LEMMA,
         always("appendix_order_error", "the order of factors in appendix A.2", at_most=1e-7),
     ),
-    costs={"cpu": "13 s"},
+    costs={"cpu": seconds(13)},
     measure=measure,
     extra_metrics=reductions(appendix_order_error=np.max),
     figure=figure,

@@ -36,6 +36,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
@@ -230,7 +231,7 @@ CLAIM = Theorem(
         always("equality_error", at_most=EXACT),
     ),
     as_printed=PRINTED,
-    costs={"cpu": "22 s"},
+    costs={"cpu": seconds(22)},
     measure=measure,
     extra_metrics=reductions(saddle_gradient=np.max, saddle_excess=np.min, path_steps=np.mean),
     figure=figure,

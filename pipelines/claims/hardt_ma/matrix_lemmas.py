@@ -28,6 +28,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.factorization import compose, max_norm, rotation_layers
@@ -148,7 +149,7 @@ CLAIM = Theorem(
     scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
     decided_by=(*PRINTED, always("product_gap", at_most=1e-9)),
     as_printed=PRINTED,
-    costs={"cpu": "8 s"},
+    costs={"cpu": seconds(8)},
     measure=measure,
     figure=figure,
     inner="q",

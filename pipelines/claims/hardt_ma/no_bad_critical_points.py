@@ -39,6 +39,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join, select
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
@@ -249,7 +250,7 @@ CLAIM = Theorem(
     scales={"smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300), "cpu": Setting()},
     decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),
     as_printed=(PRINTED,),
-    costs={"cpu": "37 s"},
+    costs={"cpu": seconds(37)},
     measure=measure,
     extra_metrics=extra_metrics,
     shown=("unjudged_inside",),

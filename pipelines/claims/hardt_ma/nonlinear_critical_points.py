@@ -49,6 +49,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
@@ -326,7 +327,7 @@ CLAIM = Theorem(
             at_most=1e-9,
         ),
     ),
-    costs={"cpu": "11 s"},
+    costs={"cpu": seconds(11)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

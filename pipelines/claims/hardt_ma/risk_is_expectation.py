@@ -29,6 +29,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk
@@ -170,7 +171,7 @@ CLAIM = Theorem(
         always("resolution_pct", at_most=4),
     ),
     as_printed=(always("z", "the closed form of Claim 2.3", at_most=5),),
-    costs={"cpu": "28 s"},
+    costs={"cpu": seconds(28)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -34,6 +34,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory import factorization
@@ -191,7 +192,7 @@ CLAIM = Theorem(
         *BOUNDS,
         always("printed_split_violations_pct", "the proof's split 4q + p = l", at_most=0),
     ),
-    costs={"cpu": "20 s"},
+    costs={"cpu": seconds(20)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -41,6 +41,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
 from pipelines.measurement.verdict import always
 from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
@@ -210,7 +211,7 @@ CLAIM = Theorem(
         always("gradient_at_zero", "a critical point at A = 0", at_most=0),
         always("excess_at_zero", "that A = 0 is no global minimum", at_least=1e-12),
     ),
-    costs={"cpu": "10 s"},
+    costs={"cpu": seconds(10)},
     measure=measure,
     extra_metrics=extra_metrics,
     shown=("median_speedup",),

@@ -41,6 +41,7 @@ from pipelines.claims._figures import panels
 from pipelines.data.splits import batch_index
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
 from pipelines.measurement.verdict import Bound
 
@@ -259,7 +260,7 @@ CLAIM = Theorem(
         for rule, value in zip(RULES, REPORTED.values(), strict=True)
     ),
     unjudged_scales=("smoke", "cpu"),
-    costs={"cpu": "25 s", "paper": "2 to 3 min a seed"},
+    costs={"cpu": seconds(25), "paper": minutes(10, 15)},
     measure=measure,
     reads="data",
     extra_metrics=extra_metrics,

@@ -40,6 +40,7 @@ import numpy as np
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_matrix, circulant_start, circulant_terms
@@ -270,7 +271,7 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     figure=figure,
     shown=("steep_ratio", "loose_ratio"),
-    costs={"cpu": "2 min"},
+    costs={"cpu": minutes(2)},
     charts=(("ratio", "potential"), ("angle_share", "length_share")),
     apart=("d", "points"),
     batch=2,

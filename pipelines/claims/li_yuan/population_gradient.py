@@ -30,6 +30,7 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, loss
@@ -206,7 +207,7 @@ CLAIM = Theorem(
             at_most=1.05,
         ),
     ),
-    costs={"cpu": "80 s"},
+    costs={"cpu": seconds(80)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -45,6 +45,7 @@ from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_descent, circulant_start
@@ -252,7 +253,7 @@ CLAIM = Theorem(
     figure=figure,
     shown=("small_gamma_share", "gaussian_exponent", "useful_steps"),
     seeds=3,
-    costs={"cpu": "48 s"},
+    costs={"cpu": seconds(48)},
     charts=(("potential", "ceiling"), ("potential_speed", "gradient_share")),
     apart=("d", "gamma"),
     batch=2,

@@ -29,6 +29,7 @@ from typing import Any
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.recipes.recipe import Recipe
 
@@ -99,8 +100,8 @@ CLAIM = Experiment(
         *(ArmBound(name, 1.05 * value, wording=f"{value} %") for name, value in REPORTED.items()),
     ),
     costs={
-        "cpu": "16 minutes",
-        "hours": "49 hours at 75 to 113 images/s, 165 to 251 minutes a training",
+        "cpu": minutes(16),
+        "hours": hours(49),
     },
     floors=_arms.learning_floors(("two_layer", "single")),
     measure=measure,

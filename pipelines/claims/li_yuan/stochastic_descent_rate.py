@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by
 from pipelines.measurement.verdict import always
 from theory.two_phases import descent_error, descent_rate
@@ -125,7 +126,7 @@ CLAIM = Theorem(
     measure=measure,
     figure=figure,
     seeds=3,
-    costs={"cpu": "34 s"},
+    costs={"cpu": seconds(34)},
     charts=(("squared_distance", "bound"), ("descent_share",)),
     apart=("runs", "longest"),
 )

@@ -47,6 +47,7 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, loss
@@ -218,7 +219,7 @@ CLAIM = Theorem(
     ),
     as_printed=(always("switched_distance", "the global minimum is unique", at_most=0),),
     shown=("switched_distance", "permuted_pct", "stalled_pct", "unfinished_pct"),
-    costs={"cpu": "2 min"},
+    costs={"cpu": minutes(2)},
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,

@@ -48,6 +48,7 @@ from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.measurement.claim import Bench, Experiment
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import always
 from pipelines.recipes.catalog import get_recipe
@@ -307,8 +308,8 @@ CLAIM = Experiment(
     as_printed=PRINTED,
     unjudged_scales=("smoke", "cpu"),
     costs={
-        "cpu": "12 to 25 min",
-        "paper": "2 to 4 h: 1,000 steps of the 3-Block take 11 to 14 s, of the others 1",
+        "cpu": minutes(12, 25),
+        "paper": hours(2, 4),
     },
     measure=measure,
     recipes=recipes,

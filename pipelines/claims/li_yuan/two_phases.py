@@ -57,6 +57,7 @@ from numpy.typing import NDArray
 from pipelines.claims.li_yuan._figures import draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select
 from pipelines.measurement.verdict import Bound, always
 from theory.circulant import circulant_descent, circulant_matrix, circulant_start, scale_factor
@@ -305,7 +306,7 @@ CLAIM = Theorem(
     figure=draw_phases,
     reported={"sgd_sign_change_iteration": 15},
     shown=("sign_change_iteration", "printed_sign_change_iteration", "sgd_final_distance_share"),
-    costs={"cpu": "3 min", "paper": "7 h: 36 ms of one core a batch"},
+    costs={"cpu": minutes(3), "paper": hours(7)},
     seeds=3,
     charts=(("inner_product", "potential", "loss", "distance"), ("ratio",)),
     apart=("d", "descent", "step", "steps", "batch", "batches"),

@@ -34,6 +34,7 @@ import tyro
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
@@ -133,7 +134,7 @@ CLAIM = Experiment(
     ),
     floors=(Floor(tuple(REPORTED), at_most=2),),
     unjudged_scales=("smoke", "cpu"),
-    costs={"cpu": "2 min", "paper": "60 to 115 min"},
+    costs={"cpu": minutes(2), "paper": minutes(60, 115)},
     measure=measure,
     recipes=recipes,
     extra_metrics=means(*REPORTED),

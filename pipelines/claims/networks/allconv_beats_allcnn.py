@@ -26,6 +26,7 @@ from functools import partial
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours
 from pipelines.measurement.grid import Curves
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
@@ -102,7 +103,7 @@ CLAIM = Experiment(
     },
     decided_by=(ArmBound("advantage_pct", at_least=_arms.MATTERS_PCT),),
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves on All-CNN"),),
-    costs={"hours": "18 hours at 112 to 202 images/s, 77 to 139 minutes a training"},
+    costs={"hours": hours(18)},
     floors=_arms.learning_floors(LABELS),
     measure=measure,
     recipes=recipes,

@@ -32,6 +32,7 @@ from functools import partial
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -112,9 +113,9 @@ CLAIM = Experiment(
         ArmBound("wider_gap_pct", at_least=0, wording="it overfits more with batch normalization"),
     ),
     costs={
-        "cpu": "8 minutes",
-        "hours": "11 hours at 90 to 122 images/s, 55 to 75 minutes a training",
-        "paper": "40 days, 4 a training",
+        "cpu": minutes(8),
+        "hours": hours(11),
+        "paper": hours(40 * 24),
     },
     floors=(
         Floor(("normalized_train_error_pct",), FITTED_PCT),

@@ -29,6 +29,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -95,7 +96,7 @@ CLAIM = Experiment(
     decided_by=(ArmBound("gain_pct", at_least=LEAST_PCT),),
     floors=(Floor(_arms.error_names(LABELS), at_most=IMAGENET_PCT),),
     unjudged_scales=("smoke", "cpu", "hours"),
-    costs={"cpu": "13 min", "hours": "about 8 h"},
+    costs={"cpu": minutes(13), "hours": hours(8)},
     measure=measure,
     recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
     extra_metrics=means(*_arms.error_names(LABELS)),

@@ -31,6 +31,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours
 from pipelines.measurement.grid import Curves
 from pipelines.recipes.recipe import Recipe
 
@@ -114,7 +115,7 @@ CLAIM = Experiment(
         ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
     ),
-    costs={"hours": "13 to 22 hours at 215 to 36 images/s, 36 to 177 minutes a training"},
+    costs={"hours": hours(13, 22)},
     floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
     measure=measure,
     recipes=recipes,

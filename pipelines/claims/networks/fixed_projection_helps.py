@@ -29,6 +29,7 @@ from functools import partial
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -67,9 +68,9 @@ CLAIM = Experiment(
     decided_by=(ArmBound("advantage_pct", at_least=0.0, at_most=SLIGHT_PCT),),
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves the test error"),),
     costs={
-        "cpu": "7 minutes",
-        "hours": "10 to 19 hours at 256 and 138 images/s, 61 to 114 minutes a training",
-        "paper": "40 days, 4 a training",
+        "cpu": minutes(7),
+        "hours": hours(10, 19),
+        "paper": hours(40 * 24),
     },
     floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
     measure=measure,

@@ -28,6 +28,7 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound
 from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
@@ -130,7 +131,7 @@ CLAIM = Experiment(
     as_printed=(
         ArmBound("wide_test_gain_pct", at_least=0, wording="a larger model performs better"),
     ),
-    costs={"cpu": "8 minutes"},
+    costs={"cpu": minutes(8)},
     floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),
     unjudged_scales=("smoke", "cpu"),
     measure=measure,

@@ -27,6 +27,7 @@ from functools import partial
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -96,9 +97,9 @@ CLAIM = Experiment(
     decided_by=(ArmBound("advantage_pct", at_least=_arms.MATTERS_PCT),),
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it helps training"),),
     costs={
-        "cpu": "8 minutes",
-        "hours": "10 to 47 hours at 504 and 92 images/s, 31 to 170 minutes a training",
-        "paper": "80 days, 4 a training",
+        "cpu": minutes(8),
+        "hours": hours(10, 47),
+        "paper": hours(80 * 24),
     },
     floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT), Floor(("rates_at_an_end",), 0)),
     measure=measure,

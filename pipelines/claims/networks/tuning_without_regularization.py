@@ -31,6 +31,7 @@ from dataclasses import dataclass
 
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
 from pipelines.errors import UserError
+from pipelines.measurement.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 
@@ -85,7 +86,7 @@ CLAIM = tuning_claim(
     r"\end{split}",
     scales=scales(Setting),
     costs={
-        "cpu": "about 15 min",
-        "hours": "58 hours at 217 to 351 images/s, 27 to 43 minutes a trial",
+        "cpu": minutes(15),
+        "hours": hours(58),
     },
 )

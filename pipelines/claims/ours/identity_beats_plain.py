@@ -23,6 +23,7 @@ from functools import partial
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
@@ -100,7 +101,7 @@ CLAIM = Experiment(
         "cpu": DIGITS,
     },
     decided_by=(ArmBound("advantage_pct", at_least=LEAST_PCT),),
-    costs={"cpu": "2 minutes"},
+    costs={"cpu": minutes(2)},
     floors=(Floor(ERRORS, FLOOR_PCT),),
     measure=measure,
     recipes=trainings,

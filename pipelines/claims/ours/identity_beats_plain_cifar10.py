@@ -27,6 +27,7 @@ from functools import partial
 from pipelines.claims._arms import LEARNED_PCT, MATTERS_PCT, SMOKE, ArmBound
 from pipelines.claims.ours import identity_beats_plain
 from pipelines.claims.ours.identity_beats_plain import LABELS, Setting, recipes
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.verdict import Floor
 
 __all__ = ["CLAIM", "LABELS", "recipes"]
@@ -50,9 +51,9 @@ CLAIM = dataclasses.replace(
     },
     decided_by=(ArmBound("advantage_pct", at_least=MATTERS_PCT),),
     costs={
-        "cpu": "6 minutes",
-        "hours": "8 to 18 hours at 380 to 115 images/s, 26 to 82 minutes a training",
-        "paper": "56 days, 4 a training",
+        "cpu": minutes(6),
+        "hours": hours(8, 18),
+        "paper": hours(56 * 24),
     },
     floors=(Floor(("identity_test_error_pct",), LEARNED_PCT),),
 )

@@ -34,6 +34,7 @@ from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join, stack
 from pipelines.measurement.verdict import always
 from theory.relu_population import correlated_gradient
@@ -182,7 +183,7 @@ CLAIM = Theorem(
     extra_metrics=extra_metrics,
     figure=figure,
     shown=("least_ratio", "safe_condition"),
-    costs={"cpu": "31 s"},
+    costs={"cpu": seconds(31)},
     charts=(("gradient", "monte_carlo"), ("z",), ("least_ratio", "eigenvalue_share")),
     apart=("d", "samples"),
     batch=2,

@@ -37,6 +37,7 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._figures import panels
 from pipelines.claims._search import HOURS, Transfer, best_changes
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Floor, standard_deviation
 from pipelines.recipes.recipe import Recipe
@@ -160,7 +161,7 @@ CLAIM = Experiment(
     },
     decided_by=(ArmBound("gain_pct", at_least=_arms.MATTERS_PCT),),
     floors=(Floor(_arms.error_names(ARMS), at_most=_arms.LEARNED_PCT),),
-    costs={"cpu": "about 6 min", "hours": "about 16 h, 9 h after better-schedule-exists"},
+    costs={"cpu": minutes(6), "hours": hours(16)},
     measure=measure,
     recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
     extra_metrics=means(*_arms.error_names(ARMS), *GAINS),

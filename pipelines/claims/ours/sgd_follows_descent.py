@@ -30,6 +30,7 @@ from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Bench, Experiment, reductions
+from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import get_recipe
@@ -136,6 +137,6 @@ CLAIM = Experiment(
     recipes=recipes,
     extra_metrics=reductions(excess_ratio=np.max),
     figure=figure,
-    costs={"cpu": "18 s"},
+    costs={"cpu": seconds(18)},
     seeds=3,
 )

@@ -34,6 +34,7 @@ from pipelines.claims._arms import Arms
 from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import Bench, Experiment
+from pipelines.measurement.cost import hours
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import CONFIDENCE, Bound
 from pipelines.recipes.recipe import Recipe
@@ -165,7 +166,7 @@ CLAIM = Experiment(
     },
     decided_by=DIVERGES,
     unjudged_scales=("smoke",),
-    costs={"cpu": "1 to 2 hours, beside other work"},
+    costs={"cpu": hours(1, 2)},
     measure=measure,
     recipes=recipes,
     extra_metrics=extra_metrics,

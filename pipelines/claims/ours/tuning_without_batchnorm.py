@@ -25,6 +25,7 @@ network errs 25.1 % on validation pictures at HM's rate (a pilot of one seed).
 """
 
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
+from pipelines.measurement.cost import hours, minutes
 from pipelines.recipes.recipe import Recipe
 
 
@@ -53,5 +54,5 @@ CLAIM = tuning_claim(
     r"&\text{judged where the best trial of either network errs at most } 30\,\% "
     r"\end{split}",
     scales=scales(TuningSearch),
-    costs={"cpu": "about 8 min", "hours": "about 34 h at 267 images/s, 35 minutes a trial"},
+    costs={"cpu": minutes(8), "hours": hours(34)},
 )
