@@ -77,11 +77,12 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     beside yours (into --out; default: report/ beside the database). --publish, for maintainers,
     writes the RESULTS.md and figures/ that git keeps, of the project's evidence alone."""
     from pipelines.cli import tables
-    from pipelines.results import evidence, scoreboard
+    from pipelines.results import scoreboard
+    from pipelines.results.evidence import bundles
     from pipelines.tracking import recovery
 
     recovery.recover()
-    evidence.import_if_own()
+    bundles.import_if_own()
     document = (scoreboard.publish if publish else scoreboard.write)(out)
     print_answer(document, json, tables.show_report)
 
@@ -97,16 +98,16 @@ def evidence_command(
     every verdict anew from its curves and compare it with RESULTS.md. Exit code 1 where one
     differs."""
     from pipelines.cli import results_command
-    from pipelines.results import evidence
+    from pipelines.results.evidence import bundles
 
     if action == "check":
         results_command.evidence_check_command(json)
     elif action == "add":
-        print_answer(evidence.add(what), json, evidence.print_added)
+        print_answer(bundles.add(what), json, bundles.print_added)
     else:
         if action == "import":
-            evidence.import_if_own()
-        print_answer(evidence.list_bundles(), json, evidence.print_bundles)
+            bundles.import_if_own()
+        print_answer(bundles.list_bundles(), json, bundles.print_bundles)
 
 
 @app.command
@@ -165,13 +166,14 @@ def register(
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
     """Serve the MLflow UI on the project's runs, or name the server that does."""
-    from pipelines.results import evidence, reference_runs
+    from pipelines.results import reference_runs
+    from pipelines.results.evidence import bundles
     from pipelines.tracking import mlflow_ui, recovery, store
 
     if not store.is_server():
         mlflow_ui.check_port(host, port)
     recovery.recover()
-    evidence.import_if_own()
+    bundles.import_if_own()
     reference_runs.write()
     addresses = mlflow_ui.links(mlflow_ui.address(host, port))
     width = max(map(len, addresses))
@@ -252,13 +254,13 @@ def export(
 @app.command(name="import")
 def import_command(file: tyro.conf.Positional[Path], json: bool = False) -> None:
     """Import the runs of a file that `export` wrote; those that are here already are left out."""
-    from pipelines.results import evidence
+    from pipelines.results.evidence import bundles
 
     def show(document: Mapping[str, Any]) -> None:
         new, old = len(document["imported"]), len(document["present"])
         print(f"{new} runs imported, {old} are here already.")
 
-    print_answer(evidence.import_runs(file), json, show)
+    print_answer(bundles.import_runs(file), json, show)
 
 
 def dispatch(arguments: list[str]) -> None:

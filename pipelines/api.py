@@ -26,8 +26,9 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import format_spread, metric_spreads
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import evidence, frames
+from pipelines.results import frames
 from pipelines.results import scoreboard as board
+from pipelines.results.evidence import bundles
 from pipelines.run import PER_STEP, RunOptions
 from pipelines.seeds import repeat
 from pipelines.tracking import history, recovery
@@ -59,7 +60,7 @@ def run(
     if name not in claim_catalog.names():
         document = repeat(chosen, seeds, options, f"{name} {scale}") | {"scale": scale}
         return Result(document, chosen)
-    evidence.import_if_own([name])
+    bundles.import_if_own([name])
     document = measuring.check(name, scale, chosen, seeds, run_options=options, reuse_anywhere=True)
     return Result(document, chosen)
 
@@ -97,7 +98,7 @@ def result(name: str) -> "Result":
         seeds = int(row.params.get("seeds", 1))
         metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
         return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
-    evidence.import_if_own([name])
+    bundles.import_if_own([name])
     rows = history.rows_with_evidence(kind="claim", claim=name, as_stated="True")
     rows = [row for row in rows if board.is_stated(row)]
     yours = board.largest_results([row for row in rows if not row.is_project])
@@ -148,7 +149,7 @@ def scoreboard() -> "pd.DataFrame":
     """
     import pandas as pd
 
-    evidence.import_if_own()
+    bundles.import_if_own()
     return pd.DataFrame([entry.cells() for entry in board.entries()]).set_index("claim")
 
 

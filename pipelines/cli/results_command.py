@@ -9,7 +9,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
-from pipelines.results.evidence_check import check_evidence
+from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime import notify
 from pipelines.tracking import history
 from pipelines.tracking.history import Row

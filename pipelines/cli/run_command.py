@@ -16,7 +16,7 @@ from pipelines.errors import MOST, Paused, UserError, check_counts
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
-from pipelines.results import evidence
+from pipelines.results.evidence import bundles
 from pipelines.resume import refuse_changed
 from pipelines.run import RunOptions, prepare
 from pipelines.runtime import backend, tf_config
@@ -207,7 +207,7 @@ def _parse(name: str, default: Any, arguments: list[str]) -> RunArguments[Any]:
 def _run_claim(name: str, options: Options, settings: Any) -> None:
     if isinstance(settings, Recipe):
         _check_seeds(name, options, settings)
-    evidence.import_if_own([name])
+    bundles.import_if_own([name])
     document = sweep.check(
         name,
         options.scale,

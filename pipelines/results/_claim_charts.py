@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.measurement.grid import Measured, split_by
-from pipelines.results.evidence_check import histories
+from pipelines.results.evidence.check import histories
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 

@@ -13,7 +13,7 @@ from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
-from pipelines.results.evidence_check import count_other_code, histories, measured_cells, read_runs
+from pipelines.results.evidence.check import count_other_code, histories, measured_cells, read_runs
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 

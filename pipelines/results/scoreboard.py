@@ -18,7 +18,8 @@ from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import _templates, evidence
+from pipelines.results import _templates
+from pipelines.results.evidence import bundles
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store
 
@@ -202,7 +203,7 @@ def entry_of_run(document: Mapping[str, Any]) -> Entry:
 
 def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
     """Return by claim the run that stands for the project, of those in its evidence today."""
-    origins = evidence.origins()
+    origins = bundles.origins()
     shipped = [row for row in rows if row.is_project and row.origin in origins]
     return largest_results(shipped, seeds_count=True)
 

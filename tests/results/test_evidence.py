@@ -9,7 +9,8 @@ import pytest
 from pipelines.cli import tables
 from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
-from pipelines.results import evidence, evidence_check, scoreboard
+from pipelines.results import scoreboard
+from pipelines.results.evidence import bundles, check
 from pipelines.run import RunOptions
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting
@@ -28,9 +29,9 @@ def without_figures(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the evidence is, empty at first; every home of a test is the project's own."""
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(bundles, "FOLDER", tmp_path / "evidence")
     monkeypatch.setattr(store, "is_project_home", lambda: True)
-    return evidence.FOLDER
+    return bundles.FOLDER
 
 
 def measure(seeds: int | None = None, **how: Any) -> str:
@@ -57,11 +58,11 @@ def project_seeds() -> int:
 
 def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go) -> None:
     measured = measure()
-    [added] = evidence.add([NAME])["added"]
+    [added] = bundles.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     go("b")
-    assert evidence.import_if_own() == 1
-    assert evidence.import_if_own() == 0
+    assert bundles.import_if_own() == 1
+    assert bundles.import_if_own() == 0
     assert history.rows(None, kind="claim") == history.rows(None, kind="setting") == []
     [row] = history.rows(kind="claim", origin="project")
     assert row.id == measured
@@ -79,49 +80,49 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
 def test_a_store_that_was_named_is_left_alone(
     home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(bundles, "FOLDER", tmp_path / "evidence")
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("b")
-    assert evidence.import_if_own() == 0
-    assert [*evidence.bundle_states().values()] == [False]
+    assert bundles.import_if_own() == 0
+    assert [*bundles.bundle_states().values()] == [False]
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "own"))
-    assert evidence.import_if_own() == 1
+    assert bundles.import_if_own() == 1
 
 
 def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     folder: Path, go: Go, tmp_path: Path
 ) -> None:
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("b")
     alone = measure(only_seed=5)
     exporting.export_runs(tmp_path / "five.zip", [alone], None)
     exporting.export_runs(tmp_path / "six.zip", [measure(6)], None)  # five of them once more
     go("a")
-    [added] = evidence.add([str(tmp_path / "five.zip")])["added"]
+    [added] = bundles.add([str(tmp_path / "five.zip")])["added"]
     assert added["seeds"] == {"smoke": 6}
     cells = len(history.rows(kind="setting", origin="project"))
     assert project_seeds() == 6
     assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
-    assert evidence.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
+    assert bundles.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
     assert len(history.rows(kind="setting", origin="project")) == cells
-    assert len(evidence.bundles()) == 2
+    assert len(bundles.files()) == 2
     go("c")
-    assert evidence.import_if_own() == 2
+    assert bundles.import_if_own() == 2
     assert project_seeds() == 6
 
 
 def test_no_seed_can_be_left_out(folder: Path) -> None:
     measure()
     measure(only_seed=7)
-    [added] = evidence.add([NAME])["added"]
+    [added] = bundles.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     measure(only_seed=5)
-    evidence.add([NAME])
+    bundles.add([NAME])
     measure(only_seed=6)
-    evidence.add([NAME])
+    bundles.add([NAME])
     assert project_seeds() == 8
 
 
@@ -137,9 +138,9 @@ def test_the_whole_is_joined_from_parts_of_several_machines(
     whole = scoreboard.describe_metrics(claim_catalog.load(NAME), metrics_of(measure()))
     go("joined")
     for file in files[:4]:
-        evidence.add([str(file)])
+        bundles.add([str(file)])
     assert project_seeds() == 0  # fewer than the claim asks for decide nothing
-    evidence.add([str(files[4])])
+    bundles.add([str(files[4])])
     project = entry().project
     assert project is not None
     assert project.metrics() == whole
@@ -151,14 +152,14 @@ def metrics_of(run_id: str) -> Any:
 
 def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) -> None:
     measured = measure()
-    evidence.add([NAME])
-    [old] = evidence.bundles()
-    assert evidence.add([NAME])["added"] == []
+    bundles.add([NAME])
+    [old] = bundles.files()
+    assert bundles.add([NAME])["added"] == []
     again = measure(force=True)
     old.unlink()
-    [added] = evidence.add([NAME])["added"]
+    [added] = bundles.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
-    ids = {row.run_id for row in evidence.rows_of(Path(added["file"]))}
+    ids = {row.run_id for row in bundles.rows_of(Path(added["file"]))}
     assert again in ids
     assert measured not in ids
     assert project_seeds() == 5
@@ -166,20 +167,20 @@ def test_what_is_measured_anew_replaces_evidence_that_was_deleted(folder: Path) 
 
 def test_withdrawn_evidence_is_the_projects_no_more(folder: Path, go: Go) -> None:
     measure(7)
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("user")
-    evidence.import_if_own()
+    bundles.import_if_own()
     assert project_seeds() == 7
-    for file in evidence.bundles():
+    for file in bundles.files():
         file.unlink()
     assert project_seeds() == 0
     go("fresh")
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("user")
-    assert evidence.import_if_own() == 1
+    assert bundles.import_if_own() == 1
     assert project_seeds() == 5
-    assert evidence.add([NAME])["added"] == []
+    assert bundles.add([NAME])["added"] == []
 
 
 def test_an_addition_that_is_killed_is_repeated(
@@ -189,9 +190,9 @@ def test_an_addition_that_is_killed_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            evidence.add([NAME])
+            bundles.add([NAME])
     assert project_seeds() == 0
-    assert len(evidence.add([NAME])["added"]) == 1
+    assert len(bundles.add([NAME])["added"]) == 1
     assert project_seeds() == 5
 
 
@@ -205,7 +206,7 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     found = claim_catalog.load(NAME)
     more = dataclasses.replace(
         found, extra_metrics=lambda measured: found.extra_metrics(measured) | {"one": 1.0}
@@ -213,15 +214,15 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     monkeypatch.setattr(claim_catalog, "load", lambda name: more)
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     go("b")
-    evidence.import_if_own()
+    bundles.import_if_own()
     document = measure_document()
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
-    problems = evidence_check.check_evidence(publish(folder.parent))["problems"]
+    problems = check.check_evidence(publish(folder.parent))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
-    [added] = evidence.add([NAME])["added"]  # joined anew, by today's rules
+    [added] = bundles.add([NAME])["added"]  # joined anew, by today's rules
     assert added["cells"] == 0
-    assert evidence_check.check_evidence(publish(folder.parent))["problems"] == []
+    assert check.check_evidence(publish(folder.parent))["problems"] == []
 
 
 def test_cells_of_other_code_are_joined_and_named(
@@ -231,11 +232,11 @@ def test_cells_of_other_code_are_joined_and_named(
     monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
     for seed in range(1, 5):
         measure(only_seed=seed)
-    evidence.add([NAME])
+    bundles.add([NAME])
     assert project_seeds() == 5
     project = entry().project
     assert project is not None
-    [checked] = evidence_check.check_evidence(publish(folder.parent))["claims"]
+    [checked] = check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
     codes = project.run.tags[sweep.MEASURED_BY]
     assert codes.count("settings)") == 2
@@ -246,9 +247,9 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("b")
-    evidence.import_if_own()
+    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     document = measure_document()
     assert (document["run_id"], document["reused"]) == (measured, True)
@@ -265,9 +266,9 @@ def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
     folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("b")
-    evidence.import_if_own()
+    bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     own = history.row(measure(6))
     assert {row.params["seed"] for row in history.rows(kind="setting")} == {"5"}
@@ -276,9 +277,9 @@ def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
 
 def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: Path) -> None:
     measured = measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     go("b")
-    evidence.import_if_own()
+    bundles.import_if_own()
     own = measure()
     runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
     assert own in {run["run_id"] for run in runs}
@@ -300,10 +301,10 @@ def publish(tmp_path: Path) -> Path:
 def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: Path) -> None:
     for name in (NAME, "gradient-formula"):
         sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
-    evidence.add([NAME, "gradient-formula"])
+    bundles.add([NAME, "gradient-formula"])
     results = publish(tmp_path)
     go("empty")
-    document = evidence_check.check_evidence(results)
+    document = check.check_evidence(results)
     assert document["problems"] == []
     assert [each["claim"] for each in document["claims"]] == ["gradient-formula", NAME]
     assert history.rows_with_evidence(None) == []
@@ -320,13 +321,13 @@ DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first p
 
 def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     results = publish(tmp_path)
     text = results.read_text()
     for old, (new, problem) in DOCTORED.items():
         assert old in text
         results.write_text(text.replace(old, new))
-        [first, *_] = evidence_check.check_evidence(results)["problems"]
+        [first, *_] = check.check_evidence(results)["problems"]
         assert first.startswith(f"{NAME}: {problem}")
 
 
@@ -334,16 +335,16 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
     folder: Path, tmp_path: Path
 ) -> None:
     measure()
-    evidence.add([NAME])
+    bundles.add([NAME])
     results = publish(tmp_path)
-    [file] = evidence.bundles()
+    [file] = bundles.files()
     again = file.with_name(f"{NAME}-00000000.zip")
     again.write_bytes(file.read_bytes())
-    [problem] = evidence_check.check_evidence(results)["problems"]
+    [problem] = check.check_evidence(results)["problems"]
     assert problem.endswith("settings are in the evidence twice")
-    for each in evidence.bundles():
+    for each in bundles.files():
         each.unlink()
-    [problem] = evidence_check.check_evidence(results)["problems"]
+    [problem] = check.check_evidence(results)["problems"]
     assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
 
 
@@ -360,18 +361,18 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
     row = history.row(measure())
     worst = row.metrics["ratio"]
     store.client().log_metric(row.id, f"{claim.SEED_PREFIX}ratio", worst / 2, step=0)
-    monkeypatch.setattr(evidence, "_is_of_today", lambda *_: True)
-    evidence.add([NAME])
-    problems = evidence_check.check_evidence(publish(tmp_path))["problems"]
+    monkeypatch.setattr(bundles, "_is_of_today", lambda *_: True)
+    bundles.add([NAME])
+    problems = check.check_evidence(publish(tmp_path))["problems"]
     assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
 
 
 def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
     with pytest.raises(UserError, match="must be named"):
-        evidence.add([])
+        bundles.add([])
     with pytest.raises(UserError, match="small-norm"):
-        evidence.add(["small-norm"])
-    assert evidence.add([NAME])["added"] == []
+        bundles.add(["small-norm"])
+    assert bundles.add([NAME])["added"] == []
 
 
 @pytest.mark.slow
@@ -384,9 +385,9 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
     monkeypatch.setattr(exporting, "POINTS", 3)
     sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
-    evidence.add([name])
+    bundles.add([name])
     go("b")
-    evidence.import_if_own()
+    bundles.import_if_own()
     rows = history.rows(kind="training", origin="project")
     assert {row.id: row.metrics for row in rows} == trained
     assert all(stored_models.find_id(row.id) is None for row in rows)
@@ -395,7 +396,7 @@ def test_trainings_travel_without_networks_and_with_thin_curves(
 
 
 def test_the_shipped_evidence_is_small_and_about_claims() -> None:
-    files = evidence.bundles()
+    files = bundles.files()
     assert files
-    assert {evidence.subject(file) for file in files} <= set(claim_catalog.names())
+    assert {bundles.subject(file) for file in files} <= set(claim_catalog.names())
     assert sum(file.stat().st_size for file in files) < MOST

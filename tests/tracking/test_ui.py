@@ -13,7 +13,8 @@ import pytest
 from pipelines.claims.ours.identity_beats_plain import recipes
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.results import comparison, evidence, reference_runs
+from pipelines.results import comparison, reference_runs
+from pipelines.results.evidence import bundles
 from pipelines.run import run
 from pipelines.runtime import provenance
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
@@ -54,7 +55,7 @@ def test_an_imported_claim_has_its_chart(
     store.client().set_tag(document["run_id"], store.NOTE, earlier_page)
     exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
-    evidence.import_runs(tmp_path / "runs.zip")
+    bundles.import_runs(tmp_path / "runs.zip")
     note = history.row(document["run_id"]).tags[store.NOTE]
     assert note.startswith(f"**{document['verdict']}** at smoke scale: ratio ")
     assert f"![figure](get-artifact?path=figure.png&run_uuid={document['run_id']})" in note

@@ -15,7 +15,8 @@ from pipelines.measurement import claim_catalog, documents, sweep, verdict
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import evidence, scoreboard
+from pipelines.results import scoreboard
+from pipelines.results.evidence import bundles
 from pipelines.results.published import read_rows
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
@@ -65,7 +66,7 @@ def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
 
     Its trainings, too, if they are wanted.
     """
-    for file in evidence.bundles([name]):
+    for file in bundles.files([name]):
         with file_format.open_archive(file, store.home(), importing.check_document) as archive:
             for row in archive.manifest.runs:
                 wanted = row.claim == name and row.kind in ("setting", "claim")
@@ -77,7 +78,7 @@ def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
     cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
     for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
-        seeds = evidence.complete_seeds(name, scale, cells.keys())
+        seeds = bundles.complete_seeds(name, scale, cells.keys())
         if seeds >= claim_catalog.load(name).seeds:
             return _derive_from(stated_plan(name, scale, seeds), cells)
     return None

@@ -57,7 +57,7 @@ def import_missing(names: Collection[str] | None) -> int:
 
 def bundle_states(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
-    rows = {file: rows_of(file) for file in bundles(names)}
+    rows = {file: rows_of(file) for file in files(names)}
     ids = [i for listed in rows.values() for row in listed for i in (row.run_id, row.origin)]
     whole = {i for i, each in exporting.find_present(ids).items() if not each.unfinished}
     return {
@@ -221,7 +221,7 @@ def print_added(document: Mapping[str, Any]) -> None:
         print("Next: python -m pipelines report --publish, and commit what it wrote.")
 
 
-def bundles(names: Collection[str] | None = None) -> list[Path]:
+def files(names: Collection[str] | None = None) -> list[Path]:
     """Return the files of the evidence: all, or those about the claims named."""
     return [f for f in sorted(FOLDER.glob("*.zip")) if names is None or subject(f) in names]
 
@@ -233,7 +233,7 @@ def subject(file: Path) -> str:
 
 def rows(names: Collection[str] | None = None) -> list[Listed]:
     """Return what the manifests say of every run, of all claims or of those named."""
-    return [row for file in bundles(names) for row in rows_of(file)]
+    return [row for file in files(names) for row in rows_of(file)]
 
 
 def rows_of(file: Path) -> list[Listed]:
