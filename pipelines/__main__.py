@@ -89,14 +89,19 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
 
 @app.command(name="evidence")
 def evidence_command(
-    action: tyro.conf.Positional[Literal["list", "import", "add", "check"]] = "list",
+    action: tyro.conf.Positional[
+        Literal["list", "import", "add", "check", "plan", "work"]
+    ] = "list",
     what: tyro.conf.Positional[tuple[str, ...]] = (),
+    max_minutes: float | None = None,
     json: bool = False,
 ) -> None:
     """List the bundles of runs behind RESULTS.md, in mlruns/evidence; import those that this home
     lacks; add FILE (of `export`) or CLAIM (run here), joined with what they hold; check: derive
-    every verdict anew from its curves and compare it with RESULTS.md. Exit code 1 where one
-    differs."""
+    every verdict anew from its curves and compare it with RESULTS.md, with exit code 1 where one
+    differs; plan: the verdicts that are lacking, the cheapest first, with the seeds and trainings
+    that each lacks; work: measure and add them, all or those of CLAIMs, at the lowest priority, for
+    --max-minutes or to the end: the same command goes on."""
     from pipelines.cli import results_command
     from pipelines.results.evidence import bundles
 
@@ -104,6 +109,8 @@ def evidence_command(
         results_command.evidence_check_command(json)
     elif action == "add":
         print_answer(bundles.add(what), json, bundles.print_added)
+    elif action in ("plan", "work"):
+        results_command.queue_command(action, what, max_minutes, json)
     else:
         if action == "import":
             bundles.import_if_own()

@@ -101,6 +101,15 @@ def check_counts(most: float = math.inf, /, **counts: int) -> None:
             )
 
 
+def check_minutes(max_minutes: float | None) -> None:
+    """Reject a time after which a command pauses that is not positive and finite; None is none."""
+    if max_minutes is not None and not 0 < max_minutes < math.inf:
+        raise UserError(
+            f"max_minutes must be finite and > 0. Received: max_minutes={max_minutes}. Set "
+            "--max-minutes accordingly, or leave it out."
+        )
+
+
 def check_words(words: Iterable[str]) -> None:
     """Reject an empty word of a command line, which a path or a name would read as something."""
     before = ""

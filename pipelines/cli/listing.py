@@ -26,6 +26,7 @@ def list_names() -> dict[str, list[Any]]:
     from pipelines.data import datasets
     from pipelines.data.integrity import is_at_hand
     from pipelines.measurement import claim_catalog
+    from pipelines.measurement.plan import stated_plan
     from pipelines.recipes import catalog, lr
     from pipelines.results.published import read_rows
 
@@ -39,7 +40,7 @@ def list_names() -> dict[str, list[Any]]:
         }
         | {"verdict": published.get(name, {}).get("verdict", "not run")}
         | {"verdict_scale": published.get(name, {}).get("scale", "")}
-        | _data_state(data_sets(name, typical_scale(claim.scales)), at_hand)
+        | _data_state(stated_plan(name, typical_scale(claim.scales), seeds=1).data_sets, at_hand)
         for name in claim_catalog.names()
         for claim in [claim_catalog.load(name)]
     ]
@@ -58,16 +59,6 @@ def list_names() -> dict[str, list[Any]]:
         "data": list(datasets.DATASETS),
         "data_at_hand": [name for name in at_hand if at_hand[name]],
     }
-
-
-def data_sets(name: str, scale: str) -> list[str]:
-    """Return the names of the data sets that a claim uses at a scale."""
-    from pipelines.measurement.plan import stated_plan
-
-    plan = stated_plan(name, scale, seeds=1)
-    if plan.claim.reads:
-        return [getattr(plan.settings, plan.claim.reads)]
-    return sorted({recipe.data for recipe in plan.arms(plan.cells[0]).values()})
 
 
 def typical_scale(scales: Iterable[str]) -> str:

@@ -1,14 +1,16 @@
-"""Commands that examine results: `evaluate`, `watch` and `evidence check`."""
+"""Commands that examine results: `evaluate`, `watch`, `evidence check`, `plan` and `work`."""
 
+import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipelines.cli.shell import exit_with_error, print_answer
-from pipelines.errors import LISTED_BY, UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, check_minutes, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
+from pipelines.results.evidence import bundles, queue
 from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime import notify
 from pipelines.tracking import history
@@ -72,6 +74,20 @@ def evidence_check_command(json: bool) -> None:
     print_answer(document, json, _print_evidence_check)
     if document["problems"]:
         raise SystemExit(1)
+
+
+def queue_command(
+    action: str, names: Collection[str], max_minutes: float | None, json: bool
+) -> None:
+    """Print what the evidence lacks, or measure it for so long and print what was measured."""
+    check_minutes(max_minutes)
+    bundles.import_if_own()
+    if action == "plan":
+        lacking = [decision.document() for decision in queue.plan_decisions(names)]
+        print_answer({"lacking": lacking}, json, queue.print_plan)
+    else:
+        minutes = math.inf if max_minutes is None else max_minutes
+        print_answer(queue.work(names, minutes), json, queue.print_work)
 
 
 def _print_evidence_check(document: Mapping[str, Any]) -> None:

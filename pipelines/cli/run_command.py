@@ -12,7 +12,7 @@ from pipelines.cli import listing, tables
 from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
-from pipelines.errors import MOST, Paused, UserError, check_counts
+from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
@@ -75,11 +75,7 @@ class Options:
                 f"only_seed must be an integer from 0 to {MOST - 1:,}, without --seeds. Received: "
                 f"only_seed={self.only_seed}{with_seeds}. Set --only-seed accordingly."
             )
-        if self.max_minutes is not None and not 0 < self.max_minutes < math.inf:
-            raise UserError(
-                "max_minutes must be finite and > 0. Received: max_minutes="
-                f"{self.max_minutes}. Set --max-minutes accordingly, or leave it out."
-            )
+        check_minutes(self.max_minutes)
         if self.max_minutes is not None and (self.force or self.new_run):
             raise UserError(
                 "A command with --max-minutes is repeated to go on. Received: "

@@ -41,12 +41,9 @@ def _describe_claim(name: str) -> dict[str, Any]:
         "evidence": _read_evidence(name),
         "seeds": claim.seeds,
         "scales": {
-            scale: _describe_scale(
-                listing.data_sets(name, scale),
-                str(claim.costs.get(scale, "")),
-                stated_plan(name, scale, claim.seeds).params,
-            )
+            scale: _describe_scale(plan.data_sets, str(claim.costs.get(scale, "")), plan.params)
             for scale in claim.scales
+            for plan in [stated_plan(name, scale, claim.seeds)]
         },
     }
 

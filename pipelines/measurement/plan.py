@@ -74,6 +74,13 @@ class MeasurementPlan:
         return self.claim.recipes(self.settings_at(cell), cell.seed)
 
     @property
+    def data_sets(self) -> list[str]:
+        """Return the names of the data sets that are read."""
+        if self.claim.reads:
+            return [str(getattr(self.settings, self.claim.reads))]
+        return sorted({recipe.data for recipe in self.arms(self.cells[0]).values()})
+
+    @property
     def fingerprint(self) -> str:
         first = [self.first_seed] * bool(self.first_seed)
         return digest([self.name, self.kind, self.axes, self.seeds, *first])

@@ -1,0 +1,128 @@
+"""What the evidence lacks is listed, the cheapest verdict first, and measured to the end."""
+
+import dataclasses
+import math
+import time
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import Paused, UserError
+from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement.claim import Experiment
+from pipelines.measurement.cost import Cost, hours, minutes, seconds
+from pipelines.results.evidence import bundles, check, queue
+from pipelines.run import RunOptions
+from pipelines.tracking import store, tracked_run
+
+THEOREM, TRAINED = "gradient-formula", "identity-beats-plain"
+
+
+@pytest.fixture(autouse=True)
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the evidence is; two claims that are decided at smoke scale, and no priority."""
+    monkeypatch.setattr(bundles, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(store, "is_project_home", lambda: True)
+    monkeypatch.setattr(tracked_run.Run, "figure", lambda *_: None)
+    monkeypatch.setattr(queue, "LOWEST_PRIORITY", 0)
+    stated = {
+        name: dataclasses.replace(claim_catalog.load(name), costs={"smoke": cost}, seeds=2)
+        for name, cost in {THEOREM: seconds(20), TRAINED: minutes(2, 4)}.items()
+    }
+    monkeypatch.setattr(claim_catalog, "load", stated.__getitem__)
+    monkeypatch.setattr(claim_catalog, "names", lambda: list(stated))
+    return bundles.FOLDER
+
+
+def measure(name: str, **how: object) -> None:
+    settings = claim_catalog.load(name).scales["smoke"]
+    sweep.check(name, "smoke", settings, **how)  # type: ignore[arg-type]
+
+
+def test_the_cheapest_verdict_comes_first_and_ends_in_the_evidence(digits: Path) -> None:
+    assert [each.plan.name for each in queue.plan_decisions()] == [THEOREM, TRAINED]
+    document = queue.work([THEOREM])
+    assert [(each["claim"], each["scale"]) for each in document["measured"]] == [(THEOREM, "smoke")]
+    assert [bundles.subject(file) for file in bundles.files()] == [THEOREM]
+    assert check.derive(THEOREM, list(check.read_runs(THEOREM))).seeds == 2  # type: ignore[union-attr]
+    assert [each.plan.name for each in queue.plan_decisions()] == [TRAINED]
+
+
+def test_what_is_done_of_a_claim_is_not_asked_for_again(digits: Path) -> None:
+    [whole] = queue.plan_decisions([TRAINED])
+    assert (whole.cost.least_s, whole.cost.most_s) == (120, 240)
+    assert len(whole.document()["missing"]) == 2
+    measure(TRAINED, only_seed=0)
+    [rest] = queue.plan_decisions([TRAINED])
+    assert list(rest.document()["missing"]) == ["1"]
+    assert rest.cost.least_s < 120
+
+
+def test_a_training_that_was_stopped_is_named_with_its_step(digits: Path) -> None:
+    with pytest.raises(Paused):
+        measure(TRAINED, run_options=RunOptions(until=time.monotonic(), checkpoint_every=1))
+    [decision] = queue.plan_decisions([TRAINED])
+    begun = [each for each in decision.trainings if each.done]
+    assert begun and all(str(each.done) in str(each) for each in begun)
+    whole = claim_catalog.load(TRAINED).costs["smoke"]
+    assert 0 < decision.cost.least_s < whole.least_s
+
+
+def test_a_pause_keeps_what_was_finished_and_the_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    many = dataclasses.replace(claim_catalog.load(THEOREM), seeds=3, batch=1)  # a cell a call
+    monkeypatch.setattr(claim_catalog, "load", {THEOREM: many}.__getitem__)
+    with pytest.raises(Paused):
+        queue.work([THEOREM], max_minutes=1e-9)
+    [left] = queue.plan_decisions([THEOREM])
+    assert len(left.missing) < len(left.plan.cells)
+    assert bundles.rows([THEOREM])
+    assert queue.work([THEOREM])["measured"]
+    assert queue.plan_decisions([THEOREM]) == []
+
+
+def test_what_cannot_be_measured_here_is_left_out_with_its_reason(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "is_at_hand", lambda name: name != "digits")
+    assert queue.work([TRAINED])["left_out"] == {
+        f"{TRAINED} at smoke scale": "digits is not on this machine"
+    }
+    on_gpu = dataclasses.replace(claim_catalog.load(THEOREM), costs={"smoke": hours(2, gpu=True)})
+    monkeypatch.setattr(claim_catalog, "load", {THEOREM: on_gpu}.__getitem__)
+    monkeypatch.setattr(claim_catalog, "names", lambda: [THEOREM])
+    assert "GPU" in queue.work()["left_out"][f"{THEOREM} at smoke scale"]
+    with pytest.raises(UserError, match="Did you mean"):
+        queue.plan_decisions([THEOREM[:-1]])
+
+
+def test_trained_networks_are_decided_at_their_larger_scales(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained = claim_catalog.load(TRAINED)
+    costs = {"paper": hours(7), "cpu": minutes(2), "hours": hours(1)}
+    assert isinstance(trained, Experiment)
+    assert queue.deciding_scales(dataclasses.replace(trained, costs=costs)) == ["hours", "paper"]
+    only = dataclasses.replace(trained, costs={"cpu": minutes(2)})
+    assert queue.deciding_scales(only) == ["cpu"]
+    theorem = dataclasses.replace(claim_catalog.load(THEOREM), costs=costs)
+    assert queue.deciding_scales(theorem) == ["cpu", "hours", "paper"]
+    unjudged = dataclasses.replace(trained, costs=costs, unjudged_scales=("cpu", "hours"))
+    assert queue.deciding_scales(unjudged) == ["paper"]
+
+
+@pytest.mark.parametrize(
+    ("cost", "words"),
+    [
+        (seconds(22), "22 s"),
+        (minutes(8), "8 min"),
+        (hours(10, 19), "10 to 19 h"),
+        (minutes(60, 150), "60 min to 2.5 h"),
+        (hours(40 * 24), "40 days"),
+        (hours(2, gpu=True) * 5, "10 h on a GPU"),
+    ],
+)
+def test_a_cost_is_said_in_few_words(cost: Cost, words: str) -> None:
+    assert str(cost) == words
+    assert math.isclose((cost * 0.5).least_s, cost.least_s / 2)
