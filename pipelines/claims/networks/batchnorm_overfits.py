@@ -114,8 +114,8 @@ CLAIM = Experiment(
     ),
     costs={
         "cpu": minutes(8),
-        "hours": hours(11),
-        "paper": hours(40 * 24),
+        "hours": hours(3.6, 7.5),
+        "paper": hours(24 * 24),
     },
     floors=(
         Floor(("normalized_train_error_pct",), FITTED_PCT),
@@ -130,4 +130,5 @@ CLAIM = Experiment(
     ),
     shown=("normalized_minus_plain_test_pct",),
     figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
+    seeds=3,
 )
