@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import claim_pages, scoreboard
+from pipelines.results import claim_pages, published, scoreboard
 
 ROOT = Path(__file__).parents[1]
 TEX = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.S)
@@ -49,7 +49,10 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put the scoreboard's numbers into the home page."""
+    """Put the scoreboard's numbers into the home page, and a table of RESULTS.md in its place."""
+    if "<!-- trained -->" in markdown:
+        table = "\n".join(published.read_table(scoreboard.TRAINED))
+        return markdown.replace("<!-- trained -->", table)
     if "<!-- counts -->" not in markdown:
         return markdown
     *verdicts, (_, failing) = scoreboard.count_tiles(_entries())

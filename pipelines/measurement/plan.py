@@ -15,6 +15,8 @@ from pipelines.run import DEFAULT, RunOptions
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history
 
+ONLY_SEED = "only_seed"  # parameter of a run that measured one seed, other than 0, alone
+
 
 @dataclass(frozen=True, kw_only=True)
 class MeasurementPlan:
@@ -127,7 +129,7 @@ class MeasurementPlan:
 
     @property
     def params(self) -> dict[str, Any]:
-        seeds = {"seeds": self.seeds} | ({"first_seed": self.first_seed} if self.first_seed else {})
+        seeds = {"seeds": self.seeds} | ({ONLY_SEED: self.first_seed} if self.first_seed else {})
         flat = _flatten(self.settings) | self.varied
         return {key: shorten(value) for key, value in flat.items()} | seeds
 
@@ -143,7 +145,7 @@ def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
     name, scale = row.tags["claim"], row.tags["scale"]
     if name not in claim_catalog.names() or scale not in claim_catalog.load(name).scales:
         return None
-    first_seed = int(row.params.get("first_seed", 0))
+    first_seed = int(row.params.get(ONLY_SEED, 0))
     plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)
     return plan if plan.fingerprint == row.tags["fingerprint"] else None
 

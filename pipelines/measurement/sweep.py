@@ -19,7 +19,7 @@ from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.measurement import _executor, claim, claim_catalog, documents, grid
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.measurement.plan import MeasurementPlan
+from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
@@ -32,7 +32,7 @@ CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cell
 MEASURED_BY = "measured_by"  # tag: the digests of the codes that measured a claim's cells
 EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
 EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
-SEED_PARAMS = ("seeds", "first_seed")
+SEED_PARAMS = ("seeds", ONLY_SEED)
 
 
 def check(

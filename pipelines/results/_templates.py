@@ -21,13 +21,14 @@ LABELLED = re.compile(
 def render_page(
     entries: Sequence[Any],
     documents: Mapping[str, str],
-    studies: Sequence[str],
+    tables: Mapping[str, Sequence[str]],
     figures: Mapping[str, Path],
 ) -> str:
-    """Return results.html: the entries of scoreboard.py, the studies' Markdown table, PNGs."""
+    """Return results.html: the entries of scoreboard.py, Markdown tables by title, PNGs."""
     pictures = {key: _data_address(path) for key, path in figures.items()}
     board = _board(entries, documents, pictures, pages={})
-    return render("results.html", **board, studies=_html_of("\n".join(studies)))
+    html = {title: _html_of("\n".join(lines)) for title, lines in tables.items()}
+    return render("results.html", **board, tables=html)
 
 
 def render_board(

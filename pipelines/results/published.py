@@ -1,9 +1,17 @@
-"""What the project has published of every claim: the scoreboard of RESULTS.md, read back."""
+"""What the project has published: the scoreboard and the tables of RESULTS.md, read back."""
 
+import itertools
 import re
 from pathlib import Path
 
 from pipelines.runtime.provenance import ROOT
+
+
+def read_table(title: str, file: Path = ROOT / "RESULTS.md") -> list[str]:
+    """Return the lines of the table below a title of a RESULTS.md; none without it."""
+    text = file.read_text() if file.is_file() else ""
+    _, _, below = text.partition(f"\n## {title}\n\n")
+    return list(itertools.takewhile(lambda line: line.startswith("|"), below.splitlines()))
 
 
 def read_rows(file: Path = ROOT / "RESULTS.md") -> dict[str, dict[str, str]]:
@@ -14,6 +22,8 @@ def read_rows(file: Path = ROOT / "RESULTS.md") -> dict[str, dict[str, str]]:
     rows: dict[str, dict[str, str]] = {}
     head: list[str] = []
     for line in file.read_text().splitlines() if file.is_file() else ():
+        if not line.startswith("|"):
+            head = []  # the end of a table
         if not line.startswith("| "):
             continue
         words = re.sub(r"\[([\w-]+)\]\((?:#|http)[^)]*\)", r"\1", line[2:].removesuffix(" |"))

@@ -18,7 +18,7 @@ from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import _templates
+from pipelines.results import _templates, _trained_networks
 from pipelines.results.evidence import bundles
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store
@@ -39,6 +39,7 @@ DOCUMENTS = {  # by the letters that name a source
     "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
     "ours": "what no document says",
 }
+TRAINED = "Trained networks"  # title of their table
 JUDGEMENT = ("verdict", "as_printed", "floor")
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 
@@ -243,8 +244,7 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     with _open_folder(folder):
         figures = _copy_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
-        table = _study_table(studies) if studies else []
-        html = _templates.render_page(board, DOCUMENTS, table, figures)
+        html = _templates.render_page(board, DOCUMENTS, _tables(board, studies), figures)
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in board],
@@ -325,8 +325,8 @@ def markdown(
     for title, group in group_by_document(entries):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in group]
-    if studies:
-        lines += ["", "## Learning-rate studies", "", *_study_table(studies)]
+    for title, table in _tables(entries, studies).items():
+        lines += ["", f"## {title}", "", *table]
     for entry in entries:
         if entry.shown:
             lines += ["", f"## {entry.name}", ""]
@@ -348,6 +348,15 @@ def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
     return [cells[column] for column in columns]
 
 
+def _tables(entries: list[Entry], studies: list[history.Row]) -> dict[str, list[str]]:
+    """Return by title the lines of the Markdown tables below the scoreboard, of those with rows."""
+    tables = {
+        TRAINED: _trained_networks.write_table(entries),
+        "Learning-rate studies": _study_table(studies),
+    }
+    return {title: table for title, table in tables.items() if table}
+
+
 def _study_table(studies: list[history.Row]) -> list[str]:
     head = "| study | recipe | trials | at the start: validation error | best | setting |"
     rows = [
@@ -356,4 +365,4 @@ def _study_table(studies: list[history.Row]) -> list[str]:
         f"| `{s.tags['best']}` |"
         for s in studies
     ]
-    return [head, "|---|---|---|---|---|---|", *rows]
+    return [head, "|---|---|---|---|---|---|", *rows] if rows else []

@@ -1,0 +1,83 @@
+"""The table of claims about trained networks: how well they learned, what decides, what it cost."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.plan import stated_plan
+from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.results.evidence import bundles
+from pipelines.runtime.durations import format_duration
+from pipelines.tracking import history
+
+COLUMNS = (
+    *(
+        "trained networks",
+        "scale",
+        "arms",
+        "seeds",
+        "test error: mean ± sd",
+        "floor reached",
+        "verdict",
+    ),
+    *("decided by, with its interval", "time", "commit", "evidence"),
+)
+TEST_ERROR = re.compile(r"(?:(\w+)_)?test_error_pct")
+
+
+def write_table(entries: Iterable[Any]) -> list[str]:
+    """Return the entries of trained networks that have a run, as the lines of a Markdown table."""
+    rows = [
+        _row(entry)
+        for entry in entries
+        if entry.shown and claim_catalog.load(entry.name).recipes is not None
+    ]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *rows] if rows else []
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _row(entry: Any) -> Sequence[str]:
+    """Return the cells of a claim's run, in the order of the columns."""
+    document, run = entry.shown.document(), entry.shown.run
+    values = documents.seed_values(history.histories([run.id])[run.id])
+    bounds = claim_catalog.load(entry.name).decided_by
+    decided = (describe_decision(b, values[b.metric]) for b in bounds if b.metric in values)
+    files = bundles.files([entry.name]) if run.is_project else []
+    return (
+        entry.name,
+        document["scale"],
+        ", ".join(arms(entry.name, document["scale"])),
+        str(document["seeds"]),
+        "; ".join(describe_test_errors(document["metrics"])),
+        document["floor"],
+        document["verdict"],
+        "; ".join(decided),
+        format_duration(document["wall_s"]),
+        run.tags["commit"],
+        ", ".join(file.name for file in files),
+    )
+
+
+def arms(name: str, scale: str) -> list[str]:
+    """Return what a claim calls the networks that it compares, without those of searches."""
+    plan = stated_plan(name, scale, 1)
+    return [arm for arm in plan.arms(plan.cells[0]) if ", search " not in arm]
+
+
+def describe_test_errors(metrics: dict[str, Any]) -> list[str]:
+    """Return `plain 90.1 ± 0.3 %` of every arm that is tested, in the order of their names."""
+    found = ((TEST_ERROR.fullmatch(key), spread) for key, spread in metrics.items())
+    return [
+        f"{match[1] or ''} {format_spread(spread).partition(' (')[0]} %".strip()
+        for match, spread in found
+        if match
+    ]
+
+
+def describe_decision(bound: Bound, values: Sequence[float]) -> str:
+    """Return `advantage_pct >= 1: between 83.9 and 85.9`, the interval by which it is judged."""
+    if bound.every:
+        return str(bound)
+    low, high = bound.mean_interval(values)
+    return f"{bound}: between {low:.3g} and {high:.3g}"
