@@ -124,7 +124,7 @@ def _find_missing(name: str, scale: str) -> Decision | None:
     if not trainings:
         return Decision(plan, missing, (), len(missing) / len(plan.cells))
     missing_steps = sum(each.steps - each.done for each in trainings)
-    all_steps = sum(recipe.steps or 1 for _, _, recipe in _list_recipes(plan, plan.cells))
+    all_steps = sum(_count_steps(recipe) for _, _, recipe in _list_recipes(plan, plan.cells))
     unfinished = [each for each in trainings if each.done < each.steps]
     return Decision(plan, missing, unfinished, missing_steps / all_steps)
 
@@ -134,7 +134,7 @@ def _list_trainings(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[Traini
     return [
         Training(seed, arm, steps, _count_steps_done(recipe, steps))
         for seed, arm, recipe in _list_recipes(plan, cells)
-        for steps in [recipe.steps or 1]
+        for steps in [_count_steps(recipe)]
     ]
 
 
@@ -145,6 +145,13 @@ def _list_recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[tuple[in
     return list(by_fingerprint.values())[::-1]
 
 
+def _count_steps(recipe: Recipe) -> int:
+    """Return the steps of a training; 1 where the data are not here, which say how long it is."""
+    if recipe.steps or not is_at_hand(recipe.data):
+        return recipe.steps or 1
+    return recipe.steps_over(recipe.examples())
+
+
 def _count_steps_done(recipe: Recipe, steps: int) -> int:
     """Return the steps of a training that are done: all, those of its checkpoint, or none."""
     identity = resume.identity(recipe.fingerprint)
@@ -152,7 +159,7 @@ def _count_steps_done(recipe: Recipe, steps: int) -> int:
         return steps
     same = {"fingerprint": recipe.fingerprint}
     begun = [row.id for kind in KINDS for row in history.rows(None, kind=kind, **same)]
-    return max(map(resume.last_checkpoint_step, begun), default=0)
+    return min(steps, max(map(resume.last_checkpoint_step, begun), default=0))
 
 
 def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str, Any]:
