@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import tyro
-from numpy.typing import NDArray
 
-from pipelines.claims._figures import panels
+from pipelines.claims import _arm_figure
 from pipelines.errors import Diverged, check_counts
-from pipelines.measurement.claim import Bench
+from pipelines.measurement.claim import Bench, Training
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.verdict import Bound, Floor
 from pipelines.recipes.catalog import RECIPES
@@ -25,7 +24,6 @@ LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 
 MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
 FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
 SEARCH_SEED = 10**6  # no claim's own seed
-POINTS = "offset points"
 SMOKE: Mapping[str, Any] = {  # settings of a test that shows that a claim can be measured
     "data": "digits",
     "steps": 8,
@@ -183,45 +181,32 @@ def validation_error(bench: Bench, recipe: Recipe) -> float:
 
 def figure(
     measured: Sequence[Measured],
+    trainings: Sequence[Sequence[Training]],
     labels: Mapping[str, str],
     splits: Sequence[str] = ("test",),
     reported: Mapping[str, float] | None = None,
 ) -> Any:
-    """Draw errors of the arms in the order of their labels: a line a seed, a colour a split.
+    """Draw how the arms learn, and their errors at the end, in the order of their labels.
 
-    Means are over the seeds that did not diverge.
+    `trainings` has those of every cell. Means are over the seeds that did not diverge.
     """
-    picture, axes = panels(1, max(6, 2.4 * len(labels)), 4)
-    axes.set(ylabel=f"{' and '.join(splits)} error (%)")
-    axes.set_xticks(range(len(labels)), list(labels.values()))
-    for colour, split in zip(("C0", "C1"), splits, strict=False):
-        keys = [f"{arm}_{split}_error_pct" for arm in labels]
-        errors = np.array([[m.curves[key][0] for key in keys] for m in measured])  # [seeds, arms]
-        axes.plot(range(len(labels)), errors.T, "o-", color=colour, alpha=0.4)
-        for position, (key, column) in enumerate(zip(keys, errors.T, strict=True)):
-            _draw_mean(axes, position, split, column[np.isfinite(column)], colour)
-            if reported:
-                axes.hlines(reported[key], position - 0.3, position + 0.3, color="k", ls="--")
-    for position, arm in enumerate(labels):
-        diverged = sum(np.isnan(m.curves[f"{arm}_{splits[0]}_error_pct"][0]) for m in measured)
-        if diverged:
-            axes.annotate(f"{diverged} diverged", (position, 0), (0, 4), textcoords=POINTS)
-    dashes = "; dashes: as reported" if reported else ""
-    axes.set_title(f"{len(measured)} runs; bars are means, bands ± sd{dashes}", fontsize=10)
-    axes.margins(x=0.3)
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    return picture
+    known, arms = reported or {}, []
+    for arm, label in labels.items():
+        names = dict(zip(splits, error_names([arm], splits), strict=True))
+        errors = {
+            split: np.array([m.curves[name][0] for m in measured]) for split, name in names.items()
+        }
+        found = [find_training(arm, *each) for each in zip(measured, trainings, strict=True)]
+        printed = {split: known[name] for split, name in names.items() if name in known}
+        arms.append(_arm_figure.Arm(label, errors, found, printed))
+    return _arm_figure.draw(arms, [m.cell.seed for m in measured])
 
 
-def _draw_mean(
-    axes: Any, position: int, split: str, errors: NDArray[np.float64], colour: str
-) -> None:
-    """Draw the mean of an arm's errors [seeds], if there are any, and a band of ± sd."""
-    if not len(errors):
-        return
-    mean = float(errors.mean())
-    if len(errors) > 1:
-        sd = errors.std(ddof=1)
-        axes.bar(position, 2 * sd, 0.2, mean - sd, fc=colour, alpha=0.2)
-    axes.hlines(mean, position - 0.1, position + 0.1, color=colour, lw=3)
-    axes.annotate(f"{split} {mean:.1f} %", (position, mean), (12, 4), textcoords=POINTS)
+def find_training(arm: str, m: Measured, trainings: Sequence[Training]) -> Training | None:
+    """Return the training of an arm in a cell, by its name, else by the error that it ended in.
+
+    An arm with what a search found has no name: it is not known before.
+    """
+    error = m.curves[f"{arm}_test_error_pct"][0]
+    unnamed = [t for t in trainings if not t.arm and error in t.curves.get("test_error_pct", ())]
+    return next(iter([*(t for t in trainings if t.arm == arm), *unnamed]), None)

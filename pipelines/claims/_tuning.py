@@ -97,7 +97,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
         recipes=variants.recipes,
         extra_metrics=means("share_lost", "decades_lost", WORST_BEST, *shown),
-        figure=lambda measured: figure(variants.labels, measured),
+        figure=lambda measured, _: figure(variants.labels, measured),
         charts=tuple((f"{arm}_best_of_k_pct",) for arm in variants.labels),
         seeds=3,
         **card,

@@ -8,16 +8,17 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from statistics import mean
 from typing import Any
 
+import numpy as np
+
+from pipelines.claims import _arm_figure
 from pipelines.claims._arms import DIVERGED_PCT
-from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import Bound, standard_deviation
+from pipelines.measurement.verdict import Bound
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 
@@ -87,7 +88,7 @@ def table_cell(
         measure=measure,
         recipes=lambda recipe, seed: {"trained": shift_seed(recipe, seed)},
         extra_metrics=extra_metrics,
-        figure=lambda measured: figure(measured, error_pct),
+        figure=partial(figure, network=network, reported=error_pct),
         reported=paper.reported,
         seeds=seeds,
         costs={scale: cost * seeds for scale, cost in costs_of_seed(paper).items()},
@@ -125,28 +126,20 @@ def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     return means(*(key for key in NUMBERS[1:] if key in measured[0].curves))(measured)
 
 
-def figure(measured: Sequence[Measured], reported: float) -> Any:
-    """Draw test and training error of every seed, mean ± sd; the reported test error, dashed."""
-    picture, axes = panels(1, 6, 4)
-    axes.set(xlabel="seed", ylabel="error (%)")
-    seeds = [m.cell.seed for m in measured]
-    for key, label, mark, colour in (
-        ("test_error_pct", "test", "o", "C0"),
-        ("final_train_error_pct", "train", "^", "C1"),
-    ):
-        errors = [float(m.curves[key][0]) for m in measured]
-        axes.plot(seeds, errors, mark, color=colour, label=label)
-        axes.axhline(mean(errors), color=colour, lw=1)
-        if len(errors) > 1:
-            sd = standard_deviation(errors)
-            axes.axhspan(mean(errors) - sd, mean(errors) + sd, color=colour, alpha=0.15)
-    axes.axhline(reported, ls="--", color="C3", label=f"test, reported: {reported:g} %")
-    axes.axhspan(0, NEAR * reported, color="C3", alpha=0.1, label="as good as reported")
-    axes.set_xticks(seeds)
-    axes.margins(x=0.2, y=0.2)
-    axes.set_ylim(bottom=0)
-    axes.legend(fontsize=8)
-    return picture
+def figure(
+    measured: Sequence[Measured],
+    trainings: Sequence[Sequence[Training]],
+    network: str,
+    reported: float,
+) -> Any:
+    """Draw how the network learns, its errors at the end, and the reported test error."""
+    errors = {
+        split: np.array([m.curves[key][0] for m in measured])
+        for split, key in (("train", "final_train_error_pct"), ("test", "test_error_pct"))
+    }
+    found = [next(iter(each), None) for each in trainings]
+    arm = _arm_figure.Arm(network, errors, found, {"test": reported})
+    return _arm_figure.draw([arm], [m.cell.seed for m in measured])
 
 
 ALLCONV_CIFAR10 = table_cell(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.measurement.cost import Cost
-from pipelines.measurement.grid import Cells, Curves, Measured, join
+from pipelines.measurement.grid import Array, Cells, Curves, Measured, join
 from pipelines.measurement.verdict import VERDICTS, Bound, Floor
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, Result, RunOptions, run
@@ -89,7 +89,8 @@ class Claim:
     """The experiment in MLflow that its runs stand in."""
     scales: Mapping[str, Any]
     decided_by: tuple[Bound, ...]
-    figure: Callable[[Sequence[Measured]], Any]
+    figure: Callable[..., Any]
+    """What draws the cells; of an `Experiment`, the cells and the trainings below each."""
     extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
@@ -215,13 +216,24 @@ class Theorem(Claim):
     """Most cells in one call: as many as fit in memory."""
 
 
+@dataclass(frozen=True)
+class Training:
+    """A training below a cell: what its claim calls it, if anything, and its learning curves."""
+
+    arm: str
+    steps: NDArray[np.int64]
+    curves: Mapping[str, Array]
+    """By metric values [k] over the steps [k], NaN where a step has none."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment(Claim):
     """A claim about trained networks: one cell a call, which trains on a bench.
 
     `measure(setting, seed, bench)` returns steps [k] and by name curves [k]; `numbers` makes them
-    of single numbers.
+    of single numbers. `figure(measured, trainings)` gets of every cell what was trained for it.
     """
 
+    figure: Callable[[Sequence[Measured], Sequence[Sequence[Training]]], Any]
     measure: Callable[[Any, int, Bench], Curves]
     family: str = "trained networks"

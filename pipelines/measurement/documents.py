@@ -109,6 +109,21 @@ def trainings(cells: Sequence[str]) -> list[history.Row]:
     return [*rows, *(row for each in dict.fromkeys(reused) if (row := history.find(each)))]
 
 
+def draw(stated: claim.Theorem | claim.Experiment, measured: Sequence[Measured]) -> Any:
+    """Return the figure of a claim; an experiment's has the learning curves of its trainings."""
+    if isinstance(stated, claim.Theorem):
+        return stated.figure(measured)
+    return stated.figure(measured, [read_trainings(m.run_id) for m in measured])
+
+
+def read_trainings(cell: str) -> list[claim.Training]:
+    """Return the trainings of a cell with their curves; of a repeated one, that which finished."""
+    rows = sorted(trainings([cell]), key=lambda row: (row.status == "FINISHED", row.start_ms))
+    last = {row.tags["fingerprint"]: row for row in rows}.values()
+    curves = history.curves([row.id for row in last])
+    return [claim.Training(row.tags.get(store.ARM, ""), *curves[row.id]) for row in last]
+
+
 def _group(rows: Sequence[history.Row]) -> str | None:
     """Return the tag by which trainings that differ in their seed alone are one line.
 

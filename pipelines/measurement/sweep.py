@@ -280,7 +280,8 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         run.text(documents.table_csv(table), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
-            run.figure(plan.claim.figure(part), f"{' '.join([documents.FIGURE, *point])}.png")
+            picture = documents.draw(plan.claim, part)
+            run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")
         for key, value in judgement.items():
             run.tag(key, value)
         run.log(

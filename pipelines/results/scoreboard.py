@@ -5,6 +5,7 @@ recorded stands beside what was measured here. Verdicts are given anew, by the r
 the numbers of every seed.
 """
 
+import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError, disk_error
-from pipelines.measurement import claim, claim_catalog, documents
+from pipelines.measurement import claim, claim_catalog, documents, sweep
 from pipelines.measurement.plan import stated_plan_of
-from pipelines.measurement.sweep import MEASURED_BY
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks
 from pipelines.results.evidence import bundles
 from pipelines.runtime.provenance import ROOT
-from pipelines.tracking import history, mlflow_ui, store
+from pipelines.tracking import history, mlflow_ui, store, tracked_run
 
 STATED = ("says", "source", "reported", "decided by")
 PUBLISHED = (  # columns of the project's own RESULTS.md
@@ -80,7 +80,7 @@ class Result:
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
-        codes = self.run.tags.get(MEASURED_BY)
+        codes = self.run.tags.get(sweep.MEASURED_BY)
         return self.run.tags["commit"] + (f"; measured by the codes {codes}" if codes else "")
 
 
@@ -242,7 +242,7 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     """
     folder, board, studies = folder or store.home() / "report", entries(), latest_studies()
     with _open_folder(folder):
-        figures = _copy_figures(board, folder / "figures")
+        figures = _write_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
         html = _templates.render_page(board, DOCUMENTS, _tables(board, studies), figures)
         (folder / "results.html").write_text(html)
@@ -267,7 +267,7 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
             "none. Use the project's own home, or import the bundles in mlruns/evidence/."
         )
     with _open_folder(folder):
-        figures = _copy_figures(board, folder / "figures")
+        figures = _write_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, [], figures, PUBLISHED))
     return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
 
@@ -297,15 +297,29 @@ def _open_folder(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _copy_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
-    """Copy the figures of the claims out of their runs; return their files by claim."""
+def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
+    """Write the figures of the claims; return their files by claim."""
     files = {}
     for entry in entries:
-        figure = store.artifact(entry.shown.run.id, "figure.png") if entry.shown else None
-        if figure is not None:
+        picture = _draw(entry.shown.run) if entry.shown else None
+        if picture is not None:
             files[entry.name] = folder / f"{entry.name}.png"
-            files[entry.name].write_bytes(figure)
+            files[entry.name].write_bytes(picture)
     return files
+
+
+def _draw(row: history.Row) -> bytes | None:
+    """Return the picture that a run of a claim has; of trained networks, drawn anew.
+
+    Theirs are drawn in a moment, and take too long to be measured again for a better figure.
+    """
+    plan = stated_plan_of(row)
+    measured = sweep.measured_cells(plan, row) if plan and plan.claim.recipes else None
+    if plan is None or measured is None:
+        return store.artifact(row.id, "figure.png")
+    file = io.BytesIO()
+    documents.draw(plan.claim, measured).savefig(file, **tracked_run.FIGURE_STYLE)
+    return file.getvalue()
 
 
 def markdown(

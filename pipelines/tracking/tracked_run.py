@@ -31,6 +31,7 @@ from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
+FIGURE_STYLE: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}  # of every PNG
 PARENT_VARIABLE = "PARENT_RUN"  # environment variable: the run that the runs of commands are below
 
 
@@ -90,8 +91,7 @@ class Run:
 
     def figure(self, figure: Any, path: str) -> None:
         """Write a matplotlib figure; equal figures are equal files."""
-        style: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}
-        self.outbox.add_file(path, lambda place: figure.savefig(place, **style))
+        self.outbox.add_file(path, lambda place: figure.savefig(place, **FIGURE_STYLE))
 
     def dataset(self, name: str, digest: str, examples: int, source: str) -> None:
         """Name the data this run trains on and their source, for the data set column of the UI."""

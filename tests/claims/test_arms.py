@@ -26,6 +26,7 @@ from pipelines.claims.ours import (
     standard_init_diverges,
 )
 from pipelines.errors import Diverged, UserError
+from pipelines.measurement.claim import Training
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
@@ -386,9 +387,12 @@ def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
         Measured(Cell({}, seed), np.array([0]), {k: np.array([v]) for k, v in errors.items()}, "")
         for seed in (0, 1)
     ]
-    picture = fixed_projection_helps.CLAIM.figure(measured)
+    picture = fixed_projection_helps.CLAIM.figure(measured, [[], []])
     (axes,) = picture.axes
-    assert {text.get_text() for text in axes.texts} == {"test 20.0 %", "2 diverged"}
+    assert {text.get_text() for text in axes.texts} == {
+        "test 20.00 ± 0.00 %",
+        "test diverged with every seed",
+    }
     picture.savefig(tmp_path / "figure.png")
 
 
@@ -401,12 +405,27 @@ def test_the_figure_shows_every_seed_and_mean(module: Any, tmp_path: Path) -> No
         Measured(Cell(point, seed), np.array([0]), {k: np.array([10.0 + seed]) for k in keys}, "")
         for seed in (0, 1, 2)
     ]
-    picture = claim.figure(measured)
+    picture = claim.figure(measured, [[], [], []])
     (axes,) = picture.axes
     splits = len(getattr(module, "SPLITS", ("test",)))
     assert len(axes.lines) == 3 * splits
-    assert {text.get_text() for text in axes.texts} <= {"train 11.0 %", "test 11.0 %"}
+    assert {text.get_text() for text in axes.texts} <= {
+        "train 11.00 ± 1.00 %",
+        "test 11.00 ± 1.00 %",
+    }
     picture.savefig(tmp_path / "figure.png")
+
+
+def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
+    def training(arm: str, error: float) -> Training:
+        return Training(arm, np.array([8]), {"test_error_pct": np.array([error])})
+
+    errors = {"named": 20.0, "found": 20.5, "lost": NAN}
+    curves = {f"{arm}_test_error_pct": np.array([error]) for arm, error in errors.items()}
+    measured = Measured(Cell({}, 0), np.array([0]), curves, "")
+    trainings = [training("", 20.5), training("named", 20.0), training("", 30.0)]
+    found = {arm: _arms.find_training(arm, measured, trainings) for arm in errors}
+    assert found == {"named": trainings[1], "found": trainings[0], "lost": None}
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_the_figure_names_every_network_and_the_limit(module: Any, tmp_path: Pat
     }
     point = dataclasses.asdict(module.CLAIM.scales["hours"])
     measured = [Measured(Cell(point, s), np.arange(1, 4), curves | constant, "") for s in range(3)]
-    picture = module.CLAIM.figure(measured)
+    picture = module.CLAIM.figure(measured, [])
     said = [text.get_text() for text in picture.axes[0].get_legend().get_texts()]
     assert len(said) == len(module.VARIANTS.labels) + 1
     assert all(

@@ -64,11 +64,15 @@ def test_the_figure_shows_every_seed_and_what_was_reported() -> None:
         )
         for seed in range(3)
     ]
-    axes = table2.figure(measured, 6.38).axes[0]
-    drawn = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
-    assert drawn["test"] == [7.0, 8.0, 9.0]
-    assert drawn["train"] == [0.5, 0.5, 0.5]
-    assert drawn["test, reported: 6.38 %"] == [6.38, 6.38]
-    assert [8.0, 8.0] in drawn.values()  # the mean, which runs from edge to edge
-    assert (7.0, 9.0) in {(band.get_y(), band.get_y() + band.get_height()) for band in axes.patches}
+    (axes,) = table2.figure(measured, [[]] * 3, "A network", 6.38).axes
+    assert [text.get_text() for text in axes.texts] == [
+        "train 0.50 ± 0.00 %",
+        "test 8.00 ± 1.00 %",
+    ]
+    places = [
+        {*each.get_offsets()[:, 0]} for each in axes.collections if len(each.get_offsets()) == 3
+    ]
+    assert places == [{0.5}, {7.0, 8.0, 9.0}]
+    [dashed] = [each for each in axes.collections if each.get_label() == "reported"]
+    assert {x for line in dashed.get_segments() for x, _ in line} == {6.38}
     assert table2.extra_metrics(measured) == {"final_train_error_pct": 0.5}

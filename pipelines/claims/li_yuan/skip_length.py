@@ -28,7 +28,7 @@ from typing import Any
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.recipes.recipe import Recipe
@@ -65,10 +65,10 @@ def measure(setting: Arms, seed: int, bench: Bench) -> Curves:
     return numbers(errors | losses)
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the test errors of the three networks, a line a seed; LY's where the setting is."""
+def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
+    """Draw the three networks, and the errors that LY report where the setting is theirs."""
     published = measured[0].point == dataclasses.asdict(PAPER)
-    return _arms.figure(measured, LABELS, reported=REPORTED if published else None)
+    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
 
 
 CLAIM = Experiment(

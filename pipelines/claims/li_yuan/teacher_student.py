@@ -314,6 +314,6 @@ CLAIM = Experiment(
     measure=measure,
     recipes=recipes,
     extra_metrics=extra_metrics,
-    figure=figure,
+    figure=lambda measured, _: figure(measured),
     reported={"reslink_fitted_loss": 0, "reslink_test_loss": 0},
 )

@@ -33,7 +33,7 @@ import tyro
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Floor
@@ -92,16 +92,10 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return numbers(errors | {"zeros_minus_random_pct": zeros - random})
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw test errors of the three starts, a line a seed; LY's where the data are theirs."""
-    picture = _arms.figure(measured, LABELS)
-    if measured[0].point["data"] == "mnist":
-        (axes,) = picture.axes
-        for position, value in enumerate(REPORTED.values()):
-            axes.hlines(value, position - 0.3, position + 0.3, color="k", ls="--")
-        axes.plot([], [], "k--", label="as reported")
-        axes.legend(loc="upper left")
-    return picture
+def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
+    """Draw the three starts, and the errors that LY report where the data are theirs."""
+    published = measured[0].point["data"] == "mnist"
+    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
 
 
 CLAIM = Experiment(

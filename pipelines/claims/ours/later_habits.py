@@ -30,16 +30,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
-from pipelines.claims._figures import panels
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import Floor, standard_deviation
+from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
 HABITS = {
@@ -47,9 +44,9 @@ HABITS = {
     "smoothing": "label smoothing",
     "ema": "averaged weights",
 }
-ARMS = ("published", *HABITS, "all")
+LABELS = {"published": "as published", **HABITS, "all": "all of these"}
+ARMS = tuple(LABELS)
 GAINS = (*(f"gain_{habit}_pct" for habit in HABITS), "interaction_pct")
-ROWS = ("published_test_error_pct", *GAINS, "all_test_error_pct")  # of the figure
 REPORTED = {"published_test_error_pct": 6.38}
 
 
@@ -108,30 +105,10 @@ def gains(errors: Mapping[str, float]) -> dict[str, float]:
     return {"gain_pct": total, **parts, "interaction_pct": total - sum(gained.values())}
 
 
-def figure(measured: Sequence[Measured]) -> Any:
-    """Draw the way from the published error to that of all habits, a bar a habit: means ± sd."""
-
-    def column(key: str) -> list[float]:
-        return [float(m.curves[key][0]) for m in measured]
-
-    picture, axes = panels(1, 7, 4)
-    axes.set(xlabel="test error (%)")
-    labels = ["as published", *HABITS.values(), "together, beyond their sum", "all"]
-    published, *gained, everything = (float(np.mean(column(key))) for key in ROWS)
-    widths = [published, *(0.0 - gain for gain in gained), everything]
-    starts = [0.0, *np.cumsum(widths[:-2]), 0.0]
-    spreads = [standard_deviation(column(key)) if len(measured) > 1 else 0.0 for key in ROWS]
-    colours = ["C0", *("C2" if width <= 0 else "C3" for width in widths[1:-1]), "C0"]
-    axes.barh(labels, widths, left=starts, color=colours, xerr=spreads, ecolor="0.4")
-    for place, (start, width, spread) in enumerate(zip(starts, widths, spreads, strict=True)):
-        text = f"{width:.2f} ± {spread:.2f}" if start == 0 else f"{width:+.2f} ± {spread:.2f}"
-        right = max(start, start + width) + spread
-        axes.annotate(text, (right, place), (4, 0), textcoords="offset points", va="center")
-    axes.axvline(REPORTED["published_test_error_pct"], color="k", ls="--", lw=1)
-    axes.set_title(f"{len(measured)} seeds, means ± sd; dashed: as reported", fontsize=10)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.35 * axes.get_xlim()[1])  # room for the numbers
-    return picture
+def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
+    """Draw the arms, and the error that HM report where the first is their training."""
+    published = measured[0].point == dataclasses.asdict(Setting())
+    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
 
 
 CLAIM = Experiment(

@@ -136,7 +136,7 @@ CLAIM = Experiment(
     measure=measure,
     recipes=recipes,
     extra_metrics=reductions(excess_ratio=np.max),
-    figure=figure,
+    figure=lambda measured, _: figure(measured),
     costs={"cpu": seconds(18)},
     seeds=3,
 )

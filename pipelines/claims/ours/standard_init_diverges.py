@@ -170,6 +170,6 @@ CLAIM = Experiment(
     measure=measure,
     recipes=recipes,
     extra_metrics=extra_metrics,
-    figure=figure,
+    figure=lambda measured, _: figure(measured),
     charts=(("standard_loss", "small_loss"),),
 )

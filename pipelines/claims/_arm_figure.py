@@ -1,0 +1,143 @@
+"""The figure of arms: how each learns, and beside it the errors in which its seeds end."""
+
+import functools
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.claims._figures import panels
+from pipelines.measurement.claim import Training
+from pipelines.measurement.grid import Array
+
+LEARNING = {"val_error_pct": "-", "train_error_pct": "--"}  # curves, and how they are drawn
+LABEL_CHARS, LEGEND_CHARS = 22, 40  # of a line of an arm's label
+SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # from split to split and from seed to seed, in arms
+Curve = tuple[NDArray[np.int64], Array]
+"""Steps [k] and values [k]."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is drawn of an arm."""
+
+    label: str
+    errors: Mapping[str, Array]
+    """By split, at the end, one a seed; NaN where the training diverged."""
+    trainings: Sequence[Training | None]
+    """One a seed; None where it was not recorded."""
+    reported: Mapping[str, float] = field(default_factory=dict)
+    """By split, where a source reports the error."""
+
+    def curves(self, metric: str, diverged: bool) -> list[Curve]:
+        """Return the finite points of a curve, of the seeds that diverged or of the others."""
+        curves = []
+        for training, error in zip(self.trainings, self.errors["test"], strict=True):
+            if training and metric in training.curves and np.isnan(error) == diverged:
+                values = training.curves[metric]
+                finite = np.isfinite(values)
+                curves.append((training.steps[finite], values[finite]))
+        return [each for each in curves if len(each[0])]
+
+
+def draw(arms: Sequence[Arm], seeds: Sequence[int]) -> Any:
+    """Draw the learning curves of the arms, where there are some, and their errors at the end."""
+    learns = any(len(steps) > 1 for arm in arms for steps, _ in arm.curves("val_error_pct", False))
+    lines = max(len(textwrap.wrap(arm.label, LABEL_CHARS)) for arm in arms)
+    height = 1.3 + len(arms) * max(0.3 + 0.4 * len(arms[0].errors), 0.1 + 0.16 * lines)
+    if not learns:
+        picture, ends = panels(1, 7, height)
+    else:
+        picture, (learning, ends) = panels(2, 11.6, max(height + 0.9, 4.6), width_ratios=(5, 4))
+        draw_learning(learning, arms, len(seeds))
+        picture.legend(loc="outside lower center", ncols=3, fontsize=9)
+    draw_ends(ends, arms, seeds)
+    return picture
+
+
+def draw_learning(axes: Any, arms: Sequence[Arm], seeds: int) -> None:
+    """Draw the mean and band of every arm's curves, and by itself what diverged, to a cross."""
+    lost = [arm.curves(metric, diverged=True) for arm in arms for metric in LEARNING]
+    for number, arm in enumerate(arms):
+        colour = f"C{number}"
+        for metric, line in LEARNING.items():
+            for steps, values in arm.curves(metric, diverged=True):
+                axes.plot(steps, values, line, color=colour, lw=1, alpha=0.5)
+                axes.plot(steps[-1], values[-1], "x", color=colour)
+            if curves := arm.curves(metric, diverged=False):
+                steps, mean, sd = mean_curve(curves)
+                axes.plot(steps, mean, line if len(steps) > 1 else ".", color=colour, lw=1.5)
+                axes.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=0.15, lw=0)
+        axes.plot([], [], color=colour, label=textwrap.fill(arm.label, LEGEND_CHARS))
+    axes.plot([], [], "k-", label="validation error")
+    axes.plot([], [], "k--", label="training error, mean of an epoch")
+    if any(lost):
+        axes.plot([], [], "kx", label="diverged")
+    axes.set(xlabel="step", ylabel="error (%)")
+    spread = f": mean ± sd of {seeds} seeds" if seeds > 1 else " of one seed"
+    axes.set_title(f"learning curves{spread}", fontsize=10)
+
+
+def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[np.int64], Array, Array]:
+    """Return the steps [k] that all curves have, and there their mean [k] and deviation [k].
+
+    One curve has the deviation 0.
+    """
+    steps = functools.reduce(np.intersect1d, (steps for steps, _ in curves))
+    values = np.array([each[np.isin(own, steps)] for own, each in curves])  # [seeds, k]
+    sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(steps))
+    return steps, values.mean(axis=0), sd
+
+
+def draw_ends(axes: Any, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
+    """Draw a row an arm and split: a dot a seed, mean ± sd, and both as numbers beside it.
+
+    A line joins what a seed has from arm to arm.
+    """
+    splits = list(arms[0].errors)
+    shifts = SEED_ROWS * (np.arange(len(seeds)) - (len(seeds) - 1) / 2)
+    for i, split in enumerate(splits):
+        places = np.arange(len(arms)) + SPLIT_ROWS * (i - (len(splits) - 1) / 2)
+        errors = np.array([arm.errors[split] for arm in arms])  # [arms, seeds]
+        axes.plot(errors, places[:, None] + shifts, color="0.85", lw=0.8, zorder=0)
+        for number, (arm, place) in enumerate(zip(arms, places, strict=True)):
+            colour = f"C{number}"
+            face = "none" if split == "train" else colour
+            axes.scatter(errors[number], place + shifts, 22, ec=colour, fc=face, alpha=0.6)
+            draw_mean(axes, place, errors[number], colour)
+            if split in arm.reported:
+                ends = (place - 0.2, place + 0.2)
+                axes.vlines(arm.reported[split], *ends, color="k", ls="--", label="reported")
+            text = describe(errors[number], seeds)
+            beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            axes.annotate(f"{split} {text}", (1, place), (6, 0), va="center", fontsize=9, **beside)
+    labels = [textwrap.fill(arm.label, LABEL_CHARS) for arm in arms]
+    axes.set_yticks(range(len(arms)), labels, fontsize=9)
+    axes.set_ylim(len(arms) - 0.5, -0.5)
+    axes.set_xlabel(f"{' and '.join(splits)} error (%)")
+    dashes = "; dashes: as reported" if any(arm.reported for arm in arms) else ""
+    axes.set_title(f"at the end: a dot a seed, mean ± sd{dashes}", fontsize=10)
+
+
+def draw_mean(axes: Any, place: float, errors: Array, colour: str) -> None:
+    """Draw the mean of the errors [seeds] that are numbers, and a band of ± sd."""
+    finite = errors[np.isfinite(errors)]
+    if len(finite):
+        axes.scatter(finite.mean(), place, 300, color=colour, marker="|", lw=2.5)
+    if len(finite) > 1:
+        mean, sd = finite.mean(), finite.std(ddof=1)
+        axes.hlines(place, mean - sd, mean + sd, color=colour, lw=10, alpha=0.2)
+
+
+def describe(errors: Array, seeds: Sequence[int]) -> str:
+    """Return `4.89 ± 1.19 %` of the errors [seeds] that are numbers, and which diverged."""
+    finite = errors[np.isfinite(errors)]
+    if not len(finite):
+        return "diverged with every seed"
+    spread = f" ± {finite.std(ddof=1):.2f}" if len(finite) > 1 else ""
+    lost = [str(seed) for seed, error in zip(seeds, errors, strict=True) if np.isnan(error)]
+    names = f"\nseed{'s' * (len(lost) > 1)} {', '.join(lost)} diverged" if lost else ""
+    return f"{finite.mean():.2f}{spread} %{names}"
