@@ -52,13 +52,13 @@ def draw(arms: Sequence[Arm], seeds: Sequence[int]) -> Any:
         picture, ends = panels(1, 7, height)
     else:
         picture, (learning, ends) = panels(2, 11.6, max(height + 0.9, 4.6), width_ratios=(5, 4))
-        draw_learning(learning, arms, len(seeds))
+        draw_learning(learning, arms)
         picture.legend(loc="outside lower center", ncols=3, fontsize=9)
     draw_ends(ends, arms, seeds)
     return picture
 
 
-def draw_learning(axes: Any, arms: Sequence[Arm], seeds: int) -> None:
+def draw_learning(axes: Any, arms: Sequence[Arm]) -> None:
     """Draw the mean and band of every arm's curves, and by itself what diverged, to a cross."""
     lost = [arm.curves(metric, diverged=True) for arm in arms for metric in LEARNING]
     for number, arm in enumerate(arms):
@@ -77,8 +77,7 @@ def draw_learning(axes: Any, arms: Sequence[Arm], seeds: int) -> None:
     if any(lost):
         axes.plot([], [], "kx", label="diverged")
     axes.set(xlabel="step", ylabel="error (%)")
-    spread = f": mean ± sd of {seeds} seeds" if seeds > 1 else " of one seed"
-    axes.set_title(f"learning curves{spread}", fontsize=10)
+    axes.set_title("learning curves: mean ± sd over seeds", fontsize=10)
 
 
 def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[np.int64], Array, Array]:
@@ -119,7 +118,7 @@ def draw_ends(axes: Any, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
     axes.set_ylim(len(arms) - 0.5, -0.5)
     axes.set_xlabel(f"{' and '.join(splits)} error (%)")
     dashes = "; dashes: as reported" if any(arm.reported for arm in arms) else ""
-    axes.set_title(f"at the end: a dot a seed, mean ± sd{dashes}", fontsize=10)
+    axes.set_title(f"at the end: a dot a seed (n = {len(seeds)}), mean ± sd{dashes}", fontsize=10)
 
 
 def draw_mean(axes: Any, place: float, errors: Array, colour: str) -> None:
