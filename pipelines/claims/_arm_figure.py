@@ -13,7 +13,7 @@ from pipelines.claims._figures import panels
 from pipelines.measurement.claim import Training
 from pipelines.measurement.grid import Array
 
-LEARNING = {"val_error_pct": "-", "train_error_pct": "--"}  # curves, and how they are drawn
+LEARNING = {"val_error_pct": ("-", 0.15), "train_error_pct": ("--", 0.07)}  # line, band's opacity
 LABEL_CHARS, LEGEND_CHARS = 22, 40  # of a line of an arm's label
 SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # from split to split and from seed to seed, in arms
 Curve = tuple[NDArray[np.int64], Array]
@@ -33,14 +33,25 @@ class Arm:
     """By split, where a source reports the error."""
 
     def curves(self, metric: str, diverged: bool) -> list[Curve]:
-        """Return the finite points of a curve, of the seeds that diverged or of the others."""
-        curves = []
-        for training, error in zip(self.trainings, self.errors["test"], strict=True):
-            if training and metric in training.curves and np.isnan(error) == diverged:
-                values = training.curves[metric]
-                finite = np.isfinite(values)
-                curves.append((training.steps[finite], values[finite]))
-        return [each for each in curves if len(each[0])]
+        """Return a curve of every seed that has it, of those that diverged or of the others."""
+        curves = [
+            read_curve(training, metric)
+            for training, error in zip(self.trainings, self.errors["test"], strict=True)
+            if training and metric in training.curves and np.isnan(error) == diverged
+        ]
+        return [(steps, values) for steps, values in curves if len(steps)]
+
+
+def read_curve(training: Training, metric: str) -> Curve:
+    """Return the finite points of a curve.
+
+    A training error is the mean of an epoch: that of an unfinished last one, of a few steps maybe,
+    is left out.
+    """
+    finite = np.isfinite(training.curves[metric])
+    steps, values = training.steps[finite], training.curves[metric][finite]
+    is_cut = metric == "train_error_pct" and len(steps) > 1 and steps[-1] - steps[-2] < steps[0]
+    return (steps[:-1], values[:-1]) if is_cut else (steps, values)
 
 
 def draw(arms: Sequence[Arm], seeds: Sequence[int]) -> Any:
@@ -63,14 +74,14 @@ def draw_learning(axes: Any, arms: Sequence[Arm]) -> None:
     lost = [arm.curves(metric, diverged=True) for arm in arms for metric in LEARNING]
     for number, arm in enumerate(arms):
         colour = f"C{number}"
-        for metric, line in LEARNING.items():
+        for metric, (line, opacity) in LEARNING.items():
             for steps, values in arm.curves(metric, diverged=True):
                 axes.plot(steps, values, line, color=colour, lw=1, alpha=0.5)
                 axes.plot(steps[-1], values[-1], "x", color=colour)
             if curves := arm.curves(metric, diverged=False):
                 steps, mean, sd = mean_curve(curves)
                 axes.plot(steps, mean, line if len(steps) > 1 else ".", color=colour, lw=1.5)
-                axes.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=0.15, lw=0)
+                axes.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=opacity, lw=0)
         axes.plot([], [], color=colour, label=textwrap.fill(arm.label, LEGEND_CHARS))
     axes.plot([], [], "k-", label="validation error")
     axes.plot([], [], "k--", label="training error, mean of an epoch")
@@ -101,7 +112,7 @@ def draw_ends(axes: Any, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
     for i, split in enumerate(splits):
         places = np.arange(len(arms)) + SPLIT_ROWS * (i - (len(splits) - 1) / 2)
         errors = np.array([arm.errors[split] for arm in arms])  # [arms, seeds]
-        axes.plot(errors, places[:, None] + shifts, color="0.85", lw=0.8, zorder=0)
+        axes.plot(errors, places[:, None] + shifts, color="0.87", lw=0.7, zorder=0)
         for number, (arm, place) in enumerate(zip(arms, places, strict=True)):
             colour = f"C{number}"
             face = "none" if split == "train" else colour

@@ -44,6 +44,13 @@ def test_curves_are_means_over_the_seeds_that_did_not_diverge() -> None:
     assert crosses == [[95], [90], []]  # where the third ended, and what the legend shows
 
 
+def test_the_training_error_of_a_few_last_steps_is_no_point_of_its_curve() -> None:
+    curves = {key: np.array([90.0, 50.0, 70.0]) for key in _arm_figure.LEARNING}
+    cut = Training("", np.array([100, 200, 203]), curves)
+    assert list(_arm_figure.read_curve(cut, "train_error_pct")[0]) == [100, 200]
+    assert list(_arm_figure.read_curve(cut, "val_error_pct")[0]) == [100, 200, 203]
+
+
 def test_the_axis_begins_where_the_errors_are_and_holds_them_all() -> None:
     arms = [arm("a", [15.0, 15.4, 15.1], reported={"test": 14.2}), arm("b", [16.0, 16.9, 16.2])]
     learning, ends = _arm_figure.draw(arms, [0, 1, 2]).axes
