@@ -50,7 +50,7 @@ def packages() -> str:
 @functools.cache
 def tags() -> dict[str, str]:
     """Return the tags that every run has; those named mlflow.* fill the columns of the UI."""
-    commit = _git("rev-parse", "HEAD") or "unknown"
+    commit = _git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT", "unknown")
     keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
     return {
         "commit": commit[:12] + ("+changes" if diff() else ""),
