@@ -46,12 +46,16 @@ def test_the_patch_makes_the_changes_again(repository: Path) -> None:
     assert (repository / "new.py").read_text() == "two = 2\n"
 
 
-def test_a_copy_without_history_says_unknown(
+def test_a_copy_without_history_says_unknown_or_what_it_is_told(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provenance, "ROOT", tmp_path.parent)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent.parent))
+    monkeypatch.delenv("GIT_COMMIT", raising=False)
     assert provenance.tags()["commit"] == "unknown"
+    provenance.tags.cache_clear()
+    monkeypatch.setenv("GIT_COMMIT", "0123456789abcdef")  # where somebody knows it
+    assert provenance.tags()["commit"] == "0123456789ab"
 
 
 @pytest.mark.parametrize(
