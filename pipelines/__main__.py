@@ -103,8 +103,14 @@ def evidence_command(
     that each lacks; work: measure and add them, all or those of CLAIMs, at the lowest priority, for
     --max-minutes or to the end: the same command goes on."""
     from pipelines.cli import results_command
+    from pipelines.errors import UserError
     from pipelines.results.evidence import bundles
 
+    if max_minutes is not None and action != "work":
+        raise UserError(
+            f"--max-minutes belongs to `evidence work`. Received: evidence {action} with "
+            f"--max-minutes {max_minutes:g}. Leave it out."
+        )
     if action == "check":
         results_command.evidence_check_command(json)
     elif action == "add":

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.__main__ import dispatch
 from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.claim import Experiment
@@ -95,6 +96,11 @@ def test_what_cannot_be_measured_here_is_left_out_with_its_reason(
     assert "GPU" in queue.work()["left_out"][f"{THEOREM} at smoke scale"]
     with pytest.raises(UserError, match="Did you mean"):
         queue.plan_decisions([THEOREM[:-1]])
+
+
+def test_a_time_is_for_the_work_alone() -> None:
+    with pytest.raises(UserError, match="belongs to `evidence work`"):
+        dispatch(["evidence", "list", "--max-minutes", "3"])
 
 
 def test_trained_networks_are_decided_at_their_larger_scales(

@@ -229,4 +229,7 @@ def print_work(document: Mapping[str, Any]) -> None:
         print(f"{each['claim']:<36}{each['scale']:<7}{each['verdict']}, in {duration}")
     for name, reason in document["left_out"].items():
         print(f"{name} was left out: {reason}.")
-    print("Next: python -m pipelines report --publish, and commit what it wrote.")
+    if document["measured"]:
+        print("Next: python -m pipelines report --publish, and commit what it wrote.")
+    else:
+        print("Nothing was measured.")
