@@ -102,7 +102,8 @@ def show(document: Mapping[str, list[Any]]) -> None:
     columns.print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = f"{row['reported']['test_error_pct']:g} %" if row["reported"] else ""
-        columns.print_row(row, reported, split_costs(row["cost"]), row["source"])
+        costs = {scale: shorten_cost(text) for scale, text in split_costs(row["cost"]).items()}
+        columns.print_row(row, reported, costs, row["source"])
     here = document["data_at_hand"]
     data = [name if name in here else f"{name} (not here)" for name in document["data"]]
     for title, names in {**document, "data": data}.items():
@@ -134,7 +135,7 @@ class Columns:
         self, row: Mapping[str, Any], second: str, costs: Mapping[str, str], about: str
     ) -> None:
         """Print a claim or a recipe, on more lines where a column needs them."""
-        cost = _fold([f"{scale} {shorten_cost(text)}" for scale, text in costs.items()], self.cost)
+        cost = _fold([f"{scale} {text}" for scale, text in costs.items()], self.cost)
         missing = [] if row["data_at_hand"] else ["not here"]
         data = _fold([*_storage_names(row["data"]), *missing], self.data)
         for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):

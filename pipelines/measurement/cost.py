@@ -19,11 +19,13 @@ class Cost:
         return Cost(self.least_s * factor, self.most_s * factor, self.gpu)
 
     def __str__(self) -> str:
-        """Return `8 min`, `10 to 19 h`, `2 h on a GPU`."""
-        least, most = (format_duration(s).replace(".0 ", " ") for s in (self.least_s, self.most_s))
+        """Return `8 min`, `10 to 19 h`, `2 GPU h`."""
+        space = " GPU " if self.gpu else " "
+        ends = (format_duration(each) for each in (self.least_s, self.most_s))
+        least, most = (end.replace(".0 ", " ").replace(" ", space) for end in ends)
         (number, _, unit), (_, _, last_unit) = least.partition(" "), most.partition(" ")
         first = number if unit == last_unit else least
-        return (most if least == most else f"{first} to {most}") + " on a GPU" * self.gpu
+        return most if least == most else f"{first} to {most}"
 
 
 def seconds(least: float, most: float | None = None, gpu: bool = False) -> Cost:
