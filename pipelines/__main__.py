@@ -115,8 +115,10 @@ def evidence_command(
         results_command.evidence_check_command(json)
     elif action == "add":
         print_answer(bundles.add(what), json, bundles.print_added)
-    elif action in ("plan", "work"):
-        results_command.queue_command(action, what, max_minutes, json)
+    elif action == "plan":
+        results_command.evidence_plan_command(what, json)
+    elif action == "work":
+        results_command.evidence_work_command(what, max_minutes, json)
     else:
         if action == "import":
             bundles.import_if_own()

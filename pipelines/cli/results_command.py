@@ -76,18 +76,19 @@ def evidence_check_command(json: bool) -> None:
         raise SystemExit(1)
 
 
-def queue_command(
-    action: str, names: Collection[str], max_minutes: float | None, json: bool
-) -> None:
-    """Print what the evidence lacks, or measure it for so long and print what was measured."""
+def evidence_plan_command(names: Collection[str], json: bool) -> None:
+    """Print what the evidence lacks, of some claims or of all."""
+    bundles.import_if_own()
+    lacking = [decision.document() for decision in queue.plan_decisions(names)]
+    print_answer({"lacking": lacking}, json, queue.print_plan)
+
+
+def evidence_work_command(names: Collection[str], max_minutes: float | None, json: bool) -> None:
+    """Measure what the evidence lacks, for so long or to the end, and print what was measured."""
     check_minutes(max_minutes)
     bundles.import_if_own()
-    if action == "plan":
-        lacking = [decision.document() for decision in queue.plan_decisions(names)]
-        print_answer({"lacking": lacking}, json, queue.print_plan)
-    else:
-        minutes = math.inf if max_minutes is None else max_minutes
-        print_answer(queue.work(names, minutes), json, queue.print_work)
+    minutes = math.inf if max_minutes is None else max_minutes
+    print_answer(queue.work(names, minutes), json, queue.print_work)
 
 
 def _print_evidence_check(document: Mapping[str, Any]) -> None:

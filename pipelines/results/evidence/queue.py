@@ -14,7 +14,6 @@ from typing import Any
 
 from pipelines import resume
 from pipelines.data.integrity import is_at_hand
-from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.claim import Claim, Experiment
 from pipelines.measurement.cost import Cost
@@ -24,6 +23,7 @@ from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
 from pipelines.run import RunOptions
+from pipelines.runtime import code_digest
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
 
@@ -33,17 +33,13 @@ MOST_NAMED = 4  # trainings of a seed that are named in the terminal
 
 
 @dataclass(frozen=True)
-class Training:
-    """A training of a claim's seed, and how far it has come."""
+class Progress:
+    """How far a training of a claim's seed has come."""
 
     seed: int
     arm: str
     steps: int
     done: int
-
-    def __str__(self) -> str:
-        """Return `plain`, or `plain from step 1200 of 2340` of one that was begun."""
-        return f"{self.arm} from step {self.done} of {self.steps}" if self.done else self.arm
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Decision:
 
     plan: MeasurementPlan
     missing: Sequence[Cell]
-    trainings: Sequence[Training]
+    trainings: Sequence[Progress]
     """Those of the missing cells of an experiment that are not finished."""
     share: float
     """Of the work of all seeds, what is still to be done."""
@@ -74,13 +70,15 @@ class Decision:
 
     def document(self) -> dict[str, Any]:
         """Return the decision as `evidence plan --json` prints it."""
-        missing_seeds = sorted({cell.seed for cell in self.missing})
-        trainings = {s: [str(t) for t in self.trainings if t.seed == s] for s in missing_seeds}
+        missing: dict[str, list[dict[str, Any]]] = {str(cell.seed): [] for cell in self.missing}
+        for each in self.trainings:
+            about = {"arm": each.arm, "steps": each.steps, "done": each.done}
+            missing[str(each.seed)].append(about)
         return {
             "claim": self.plan.name,
             "scale": self.plan.scale,
             "seeds": self.plan.seeds,
-            "missing": {str(seed): names for seed, names in trainings.items()},
+            "missing": missing,
             "least_s": round(self.cost.least_s),
             "most_s": round(self.cost.most_s),
             "gpu": self.cost.gpu,
@@ -94,14 +92,12 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     What was measured in this store counts, whether it is added yet or not. Raise UserError for a
     name that is no claim's.
     """
-    for name in names:
-        if name not in claim_catalog.names():
-            raise unknown("A claim", name, claim_catalog.names(), LISTED_BY)
+    steps_done = _read_steps_done()
     decisions = [
         decision
         for name in names or claim_catalog.names()
         for scale in deciding_scales(claim_catalog.load(name))
-        if (decision := _find_missing(name, scale))
+        if (decision := _find_missing(name, scale, steps_done))
     ]
     return sorted(decisions, key=lambda each: (each.cost.gpu, each.cost.least_s))
 
@@ -113,14 +109,19 @@ def deciding_scales(claim: Claim) -> list[str]:
     return larger if isinstance(claim, Experiment) and larger else scales
 
 
-def _find_missing(name: str, scale: str) -> Decision | None:
+def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Decision | None:
     """Return what a claim lacks at a scale; None where it is complete."""
     plan = stated_plan(name, scale, claim_catalog.load(name).seeds)
-    measured = history.finished_cells_anywhere(name, plan.code)
+    rows = history.rows_with_evidence(kind="setting", claim=name)
+    measured = {row.tags["fingerprint"] for row in rows}
     missing = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in measured]
     if not missing:
         return None
-    trainings = _list_trainings(plan, missing)
+    trainings = [
+        Progress(seed, arm, steps, round(min(steps, steps_done.get(recipe.fingerprint, 0))))
+        for seed, arm, recipe in _list_recipes(plan, missing)
+        for steps in [_count_steps(recipe)]
+    ]
     if not trainings:
         return Decision(plan, missing, (), len(missing) / len(plan.cells))
     missing_steps = sum(each.steps - each.done for each in trainings)
@@ -129,13 +130,19 @@ def _find_missing(name: str, scale: str) -> Decision | None:
     return Decision(plan, missing, unfinished, missing_steps / all_steps)
 
 
-def _list_trainings(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[Training]:
-    """Return the trainings of cells with the steps of each and those that are done."""
-    return [
-        Training(seed, arm, steps, _count_steps_done(recipe, steps))
-        for seed, arm, recipe in _list_recipes(plan, cells)
-        for steps in [_count_steps(recipe)]
-    ]
+def _read_steps_done() -> dict[str, float]:
+    """Return by fingerprint the steps of trainings in this store, infinite where one has finished.
+
+    Of an unfinished one they are those of its checkpoint. By other code than today's none counts
+    as finished: it would be trained again.
+    """
+    steps_done: dict[str, float] = {}
+    for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
+        fingerprint = row.tags["fingerprint"]
+        is_finished = row.status == "FINISHED" and row.tags["code"] == code_digest.training()
+        steps = math.inf if is_finished else resume.last_checkpoint_step(row.id)
+        steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
+    return steps_done
 
 
 def _list_recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[tuple[int, str, Recipe]]:
@@ -150,16 +157,6 @@ def _count_steps(recipe: Recipe) -> int:
     if recipe.steps or not is_at_hand(recipe.data):
         return recipe.steps or 1
     return recipe.steps_over(recipe.examples())
-
-
-def _count_steps_done(recipe: Recipe, steps: int) -> int:
-    """Return the steps of a training that are done: all, those of its checkpoint, or none."""
-    identity = resume.identity(recipe.fingerprint)
-    if any(history.rows(kind=kind, **identity) for kind in KINDS):
-        return steps
-    same = {"fingerprint": recipe.fingerprint}
-    begun = [row.id for kind in KINDS for row in history.rows(None, kind=kind, **same)]
-    return min(steps, max(map(resume.last_checkpoint_step, begun), default=0))
 
 
 def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str, Any]:
@@ -212,14 +209,17 @@ def print_plan(document: Mapping[str, Any]) -> None:
     print("Next: python -m pipelines evidence work [CLAIM ...]")
 
 
-def _describe_trainings(trainings: Sequence[str]) -> str:
-    """Return `: plain, normalized`; of many trainings their number and those that were begun."""
+def _describe_trainings(trainings: Sequence[Mapping[str, Any]]) -> str:
+    """Return `: plain, normalized from step 1200 of 2340`; of many their number, and the begun."""
     if not trainings:
         return ""
-    if len(trainings) <= MOST_NAMED:
-        return f": {', '.join(trainings)}"
-    begun = [each for each in trainings if " from step " in each]
-    return f": {', '.join([f'{len(trainings)} trainings', *begun])}"
+    many = [f"{len(trainings)} trainings"] if len(trainings) > MOST_NAMED else []
+    named = [
+        each["arm"] + (f" from step {each['done']} of {each['steps']}" if each["done"] else "")
+        for each in trainings
+        if each["done"] or not many
+    ]
+    return f": {', '.join([*many, *named])}"
 
 
 def print_work(document: Mapping[str, Any]) -> None:
