@@ -1,23 +1,19 @@
 """The figure of arms: how each learns, and beside it the errors in which its seeds end."""
 
-import functools
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipelines.claims._figures import panels
 from pipelines.measurement.claim import Training
-from pipelines.measurement.grid import Array
+from pipelines.measurement.grid import Array, Curve, mean_curve
 
 LEARNING = {"val_error_pct": ("-", 0.15), "train_error_pct": ("--", 0.07)}  # line, band's opacity
 LABEL_CHARS, LEGEND_CHARS = 22, 40  # of a line of an arm's label
 SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # from split to split and from seed to seed, in arms
-Curve = tuple[NDArray[np.int64], Array]
-"""Steps [k] and values [k]."""
 
 
 @dataclass(frozen=True)
@@ -89,17 +85,6 @@ def draw_learning(axes: Any, arms: Sequence[Arm]) -> None:
         axes.plot([], [], "kx", label="diverged")
     axes.set(xlabel="step", ylabel="error (%)")
     axes.set_title("learning curves: mean ± sd over seeds", fontsize=10)
-
-
-def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[np.int64], Array, Array]:
-    """Return the steps [k] that all curves have, and there their mean [k] and deviation [k].
-
-    One curve has the deviation 0.
-    """
-    steps = functools.reduce(np.intersect1d, (steps for steps, _ in curves))
-    values = np.array([each[np.isin(own, steps)] for own, each in curves])  # [seeds, k]
-    sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(steps))
-    return steps, values.mean(axis=0), sd
 
 
 def draw_ends(axes: Any, arms: Sequence[Arm], seeds: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ shapes are measured together, in one vectorized call.
 """
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ from pipelines.errors import MOST, UserError, unknown
 Array = NDArray[np.float64]
 Steps = Sequence[int] | NDArray[np.int64]
 Curves = tuple[Steps, dict[str, NDArray[Any]]]  # steps [k], and by name values [n, k] of n cells
+Curve = tuple[NDArray[Any], NDArray[Any]]
+"""Steps [k] and values [k]."""
 MAX_SETTING = 10**9  # of any setting: of sizes, memory ends far below
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
 
@@ -116,6 +119,17 @@ def stack(measured: Sequence[Measured], name: str) -> Array:
 def join(measured: Sequence[Measured], name: str) -> Array:
     """Return one curve of several cells, one after another; [all their steps]."""
     return np.concatenate([m.curves[name] for m in measured])
+
+
+def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[Any], Array, Array]:
+    """Return the steps [k] that all curves have, and there their mean [k] and deviation [k].
+
+    One curve has the deviation 0.
+    """
+    steps = functools.reduce(np.intersect1d, (steps for steps, _ in curves))
+    values = np.array([each[np.isin(own, steps)] for own, each in curves])  # [seeds, k]
+    sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(steps))
+    return steps, values.mean(axis=0), sd
 
 
 def sort_axes(settings: Any) -> Any:

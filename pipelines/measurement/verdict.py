@@ -155,8 +155,12 @@ def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, f
 
 def format_spread(metric: Mapping[str, Any]) -> str:
     """Return `mean ± sd (n)`, rounded to what a reader can use."""
-    sd = f" ± {metric['sd']:.2g}" if metric["sd"] else ""
-    return f"{metric['mean']:.4g}{sd} (n = {metric['n']})"
+    return f"{format_mean(metric)} (n = {metric['n']})"
+
+
+def format_mean(metric: Mapping[str, Any]) -> str:
+    """Return `mean ± sd`, so rounded."""
+    return f"{metric['mean']:.4g}" + (f" ± {metric['sd']:.2g}" if metric["sd"] else "")
 
 
 DIFFERENCE_LEVEL = 0.95

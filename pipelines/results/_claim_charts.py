@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.measurement.grid import Measured, split_by
+from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
 from pipelines.results.evidence.check import histories
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
@@ -22,8 +22,6 @@ STEP = "step"  # the axis of iterations: linear convergence is a line where only
 LEARNING_CURVES = (("train_loss", "val_loss"), ("train_error_pct", "val_error_pct"))
 
 Array = NDArray[Any]
-Curve = tuple[Array, Array]
-"""Steps [k] and values [k]."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,8 @@ def _traces(
     if not curves:
         return []
     common = {"mode": "lines", "legendgroup": label, "name": label}
-    mean = _trace(*_mean(curves)) | common | {"line": {**line, "width": 2}, "metric": metric}
+    steps, values, _ = mean_curve(curves)
+    mean = _trace(steps, values) | common | {"line": {**line, "width": 2}, "metric": metric}
     traces = [mean | {"showlegend": in_legend}]
     if len(curves) > 1 and line["dash"] == DASHES[0]:
         parts = [_trace(*curve) for curve in curves]
@@ -119,15 +118,6 @@ def _trace(steps: Array, values: Array) -> dict[str, Any]:
     """Return numbers as JSON can hold them, rounded to what can be seen."""
     rounded = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     return {"x": [int(step) for step in steps], "y": rounded}
-
-
-def _mean(curves: Sequence[Curve]) -> Curve:
-    """Return the mean over seeds, at the steps that all of them have."""
-    steps = curves[0][0]
-    for other, _ in curves[1:]:
-        steps = np.intersect1d(steps, other)
-    columns = [values[np.isin(recorded, steps)] for recorded, values in curves]
-    return steps, np.mean(columns, axis=0)
 
 
 def _thin(steps: Array, values: Array) -> Curve:

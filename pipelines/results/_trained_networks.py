@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.plan import stated_plan
-from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.measurement.verdict import Bound, format_mean
 from pipelines.results.evidence import bundles
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
@@ -68,11 +68,7 @@ def arms(name: str, scale: str) -> list[str]:
 def describe_test_errors(metrics: dict[str, Any]) -> list[str]:
     """Return `plain 90.1 ± 0.3 %` of every arm that is tested, in the order of their names."""
     found = ((TEST_ERROR.fullmatch(key), spread) for key, spread in metrics.items())
-    return [
-        f"{match[1] or ''} {format_spread(spread).partition(' (')[0]} %".strip()
-        for match, spread in found
-        if match
-    ]
+    return [f"{match[1] or ''} {format_mean(spread)} %".strip() for match, spread in found if match]
 
 
 def describe_decision(bound: Bound, values: Sequence[float]) -> str:

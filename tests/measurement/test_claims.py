@@ -225,11 +225,14 @@ def test_fewer_seeds_than_stated_or_one_apart_are_not_the_stated_ones(name: str)
 def test_the_run_of_every_claim_is_found_to_be_as_stated(only_seed: int) -> None:
     for name in claim_catalog.names():
         for scale in claim_catalog.load(name).scales:
-            plan = stated_plan(name, scale, 1, first_seed=only_seed)
-            tags = {"claim": name, "scale": scale, "seeds": "1", "fingerprint": plan.fingerprint}
+            seeds = claim_catalog.load(name).seeds
+            plan = stated_plan(name, scale, seeds, first_seed=only_seed)
+            tags = {"claim": name, "scale": scale, "seeds": str(seeds)}
+            tags |= {"fingerprint": plan.fingerprint}
             params = {key: str(value) for key, value in plan.params.items()}
             found = stated_plan_of(history.Row("", "", "FINISHED", 0, 1, params, {}, tags))
             assert found and found.seed_range == plan.seed_range, (name, scale)
+            assert found.is_as_stated == (only_seed == 0), (name, scale)
 
 
 def test_more_seeds_of_trained_networks_can_weaken_a_verdict_and_never_give_one() -> None:

@@ -16,7 +16,6 @@ import pytest
 
 from pipelines.cli import tables
 from pipelines.measurement import claim, claim_catalog, sweep
-from pipelines.measurement.plan import stated_plan, stated_plan_of
 from pipelines.results import scoreboard
 from pipelines.run import RunOptions
 from pipelines.tracking import history, store
@@ -228,15 +227,3 @@ def test_a_grid_of_one_cell_is_measured_and_drawn(name: str, home: Path) -> None
     document = sweep.sweep(name, "smoke", specs, seeds=1, workers=1)
     assert document["verdict"] in {"reproduced", "inconclusive", "smaller scale"}
     assert len(children(document)) == 1
-
-
-@pytest.mark.parametrize("first_seed", [0, 3])
-def test_a_run_is_known_as_stated_where_a_setting_is_named_like_its_first_seed(
-    first_seed: int,
-) -> None:
-    plan = stated_plan("standard-init-diverges", "cpu", 5, first_seed=first_seed)
-    params = {key: str(value) for key, value in plan.params.items()}
-    tags = {"claim": plan.name, "scale": plan.scale, "seeds": "5", "fingerprint": plan.fingerprint}
-    found = stated_plan_of(history.Row("", "", "FINISHED", 0, None, params, {}, tags))
-    assert found is not None
-    assert (found.first_seed, found.is_as_stated) == (first_seed, first_seed == 0)
