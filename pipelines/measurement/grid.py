@@ -124,11 +124,12 @@ def join(measured: Sequence[Measured], name: str) -> Array:
 def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[Any], Array, Array]:
     """Return the steps [k] that all curves have, and there their mean [k] and deviation [k].
 
-    One curve has the deviation 0.
+    One curve has the deviation 0; where a curve is infinite, the deviation is NaN.
     """
     steps = functools.reduce(np.intersect1d, (steps for steps, _ in curves))
     values = np.array([each[np.isin(own, steps)] for own, each in curves])  # [seeds, k]
-    sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(steps))
+    with np.errstate(invalid="ignore"):
+        sd = values.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros(len(steps))
     return steps, values.mean(axis=0), sd
 
 

@@ -45,6 +45,12 @@ class Bound:
         """Return the ends of two one-sided intervals about the mean of one value a seed."""
         return mean_interval(values)
 
+    def deciding_interval(self, values: Sequence[float]) -> tuple[float, float] | None:
+        """Return `mean_interval` where it decides: of two seeds or more, all of them finite."""
+        if self.every or len(values) < 2 or not all(math.isfinite(value) for value in values):
+            return None
+        return self.mean_interval(values)
+
     def worst(self, values: NDArray[np.float64]) -> float:
         """Return the value nearest to breaking the bound, or breaking it most; NaN is the worst."""
         excess = np.where(np.isnan(values), np.inf, -np.inf)

@@ -73,7 +73,5 @@ def describe_test_errors(metrics: dict[str, Any]) -> list[str]:
 
 def describe_decision(bound: Bound, values: Sequence[float]) -> str:
     """Return `advantage_pct >= 1: between 83.9 and 85.9`, the interval by which it is judged."""
-    if bound.every:
-        return str(bound)
-    low, high = bound.mean_interval(values)
-    return f"{bound}: between {low:.3g} and {high:.3g}"
+    interval = bound.deciding_interval(values)
+    return f"{bound}: between {interval[0]:.3g} and {interval[1]:.3g}" if interval else str(bound)

@@ -108,8 +108,10 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
     )
 
 
-def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str]]:
-    """Yield every bound that can decide the claim with what it says, empty where it says nothing.
+def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[float, ...]]]:
+    """Yield every bound that can decide the claim, what it says and the interval it goes by.
+
+    Both are empty where it says nothing, the interval also where every seed decides.
 
     A reported number is judged at the published scale alone.
     """
@@ -117,7 +119,10 @@ def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str]]:
     for bound in claim.decided_by:
         decides = scale == "paper" or bound.metric not in claim.reported
         numbers = measurement.values.get(bound.metric)
-        yield bound, bound.verdict(numbers) if numbers and decides else ""
+        if numbers and decides:
+            yield bound, bound.verdict(numbers), bound.deciding_interval(numbers) or ()
+        else:
+            yield bound, "", ()
 
 
 def _json(chart: Chart) -> str:

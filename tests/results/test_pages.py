@@ -51,6 +51,12 @@ def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement
         assert f"<code>{bound.metric}</code></td><td>reproduced</td>" in page
 
 
+def test_a_page_shows_the_interval_that_decides() -> None:
+    page = write("standard-init-diverges", claim_pages.read("standard-init-diverges"))
+    [line] = [line for line in page.splitlines() if ">standard_diverged</code></td><td>rep" in line]
+    assert f"<td>{0.05**0.2:.4g} to 1</td>" in line  # all of five seeds, by the exact binomial
+
+
 def test_curves_are_thin_and_name_their_settings(measurement: claim_pages.Measurement) -> None:
     charts = re.findall(r'<script type="application/json">(.*?)</script>', write(NAME, measurement))
     assert len(charts) == len(claim_catalog.load(NAME).charts)
