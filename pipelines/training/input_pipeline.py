@@ -89,7 +89,7 @@ def evaluation(
         output_signature=signature,
     )
     ds = ds.apply(tf.data.experimental.assert_cardinality(count))
-    return _attach(split, _take_part(ds, size, part).prefetch(tf.data.AUTOTUNE))
+    return _attach(split, _take_part(ds, size, part).prefetch(AHEAD))
 
 
 def _take_part(batches: Any, size: int, part: Part) -> Any:
@@ -149,15 +149,21 @@ def _map_batches(batch: Callable[[int], Batch], count: int, split: Split, size: 
         return tf.ensure_shape(x, specs[0].shape), tf.ensure_shape(y, specs[1].shape)
 
     ds = tf.data.Dataset.range(count).map(make_batch, num_parallel_calls=2, deterministic=True)
-    return _attach(split, ds.prefetch(tf.data.AUTOTUNE))
+    return _attach(split, ds.prefetch(AHEAD))
 
 
 def _attach(split: Split, ds: Any) -> Any:
-    """Return the data set, with which the split lives and dies.
+    """Return the data set, with which the split lives and dies, and which nothing tunes.
 
     TensorFlow never lets go of a Python function that a data set has called: those here only borrow
-    the split, or every training of a process would leave its data in memory.
+    the split, or every training of a process would leave its data in memory. And its tuner sleeps
+    for 10 ms, 20 ms, 40 ms, ...: a data set that it tunes does not end before it wakes.
     """
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    ds = ds.with_options(options)
     ds.split = split
     return ds
 
