@@ -5,7 +5,6 @@ fail; "note": it costs something.
 """
 
 import json
-import os
 import secrets
 import shutil
 import sys
@@ -138,8 +137,7 @@ def check_backend() -> Finding:
     backend.keras()
     name = backend.name()
     gpus = GPUS[name](import_module(name))
-    usable = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if usable else os.cpu_count()
+    cores = provenance.count_cores()
     found = f"{name} {provenance.version(name)}, {gpus} GPUs, {cores} CPU cores"
     if gpus:
         return Finding("ok", found)

@@ -6,7 +6,6 @@ run holds already, and both, killed and started again, end as if they had not be
 
 import contextlib
 import dataclasses
-import os
 import sys
 import time
 from collections import Counter
@@ -24,6 +23,7 @@ from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, RunOptions, check_trainable
 from pipelines.runtime.progress import progress_bar
+from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
@@ -58,7 +58,7 @@ def check(
         seeds=_check_seeds(name, seeds) if only_seed is None else 1,
         first_seed=only_seed or 0,
         run_options=run_options,
-        workers=1 if scale == "smoke" else _count_cores(),  # a smoke test is over before that
+        workers=1 if scale == "smoke" else count_cores(),  # a smoke test is over before that
     )
     return measure(dataclasses.replace(plan, reuse_anywhere=reuse_anywhere and is_expensive(plan)))
 
@@ -93,7 +93,7 @@ def sweep(
     settings, varied = grid.apply_specs(claim_catalog.get_settings(name, scale), specs)
     if scheduler is not None:
         _check_cluster(name, scheduler, workers)
-    workers = _count_cores() if workers is None else workers
+    workers = count_cores() if workers is None else workers
     check_counts(WORKERS, workers=workers)
     return measure(
         MeasurementPlan(
@@ -128,10 +128,6 @@ def _check_seeds(name: str, seeds: int | None) -> int:
     n = claim_catalog.load(name).seeds if seeds is None else seeds
     check_counts(seeds=n)
     return n
-
-
-def _count_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _check_here(plan: MeasurementPlan) -> None:

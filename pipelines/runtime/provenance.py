@@ -57,7 +57,7 @@ def tags() -> dict[str, str]:
         "python": platform.python_version(),
         "host": socket.gethostname(),
         "cpu": _cpu(),
-        "cores": str(os.cpu_count()),
+        "cores": str(count_cores()),
         **{f"version.{key}": installed for key in keys if (installed := version(key))},
         "mlflow.source.name": _command(),
         "mlflow.source.type": "LOCAL",
@@ -72,6 +72,11 @@ def version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def count_cores() -> int:
+    """Return how many cores of the processor this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _user() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pipelines.errors import Pruned, Unavailable, UserError
-from pipelines.runtime import heartbeat, subcommands
+from pipelines.runtime import heartbeat, provenance, subcommands
 from pipelines.tracking import tracked_run
 from tuning.analysis import trial_results
 from tuning.execution import trial_queue
@@ -158,7 +158,7 @@ def _start(study: Any, where: str, number: int, size: int, pipe: int) -> subproc
 
 def _environment(where: str, number: int, size: int) -> dict[str, str]:
     """Return a worker's storage, and its share of the cores and of the GPUs that were named."""
-    cores = str(max(1, len(os.sched_getaffinity(0)) // size))
+    cores = str(max(1, provenance.count_cores() // size))
     variables = {"OMP_NUM_THREADS": cores, "TF_NUM_INTRAOP_THREADS": cores}
     variables["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # workers may share a GPU
     variables = {key: os.environ.get(key, value) for key, value in variables.items()}
