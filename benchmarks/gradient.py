@@ -9,7 +9,6 @@ float64 matrices.
     python -m benchmarks.gradient      about 2 minutes on 2 idle cores
 """
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from benchmarks import side_by_side
-from pipelines.runtime import backend
+from pipelines.runtime import backend, provenance
 from theory.linear_resnet import gradient
 
 Array = NDArray[np.float64]
@@ -73,7 +72,7 @@ def compare(batch: int, depth: int, width: int, threads: int) -> side_by_side.Ro
 
 def split(A: Array, R: Array, sigma: Array) -> Callable[[], Any]:
     """Return our gradient of a batch, with a part of it on every core."""
-    cores = min(os.cpu_count() or 1, len(A))
+    cores = min(provenance.count_cores(), len(A))
     parts = [np.array_split(X, cores) for X in (A, R, sigma)]
     pool = ThreadPoolExecutor(cores)
     return lambda: list(pool.map(gradient, *parts))

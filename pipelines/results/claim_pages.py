@@ -108,21 +108,18 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
     )
 
 
-def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[float, ...]]]:
+def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[float, float] | None]]:
     """Yield every bound that can decide the claim, what it says and the interval it goes by.
 
-    Both are empty where it says nothing, the interval also where every seed decides.
+    It says nothing where it does not decide; where every seed decides, there is no interval.
 
     A reported number is judged at the published scale alone.
     """
     claim, scale = measurement.plan.claim, measurement.plan.scale
     for bound in claim.decided_by:
         decides = scale == "paper" or bound.metric not in claim.reported
-        numbers = measurement.values.get(bound.metric)
-        if numbers and decides:
-            yield bound, bound.verdict(numbers), bound.deciding_interval(numbers) or ()
-        else:
-            yield bound, "", ()
+        numbers = measurement.values.get(bound.metric, ()) if decides else ()
+        yield bound, bound.verdict(numbers) if numbers else "", bound.deciding_interval(numbers)
 
 
 def _json(chart: Chart) -> str:

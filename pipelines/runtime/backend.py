@@ -47,7 +47,8 @@ def keras() -> Any:
 def _start_up() -> Iterator[None]:
     """Set what TensorFlow reads as it is imported, and drop what C++ writes meanwhile.
 
-    oneDNN is on by default only where a CPU has AVX-512; without AVX-512 it pays as well.
+    By default oneDNN is on only where a CPU has instructions for networks (AVX512_VNNI and such:
+    TensorFlow 2.9, release notes); it pays without them as well (LOG.md, 2026-11-26).
     """
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
