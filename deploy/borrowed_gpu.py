@@ -90,7 +90,7 @@ def unpack_pictures(packed: bytes) -> bytes:
 
 
 def copy_data(old: Path, new: Path, change: Callable[[bytes], bytes]) -> None:
-    """Copy a packed data set with its pictures packed or unpacked; back and forth gives it back."""
+    """Copy an archive uncompressed, its pictures packed, unpacked or as they are (`bytes`)."""
     with zipfile.ZipFile(old) as source, zipfile.ZipFile(new, "w") as target:
         for name in source.namelist():
             content, arrays = source.read(name), name.endswith(".npy")
@@ -166,9 +166,11 @@ def pack(arguments: argparse.Namespace) -> None:
         words = [f"--python-version={arguments.python}", f"--dest={wheels}", *WHEELS]
         run_pip("download", "--quiet", "--no-deps", *words, *find_needed([*there, *JAX]))
         copy_data(data, small, pack_pictures)
-        with zipfile.ZipFile(archive, "w") as target:
-            for file in (*sorted(wheels.iterdir()), small):
-                target.write(file, file.relative_to(folder))
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as target:
+            for wheel in sorted(wheels.iterdir()):
+                copy_data(wheel, plain := Path(folder, wheel.name), bytes)  # LZMA packs it better
+                target.write(plain, f"wheels/{wheel.name}")
+            target.write(small, small.name, zipfile.ZIP_STORED)
         names = cut(archive, out, arguments.piece_mib)
     largest = max((out / name).stat().st_size for name in names) / MIB
     print(f"{len(names)} pieces of {largest:.1f} MiB in {out}. Carry there.zip.json with each.")
