@@ -23,10 +23,14 @@ UNMEASURED_FIELDS = {  # of a claim: what it says, shows and is judged by, not w
 }
 
 
+def of_claim(name: str, backend_name: str | None = None) -> str:
+    """Return the digest of the code that measures a cell of the claim (None: on this backend)."""
+    return digest_of(_measuring(name), backend_name)
+
+
 @functools.cache
-def of_claim(name: str) -> str:
-    """Return the digest of the code that measures a cell of the claim."""
-    return digest_of(definitions(definition_of(name)).values())
+def _measuring(name: str) -> tuple[str, ...]:
+    return tuple(definitions(definition_of(name)).values())
 
 
 @functools.cache
@@ -34,7 +38,7 @@ def of_verdict(name: str) -> str:
     """Return the digest of the code that measures the claim, judges it and draws its figure."""
     judging = Reach(ROOT, silent=set(SILENT) - {CLAIM, VERDICT})
     texts = judging.definitions([definition_of(name), f"{CLAIM}:Claim"])
-    return digest_of([*definitions(definition_of(name)).values(), *texts.values()])
+    return digest_of([*_measuring(name), *texts.values()])
 
 
 def definition_of(name: str) -> str:

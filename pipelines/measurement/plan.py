@@ -12,6 +12,7 @@ from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.resume import RUN_AS
 from pipelines.run import DEFAULT, RunOptions
+from pipelines.runtime import backend
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history
 
@@ -91,6 +92,12 @@ class MeasurementPlan:
     def code(self) -> str:
         """Return the digest of what the numbers of a cell depend on: code and published recipes."""
         return digest([claim_code.of_claim(self.name), self._published_recipes])
+
+    @cached_property
+    def codes(self) -> set[str]:
+        """Return that digest on every backend of Keras: on whichever it ran, it is this code."""
+        digests = (claim_code.of_claim(self.name, each) for each in backend.NAMES)
+        return {digest([each, self._published_recipes]) for each in digests}
 
     @property
     def verdict_digest(self) -> str:

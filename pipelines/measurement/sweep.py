@@ -180,7 +180,7 @@ def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any
     values = values_of_cells(plan, row)
     if values is None:
         return documents.rejudged_document(row, bool(plan.changed_settings))
-    is_of_this_code = row.tags.get(CELL_CODE) == plan.code and MEASURED_BY not in row.tags
+    is_of_this_code = row.tags.get(CELL_CODE) in plan.codes and MEASURED_BY not in row.tags
     return (
         documents.claim_document(row)
         | {"metrics": metric_spreads(summarize(values), plan.seeds)}
@@ -298,7 +298,7 @@ def _tag_other_codes(plan: MeasurementPlan, run_ids: Collection[str], run: Run) 
     every = history.rows_with_evidence(kind="setting", claim=plan.name)
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
     codes = Counter(row.tags["code"] for row in rows)
-    if set(codes) - {plan.code}:
+    if set(codes) - plan.codes:
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
         run.tag(MEASURED_BY, ", ".join(counts))
     return history.measuring_seconds(rows)

@@ -10,6 +10,8 @@ from typing import Any
 
 from pipelines.errors import UserError
 
+NAMES = ("tensorflow", "jax", "torch")
+
 
 def name() -> str:
     """Return the name of the backend that trains: KERAS_BACKEND, else tensorflow."""

@@ -85,9 +85,9 @@ def training() -> str:
     return digest_of(training_definitions().values())
 
 
-def digest_of(texts: Iterable[str]) -> str:
-    """Return the digest of definitions, and of Keras's backend."""
-    return digest([*sorted(set(texts)), backend.name()])
+def digest_of(texts: Iterable[str], backend_name: str | None = None) -> str:
+    """Return the digest of definitions, and of a backend of Keras (None: the one in use)."""
+    return digest([*sorted(set(texts)), backend_name or backend.name()])
 
 
 @functools.cache

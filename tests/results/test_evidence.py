@@ -229,7 +229,7 @@ def test_cells_of_other_code_are_joined_and_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measure(only_seed=0)
-    monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
+    monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
     for seed in range(1, 5):
         measure(only_seed=seed)
     bundles.add([NAME])
@@ -241,6 +241,24 @@ def test_cells_of_other_code_are_joined_and_named(
     codes = project.run.tags[sweep.MEASURED_BY]
     assert codes.count("settings)") == 2
     assert codes in project.commit()
+
+
+def test_a_seed_of_another_backend_is_of_the_same_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("KERAS_BACKEND", "jax")
+        first = measure(only_seed=0)
+    for seed in range(1, 5):
+        second = measure(only_seed=seed)
+    codes = [history.row(run_id).tags[sweep.CELL_CODE] for run_id in (first, second)]
+    assert len(set(codes)) == 2  # no run of one backend stands for one of another
+    bundles.add([NAME])
+    [checked] = check.check_evidence(publish(folder.parent))["claims"]
+    assert checked["other_code"] == 0
+    project = entry().project
+    assert project is not None
+    assert sweep.MEASURED_BY not in project.run.tags
 
 
 def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
@@ -255,7 +273,7 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     assert (document["run_id"], document["reused"]) == (measured, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in tables.reason_not_measured(document)
-    monkeypatch.setattr(claim_code, "of_claim", lambda name: "other")
+    monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
     assert ", by other code than this: " in tables.reason_not_measured(measure_document())
     assert history.rows(kind="setting") == []
     assert measure(force=True) != measured

@@ -109,9 +109,9 @@ def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derive
 
 
 def count_other_code(plan: MeasurementPlan, cells: Mapping[str, Document]) -> int:
-    """Return how many cells of a plan were measured by other code than today's."""
+    """Return how many cells of a plan were measured by other code than today's, on any backend."""
     codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
-    return sum(code != plan.code for code in codes)
+    return sum(code not in plan.codes for code in codes)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:
