@@ -223,6 +223,21 @@ def largest_results(
     return chosen
 
 
+def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
+    """Yield the project's trained networks of which seeds lack, at larger scales than `entries`."""
+    rows = history.rows_with_evidence(kind="claim", as_stated="False")
+    plans = {row.id: plan for row in rows if (plan := stated_plan_of(row)) and plan.claim.recipes}
+    begun = project_results(r for r in rows if r.id in plans and not plans[r.id].first_seed)
+    judged = documents.judgements(list(begun.values()))
+    for entry in entries:
+        row, project = begun.get(entry.name), entry.project
+        scale = SCALES.index(project.scale) if project else -1
+        if row and SCALES.index(row.tags["scale"]) > scale:
+            plan = plans[row.id]
+            verdict = {"verdict": f"none yet: {plan.seeds} of {plan.claim.seeds} seeds"}
+            yield Entry(entry.name, Result(row, judged[row.id] | verdict))
+
+
 def is_stated(row: history.Row) -> bool:
     """Return whether a run has the settings and seeds that its claim states today."""
     plan = stated_plan_of(row)
@@ -364,8 +379,9 @@ def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
 
 def _tables(entries: list[Entry], studies: list[history.Row]) -> dict[str, list[str]]:
     """Return by title the lines of the Markdown tables below the scoreboard, of those with rows."""
+    trained = sorted([*entries, *unfinished_entries(entries)], key=lambda entry: entry.name)
     tables = {
-        TRAINED: _trained_networks.write_table(entries),
+        TRAINED: _trained_networks.write_table(trained),
         "Learning-rate studies": _study_table(studies),
     }
     return {title: table for title, table in tables.items() if table}

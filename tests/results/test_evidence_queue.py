@@ -12,6 +12,7 @@ from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.claim import Experiment
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
+from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check, queue
 from pipelines.run import RunOptions
 from pipelines.tracking import store, tracked_run
@@ -48,6 +49,19 @@ def test_the_cheapest_verdict_comes_first_and_ends_in_the_evidence(digits: Path)
     assert [bundles.subject(file) for file in bundles.files()] == [THEOREM]
     assert check.derive(THEOREM, list(check.read_runs(THEOREM))).seeds == 2  # type: ignore[union-attr]
     assert [each.plan.name for each in queue.plan_decisions()] == [TRAINED]
+
+
+def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: Path) -> None:
+    measure(TRAINED, only_seed=0)
+    bundles.add([TRAINED])
+    board = scoreboard.entries()
+    assert [entry.verdict for entry in board if entry.name == TRAINED] == ["not run"]
+    [begun] = scoreboard.unfinished_entries(board)
+    assert (begun.name, begun.verdict) == (TRAINED, "none yet: 1 of 2 seeds")
+    queue.work([TRAINED])
+    board = scoreboard.entries()
+    assert any(entry.name == TRAINED and entry.project for entry in board)
+    assert list(scoreboard.unfinished_entries(board)) == []
 
 
 def test_what_is_done_of_a_claim_is_not_asked_for_again(digits: Path) -> None:
