@@ -19,7 +19,7 @@ scale it has 13 convolutions of 32 to 128 channels and sees all pictures 20 time
 where the better of the two errs 27 % or less in the mean.
 
 Run: python -m pipelines run fixed-projection-helps        (7 minutes on 2 cores)
-     python -m pipelines run fixed-projection-helps --scale hours        (10 to 19 hours)
+     python -m pipelines run fixed-projection-helps --scale hours        (10 to 12 hours)
 Expect: 66.2 ± 0.5 % fixed, 66.8 ± 0.7 % trained: advantage_pct 0.6 ± 0.8, which is not judged
 before a network errs 27 % or less.
 """
@@ -69,7 +69,7 @@ CLAIM = Experiment(
     as_printed=(ArmBound("advantage_pct", at_least=0, wording="it improves the test error"),),
     costs={
         "cpu": minutes(7),
-        "hours": hours(10, 19),
+        "hours": hours(10, 12),
         "paper": hours(40 * 24),
     },
     floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),

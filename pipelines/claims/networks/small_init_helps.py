@@ -18,7 +18,7 @@ hours scale 8 to 32 channels, and all pictures 20 times. It is judged where the 
 errs 30 % or less in the mean.
 
 Run: python -m pipelines run small-init-helps        (8 minutes on 2 cores)
-     python -m pipelines run small-init-helps --scale hours        (10 to 47 hours)
+     python -m pipelines run small-init-helps --scale hours        (8 to 38 hours)
 """
 
 from dataclasses import dataclass
