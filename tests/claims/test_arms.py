@@ -488,9 +488,23 @@ def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
     assert published["as_printed"].startswith("fails: 6.97 % (two_layer_test_error_pct 14.05, not")
 
 
-def test_rates_at_an_end_decide_nothing() -> None:
-    values = {"advantage_pct": [3.0] * 5, "small_test_error_pct": [20.0] * 5}
-    values["standard_test_error_pct"] = [23.0] * 5
-    claim = small_init_helps.CLAIM
-    assert claim.verdict(values | {"rates_at_an_end": [0.0] * 5}, "hours") == "reproduced"
-    assert claim.verdict(values | {"rates_at_an_end": [1.0] * 5}, "hours") == "smaller scale"
+@pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
+def test_rates_at_an_end_decide_nothing(module: Any) -> None:
+    better, other = (f"{arm}_test_error_pct" for arm in module.LABELS)
+    values = {"advantage_pct": [3.0] * 5, better: [20.0] * 5, other: [23.0] * 5}
+    verdicts = [
+        module.CLAIM.verdict(values | {"rates_at_an_end": [count] * 5}, "hours")
+        for count in (0.0, 1.0)
+    ]
+    assert verdicts == ["reproduced", "smaller scale"]
+
+
+@pytest.mark.parametrize(("best", "at_an_end"), [(0.000625, 1), (0.0025, 0), (0.01, 1)])
+def test_a_rate_at_an_end_of_those_tried_is_counted(
+    best: float, at_an_end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_arms, "validation_error", lambda _, each: abs(each.learning_rate - best))
+    claim = identity_beats_plain_cifar10.CLAIM
+    bench: Any = Scripted(test_error_pct=20.0)
+    _, curves = claim.measure(claim.scales["hours"], 0, bench)
+    assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (best, at_an_end)
