@@ -100,7 +100,7 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     decided = [f"Decided by: {'; '.join(document['decided_by'])}, over {document['seeds']} seeds."]
     row = document["evidence"]
     if row is None:
-        lines = ["Not measured by the project yet.", *decided]
+        lines = ["The project has no verdict yet.", *decided]
     else:
         lines = [
             f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "
