@@ -53,7 +53,7 @@ def _row(entry: Any) -> Sequence[str]:
         document["floor"],
         document["verdict"],
         "; ".join(decided),
-        format_duration(document["wall_s"]),
+        describe_time(run.id, document["wall_s"]),
         run.tags["commit"],
         ", ".join(file.name for file in files),
     )
@@ -63,6 +63,14 @@ def arms(name: str, scale: str) -> list[str]:
     """Return what a claim calls the networks that it compares, without those of searches."""
     plan = stated_plan(name, scale, 1)
     return [arm for arm in plan.arms(plan.cells[0]) if ", search " not in arm]
+
+
+def describe_time(run_id: str, wall_s: float) -> str:
+    """Return `3 min on 1 CPU`: how long a claim took, and on what its networks were trained."""
+    rows = documents.trainings(documents.cell_ids(run_id))
+    devices = {row.tags["device"].partition(",")[0] for row in rows if "device" in row.tags}
+    time = format_duration(wall_s)
+    return f"{time} on {' and '.join(sorted(devices))}" if devices else time
 
 
 def describe_test_errors(metrics: dict[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.claim import Experiment
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
-from pipelines.results import scoreboard
+from pipelines.results import _trained_networks, scoreboard
 from pipelines.results.evidence import bundles, check, queue
 from pipelines.run import RunOptions
 from pipelines.tracking import store, tracked_run
@@ -58,6 +58,7 @@ def test_trained_networks_whose_seeds_lack_are_shown_without_a_verdict(digits: P
     assert [entry.verdict for entry in board if entry.name == TRAINED] == ["not run"]
     [begun] = scoreboard.unfinished_entries(board)
     assert (begun.name, begun.verdict) == (TRAINED, "none yet: 1 of 2 seeds")
+    assert " s on 1 CPU | " in _trained_networks.write_table([begun])[-1]
     queue.work([TRAINED])
     board = scoreboard.entries()
     assert any(entry.name == TRAINED and entry.project for entry in board)
