@@ -168,7 +168,7 @@ def pack(arguments: argparse.Namespace) -> None:
         copy_data(data, small, pack_pictures)
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as target:
             for wheel in sorted(wheels.iterdir()):
-                copy_data(wheel, plain := Path(folder, wheel.name), bytes)  # LZMA packs it better
+                copy_data(wheel, plain := Path(folder, wheel.name), bytes)  # which LZMA packs
                 target.write(plain, f"wheels/{wheel.name}")
             target.write(small, small.name, zipfile.ZIP_STORED)
         names = cut(archive, out, arguments.piece_mib)

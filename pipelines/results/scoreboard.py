@@ -224,7 +224,7 @@ def largest_results(
 
 
 def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Yield the project's trained networks of which seeds lack, at larger scales than `entries`."""
+    """Yield the project's trained networks that lack seeds, at larger scales than in `entries`."""
     rows = history.rows_with_evidence(kind="claim", as_stated="False")
     plans = {row.id: plan for row in rows if (plan := stated_plan_of(row)) and plan.claim.recipes}
     begun = project_results(r for r in rows if r.id in plans and not plans[r.id].first_seed)
@@ -257,9 +257,9 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     """
     folder, board, studies = folder or store.home() / "report", entries(), latest_studies()
     with _open_folder(folder):
-        figures = _write_figures(board, folder / "figures")
-        (folder / "RESULTS.md").write_text(markdown(board, studies, figures, LOCAL))
-        html = _templates.render_page(board, DOCUMENTS, _tables(board, studies), figures)
+        figures, tables = _write_figures(board, folder / "figures"), _tables(board, studies)
+        (folder / "RESULTS.md").write_text(markdown(board, tables, figures, LOCAL))
+        html = _templates.render_page(board, DOCUMENTS, tables, figures)
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in board],
@@ -283,7 +283,7 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
         )
     with _open_folder(folder):
         figures = _write_figures(board, folder / "figures")
-        (folder / "RESULTS.md").write_text(markdown(board, [], figures, PUBLISHED))
+        (folder / "RESULTS.md").write_text(markdown(board, _tables(board, []), figures, PUBLISHED))
     return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
 
 
@@ -339,11 +339,11 @@ def _draw(row: history.Row) -> bytes | None:
 
 def markdown(
     entries: list[Entry],
-    studies: list[history.Row],
+    tables: Mapping[str, Sequence[str]],
     figures: Collection[str],
     columns: Sequence[str],
 ) -> str:
-    """Return RESULTS.md: the scoreboard, the studies, and the claims' cards with their figures."""
+    """Return RESULTS.md: the scoreboard, tables by title, and the claims' cards and figures."""
     lines = [
         "# Results",
         "",
@@ -354,7 +354,7 @@ def markdown(
     for title, group in group_by_document(entries):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
         lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in group]
-    for title, table in _tables(entries, studies).items():
+    for title, table in tables.items():
         lines += ["", f"## {title}", "", *table]
     for entry in entries:
         if entry.shown:

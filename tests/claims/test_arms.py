@@ -201,6 +201,8 @@ COMPARED = [  # module, the argument in which its arms differ, errors by it, the
     (batchnorm_overfits, "batch_norm", {False: (12, 15.0), True: (12.2, 17.0)}, "refuted"),
     (batchnorm_overfits, "batch_norm", {False: (61, 68.0), True: (59, 67.0)}, "smaller scale"),
     (batchnorm_overfits, "batch_norm", {False: (NAN, NAN), True: (8, 13.0)}, "smaller scale"),
+    (batchnorm_overfits, "batch_norm", {False: (90, 90.0), True: (0.2, 50.0)}, "smaller scale"),
+    (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 31.0)}, "smaller scale"),
     (
         skip_length,
         "variant",

@@ -85,7 +85,7 @@ def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Pat
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
     document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])
     scoreboard.write(tmp_path)
-    published = scoreboard.markdown(scoreboard.entries(), [], {}, scoreboard.PUBLISHED)
+    published = scoreboard.markdown(scoreboard.entries(), {}, {}, scoreboard.PUBLISHED)
     assert mlflow_ui.address() not in published  # another home has other addresses
     ratio = document["metrics"]["ratio"]
     measured = f"ratio {ratio['mean']:.4g} ± {ratio['sd']:.2g} (n = {ratio['n']})"
