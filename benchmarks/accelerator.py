@@ -121,7 +121,7 @@ def build_job(precision: str, **habits: Any) -> Any:
 def time_training(precision: str, habit: str) -> tuple[float, float]:
     """Return the images/s of `train`, and the GFLOP of an image."""
     job = build_job(precision, **HABITS[habit])
-    return side_by_side.images_per_s(job), gflop_per_image(job.model())
+    return side_by_side.images_per_s(job), gflop_per_image(job.network())
 
 
 def time_gradient(precision: str) -> tuple[float, float]:
