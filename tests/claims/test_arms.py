@@ -501,7 +501,7 @@ def test_rates_at_an_end_decide_nothing(module: Any) -> None:
     assert verdicts == ["reproduced", "smaller scale"]
 
 
-@pytest.mark.parametrize(("best", "at_an_end"), [(0.000625, 1), (0.0025, 0), (0.01, 1)])
+@pytest.mark.parametrize(("best", "at_an_end"), [(0.00125, 1), (0.01, 0), (0.02, 1)])
 def test_a_rate_at_an_end_of_those_tried_is_counted(
     best: float, at_an_end: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

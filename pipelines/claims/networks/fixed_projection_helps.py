@@ -20,8 +20,8 @@ where the better of the two errs 27 % or less in the mean.
 
 Run: python -m pipelines run fixed-projection-helps        (7 minutes on 2 cores)
      python -m pipelines run fixed-projection-helps --scale hours        (10 to 12 hours)
-Expect: 66.2 ± 0.5 % fixed, 66.8 ± 0.7 % trained: advantage_pct 0.6 ± 0.8, which is not judged
-before a network errs 27 % or less.
+Expect at hours scale: 18.0 ± 0.7 % fixed, 17.6 ± 0.1 % trained: advantage_pct -0.5 ± 0.6, from
+which nothing follows. At cpu scale 66.2 ± 0.5 and 66.8 ± 0.7 %, 0.6 ± 0.8: not judged.
 """
 
 from functools import partial

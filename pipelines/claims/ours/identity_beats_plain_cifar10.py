@@ -9,9 +9,10 @@ count; `advantage_pct` is plain minus identity, of half a point or more. The pla
 He et al. have it. At cpu scale both peak at HM's 0.05: of six rates from 0.0005 to 0.05 none let
 the plain network learn anything in a search beside this claim (LOG.md); with normalization it does
 (`skip-length`). At the larger scales the plain network has a warm-up over the first tenth, which
-the other has not, and of the rates 0.005, 0.0025, 0.01, 0.00125 and 0.000625 the one with which it
-errs least on validation pictures (one seed, which decides nothing): `plain_rate`. Nothing is judged
+the other has not, and of the rates 0.01, 0.005, 0.02, 0.0025 and 0.00125 the one with which it errs
+least on validation pictures (one seed, which decides nothing): `plain_rate`. Nothing is judged
 where that is the largest or the smallest of them (`rates_at_an_end`): a better one may lie beyond.
+At hours scale seeds begin at 3: with 0 to 2 the rates were other ones (LOG.md, 2026-11-26).
 
 At cpu scale all 55 convolutions, with 4 to 16 channels for 64 to 256, and 200 steps of 64 pictures:
 too few to judge. At hours scale 31 convolutions of 16 to 64 channels see all pictures 12 times. It
@@ -19,7 +20,8 @@ is judged where the network with shortcuts errs 27 % or less in the mean.
 
 Run: python -m pipelines run identity-beats-plain-cifar10        (6 minutes on 2 cores)
      python -m pipelines run identity-beats-plain-cifar10 --scale hours        (5 to 7 hours)
-Expect: 75 ± 2 % against 90.1 ± 0.3 %, which is a guess; advantage_pct 15.5 ± 2.0.
+Expect at cpu scale: 75 ± 2 % against 90.1 ± 0.3 %, which is a guess; advantage_pct 15.5 ± 2.0. At
+hours scale, with other seeds: 19.3 ± 0.3 % against 53 to 90 %.
 """
 
 import dataclasses
@@ -47,7 +49,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     return steps, {**curves, "rates_at_an_end": np.array([float(at_an_end)])}
 
 
-HELPED = partial(Setting, plain_rate=0.005, plain_warmup=0.1, rates=5)
+HELPED = partial(Setting, plain_rate=0.01, plain_warmup=0.1, rates=5)
 CLAIM = dataclasses.replace(
     identity_beats_plain.CLAIM,
     source="ours, after LY Table 1 and HM section 4.1",
@@ -62,7 +64,7 @@ CLAIM = dataclasses.replace(
     scales={
         "smoke": Setting(**SMOKE),
         "cpu": Setting(steps=200, batch_size=64, width=4),
-        "hours": HELPED(steps=4_212, blocks_per_stage=5, width=16),
+        "hours": HELPED(steps=4_212, blocks_per_stage=5, width=16, first_seed=3),
         "paper": HELPED(),
     },
     decided_by=(ArmBound("advantage_pct", at_least=MATTERS_PCT),),
