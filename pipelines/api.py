@@ -231,7 +231,7 @@ class Result:
                 f"A figure needs settings that were measured. Received: none of {self.name} at "
                 f"{point or 'all'}. Choose values of its table: .to_frame()"
             )
-        return documents.draw(plan.claim, chosen[0][1])  # type: ignore[no-any-return]
+        return documents.draw(plan, chosen[0][1])  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

@@ -109,19 +109,24 @@ def trainings(cells: Sequence[str]) -> list[history.Row]:
     return [*rows, *(row for each in dict.fromkeys(reused) if (row := history.find(each)))]
 
 
-def draw(stated: claim.Theorem | claim.Experiment, measured: Sequence[Measured]) -> Any:
+def draw(plan: MeasurementPlan, measured: Sequence[Measured]) -> Any:
     """Return the figure of a claim; an experiment's has the learning curves of its trainings."""
-    if isinstance(stated, claim.Theorem):
-        return stated.figure(measured)
-    return stated.figure(measured, [read_trainings(m.run_id) for m in measured])
+    if isinstance(plan.claim, claim.Theorem):
+        return plan.claim.figure(measured)
+    trainings = [read_trainings(m.run_id, plan.arm_names) for m in measured]
+    return plan.claim.figure(measured, trainings)
 
 
-def read_trainings(cell: str) -> list[claim.Training]:
-    """Return the trainings of a cell with their curves; of a repeated one, that which finished."""
+def read_trainings(cell: str, arm_names: Mapping[str, str]) -> list[claim.Training]:
+    """Return the trainings of a cell with their curves; of a repeated one, that which finished.
+
+    Those that the claim does not name, such as an arm at a rate that a search found, have the name
+    under which they were trained.
+    """
     rows = sorted(trainings([cell]), key=lambda row: (row.status == "FINISHED", row.start_ms))
     last = {row.tags["fingerprint"]: row for row in rows}.values()
     curves = history.curves([row.id for row in last])
-    return [claim.Training(row.tags.get(store.ARM, ""), *curves[row.id]) for row in last]
+    return [claim.Training(arm_name(row.tags, arm_names), *curves[row.id]) for row in last]
 
 
 def _group(rows: Sequence[history.Row]) -> str | None:
@@ -137,11 +142,17 @@ def _group(rows: Sequence[history.Row]) -> str | None:
     return None
 
 
+def arm_name(tags: Mapping[str, str], arm_names: Mapping[str, str]) -> str:
+    """Return what a claim calls a training, else the name under which it was trained, if any.
+
+    A training that two claims share bears the name of the first.
+    """
+    return arm_names.get(tags.get("fingerprint", "")) or tags.get(store.ARM, "")
+
+
 def name_arms(plan: MeasurementPlan, cells: Sequence[str]) -> None:
     """Tag the trainings of cells that have no name yet with what the claim calls them."""
-    arms = {
-        recipe.fingerprint: arm for each in plan.cells for arm, recipe in plan.arms(each).items()
-    }
+    arms = plan.arm_names
     for row in trainings(cells) if len({*arms.values()}) > 1 else ():
         if store.ARM not in row.tags and row.tags.get("fingerprint") in arms:
             store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])

@@ -76,6 +76,12 @@ class MeasurementPlan:
             return {}
         return self.claim.recipes(self.settings_at(cell), cell.seed)
 
+    @cached_property
+    def arm_names(self) -> dict[str, str]:
+        """Return what the claim calls each training of its cells, by the digest of its settings."""
+        arms = (self.arms(cell) for cell in self.cells)
+        return {recipe.fingerprint: name for each in arms for name, recipe in each.items()}
+
     @property
     def data_sets(self) -> list[str]:
         """Return the names of the data sets that are read."""

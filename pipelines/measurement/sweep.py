@@ -276,7 +276,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         run.text(documents.table_csv(table), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
-            picture = documents.draw(plan.claim, part)
+            picture = documents.draw(plan, part)
             run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")
         for key, value in judgement.items():
             run.tag(key, value)

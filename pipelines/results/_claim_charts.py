@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.measurement.documents import arm_name
 from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
 from pipelines.results.evidence.check import histories
 from pipelines.tracking import history
@@ -46,14 +47,22 @@ def cell_groups(measured: Sequence[Measured]) -> list[Group]:
     ]
 
 
-def training_groups(trainings: Iterable[Document]) -> list[Group]:
-    """Return the arms of a claim, by the parameters in which its trainings differ."""
-    documents = list(trainings)
+def training_groups(trainings: Iterable[Document], arm_names: Mapping[str, str]) -> list[Group]:
+    """Return the arms of a claim in its order, each by the parameters in which it differs."""
+    arms: dict[str, list[Document]] = {name: [] for name in arm_names.values()}
+    for each in trainings:
+        arms.setdefault(arm_name(each.tags, arm_names), []).append(each)
+    return [group for name, documents in arms.items() for group in _split_arm(name, documents)]
+
+
+def _split_arm(name: str, documents: Sequence[Document]) -> list[Group]:
+    """Return the trainings of an arm, those that differ in their seed alone together."""
     params = [history.without_seed(d.params) for d in documents]
     axes = history.differing_keys(params)
     groups: dict[str, list[tuple[Array, Mapping[str, Array]]]] = {}
     for document, values in zip(documents, params, strict=True):
         words = [f"{key.rpartition('.')[2]}={values[key]}" for key in axes if key in values]
+        words = [name, *words] if name else words
         curves = {k: v for k, v in histories(document).items() if len(v) > 1}
         groups.setdefault(" ".join(words), []).append(history.table(curves))
     return [Group(label, runs) for label, runs in groups.items()]

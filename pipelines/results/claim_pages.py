@@ -38,7 +38,7 @@ class Measurement:
         """Yield the charts that the claim names, then the learning curves of what it trained."""
         groups = _claim_charts.cell_groups(self.cells)
         axis = self.plan.claim.inner or _claim_charts.STEP
-        arms = _claim_charts.training_groups(self.trainings)
+        arms = _claim_charts.training_groups(self.trainings, self.plan.arm_names)
         wanted = [(groups, metrics, axis) for metrics in self.plan.claim.charts]
         wanted += [(arms, metrics, _claim_charts.STEP) for metrics in _claim_charts.LEARNING_CURVES]
         drawn = (_claim_charts.draw(*each) for each in wanted)

@@ -333,7 +333,7 @@ def _draw(row: history.Row) -> bytes | None:
     if plan is None or measured is None:
         return store.artifact(row.id, "figure.png")
     file = io.BytesIO()
-    documents.draw(plan.claim, measured).savefig(file, **tracked_run.FIGURE_STYLE)
+    documents.draw(plan, measured).savefig(file, **tracked_run.FIGURE_STYLE)
     return file.getvalue()
 
 

@@ -33,10 +33,21 @@ def test_trainings_of_a_cell_are_its_own_and_those_it_found(home: Path) -> None:
         record(cell, "a", [90.0, 50.0, 20.0], arm="a")
         record(cell, "b", [90.0, 95.0], arm="b")
         cell.tag(f"{store.REUSED}{reused}", "c")
-    found = {each.arm: each for each in documents.read_trainings(cell.id)}
+    found = {each.arm: each for each in documents.read_trainings(cell.id, {})}
     assert {arm: list(each.curves["val_error_pct"]) for arm, each in found.items()} == {
         "a": [90.0, 50.0, 20.0],
         "b": [90.0, 95.0],
         "": [50.0, 40.0, 30.0],
     }
     assert list(found["a"].steps) == [10, 20, 30]
+
+
+def test_a_training_of_two_claims_is_an_arm_of_both(home: Path) -> None:
+    with tracked_run.track("cell", experiment="e", kind="setting") as cell:
+        record(cell, "a", [90.0, 60.0, 30.0], arm="fixed")
+        record(cell, "b", [90.0, 70.0, 40.0], arm="found by a search")
+    found = {each.arm: each for each in documents.read_trainings(cell.id, {"a": "plain"})}
+    assert {arm: each.curves["val_error_pct"][-1] for arm, each in found.items()} == {
+        "plain": 30.0,
+        "found by a search": 40.0,
+    }

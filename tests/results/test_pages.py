@@ -86,6 +86,19 @@ def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
     )
 
 
+def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
+    page = write("batchnorm-overfits", claim_pages.read("batchnorm-overfits"))
+    charts = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    shown = {
+        trace["name"]: trace["line"]["color"]
+        for chart in map(json.loads, charts)
+        for trace in chart["traces"]
+        if "metric" in trace
+    }
+    first, second, *_ = _claim_charts.COLOURS  # the figure's, too, which draws them in this order
+    assert list(shown.items()) == [("plain", first), ("normalized", second)]
+
+
 def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
     page = write("alexnet-imagenet", claim_pages.read("alexnet-imagenet"))
     claim = claim_catalog.load("alexnet-imagenet")
