@@ -73,7 +73,8 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
     shown = [m for m in metrics if any(_has_curve(group, m) for group in groups)]
     if not shown:
         return None
-    chosen = _choose_evenly([g for g in groups if any(_has_curve(g, m) for m in shown)])
+    drawable = [group for group in groups if any(_has_curve(group, m) for m in shown)]
+    chosen = _choose_evenly(drawable)
     one = len(chosen) == 1
     keys = [] if one or len(shown) == 1 else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
     traces: list[dict[str, Any]] = []
@@ -94,7 +95,7 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
             "y": logarithmic,
         },
         "settings": len(chosen),
-        "all_settings": len(groups),
+        "all_settings": len(drawable),
     }
 
 

@@ -81,9 +81,10 @@ def test_a_chart_shows_the_mean_of_the_seeds_and_every_seed() -> None:
     assert mean["y"][0] == 2.0
     assert light["x"].count(None) == 2  # seeds are apart from each other
     assert chart["logarithmic"] == {"x": False, "y": True}
-    assert (
-        _claim_charts.draw([Group("", [(steps[:1], {"loss": np.ones(1)})])], ["loss"], "") is None
-    )
+    point = Group("rate=1", [(steps[:1], {"loss": np.ones(1)})])
+    both = _claim_charts.draw([Group("rate=0.1", seeds), point], ["loss"], "step")
+    assert both and both["settings"] == both["all_settings"] == 1  # a point is no curve
+    assert _claim_charts.draw([point], ["loss"], "step") is None
 
 
 def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
