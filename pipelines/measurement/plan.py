@@ -78,9 +78,15 @@ class MeasurementPlan:
 
     @cached_property
     def arm_names(self) -> dict[str, str]:
-        """Return what the claim calls each training of its cells, by the digest of its settings."""
-        arms = (self.arms(cell) for cell in self.cells)
-        return {recipe.fingerprint: name for each in arms for name, recipe in each.items()}
+        """Return what the claim calls each training of its cells, by the digest of its settings.
+
+        Of several names for one training the first.
+        """
+        names: dict[str, str] = {}
+        for cell in self.cells:
+            for name, recipe in self.arms(cell).items():
+                names.setdefault(recipe.fingerprint, name)
+        return names
 
     @property
     def data_sets(self) -> list[str]:

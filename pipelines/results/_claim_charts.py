@@ -34,8 +34,9 @@ class Group:
     """Of every seed, steps [k] and by metric values [k], NaN where a step has none."""
 
     def curves(self, metric: str) -> list[Curve]:
-        """Return the curve of every seed, thin enough to be drawn."""
-        return [_thin(steps, values[metric]) for steps, values in self.runs if metric in values]
+        """Return the curve of every seed, at the steps that have a value."""
+        recorded = [(steps, values[metric]) for steps, values in self.runs if metric in values]
+        return [(steps[~np.isnan(v)], v[~np.isnan(v)]) for steps, v in recorded]
 
 
 def cell_groups(measured: Sequence[Measured]) -> list[Group]:
@@ -125,18 +126,18 @@ def _key(metric: str, dash: str) -> dict[str, Any]:
 
 
 def _trace(steps: Array, values: Array) -> dict[str, Any]:
-    """Return numbers as JSON can hold them, rounded to what can be seen."""
+    """Return numbers as JSON can hold them, thinned and rounded to what can be seen."""
+    steps, values = _thin(steps, values)
     rounded = [float(f"{v:.4g}") if np.isfinite(v) else None for v in values]
     return {"x": [int(step) for step in steps], "y": rounded}
 
 
 def _thin(steps: Array, values: Array) -> Curve:
-    """Return at most MOST_POINTS points where something was recorded, the first and last too."""
-    recorded = np.flatnonzero(~np.isnan(values))
-    if len(recorded) > MOST_POINTS:
-        places = np.linspace(0, len(recorded) - 1, MOST_POINTS).round().astype(int)
-        recorded = recorded[places]
-    return steps[recorded], values[recorded]
+    """Return at most MOST_POINTS points of a curve, the first and the last among them."""
+    if len(steps) <= MOST_POINTS:
+        return steps, values
+    places = np.linspace(0, len(steps) - 1, MOST_POINTS).round().astype(int)
+    return steps[places], values[places]
 
 
 def _has_curve(group: Group, metric: str) -> bool:

@@ -14,7 +14,7 @@ from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
 from pipelines.results.evidence.check import count_other_code, histories, measured_cells, read_runs
-from pipelines.tracking import history
+from pipelines.tracking import history, store
 from pipelines.tracking.bundles.shape import Document
 
 Chart = Mapping[str, Any]
@@ -50,20 +50,31 @@ def read(name: str) -> Measurement | None:
     bundled_runs = list(read_runs(name, trainings=True))
     by_id = {d.run_id: d for d in bundled_runs if d.tags["kind"] == "claim"}
     rows = [row for row in map(_row, by_id.values()) if scoreboard.is_stated(row)]
+    rows.sort(key=lambda row: row.start_ms, reverse=True)
     row = scoreboard.largest_results(rows, seeds_count=True).get(name)
     if row is None:
         return None
     plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))
     values = documents.seed_values(histories(by_id[row.id]))
     cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
+    trainings = [d for d in bundled_runs if d.tags["kind"] == "training"]
     return Measurement(
         result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
         plan=plan,
         values=values,
         cells=measured_cells(plan, cells),
         other_code=count_other_code(plan, cells),
-        trainings=[d for d in bundled_runs if d.tags["kind"] == "training"],
+        trainings=_choose_trainings(
+            trainings, [cells[plan.cell_fingerprint(c)] for c in plan.cells]
+        ),
     )
+
+
+def _choose_trainings(trainings: Sequence[Document], cells: Sequence[Document]) -> list[Document]:
+    """Return the trainings below cells, and those of earlier runs that the cells name."""
+    ids = {cell.run_id for cell in cells}
+    reused = {key.removeprefix(store.REUSED) for cell in cells for key in cell.tags}
+    return [d for d in trainings if d.tags.get(store.PARENT) in ids or d.run_id in reused]
 
 
 def _row(document: Document) -> history.Row:
@@ -111,13 +122,13 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
 def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[float, float] | None]]:
     """Yield every bound that can decide the claim, what it says and the interval it goes by.
 
-    It says nothing where it does not decide; where every seed decides, there is no interval.
-
-    A reported number is judged at the published scale alone.
+    It says nothing where nothing is judged, nor of a reported number where the scale is not the
+    published one. Where every seed decides, there is no interval.
     """
     claim, scale = measurement.plan.claim, measurement.plan.scale
+    judged = measurement.result.verdict != "smaller scale"
     for bound in claim.decided_by:
-        decides = scale == "paper" or bound.metric not in claim.reported
+        decides = judged and (scale == "paper" or bound.metric not in claim.reported)
         numbers = measurement.values.get(bound.metric, ()) if decides else ()
         yield bound, bound.verdict(numbers) if numbers else "", bound.deciding_interval(numbers)
 

@@ -317,9 +317,12 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
     files = {}
     for entry in entries:
         picture = _draw(entry.shown.run) if entry.shown else None
-        if picture is not None:
-            files[entry.name] = folder / f"{entry.name}.png"
-            files[entry.name].write_bytes(picture)
+        file = folder / f"{entry.name}.png"
+        if picture is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_bytes(picture)
+            files[entry.name] = file
     return files
 
 

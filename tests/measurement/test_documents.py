@@ -4,6 +4,7 @@ import contextlib
 from pathlib import Path
 
 from pipelines.measurement import documents
+from pipelines.measurement.plan import stated_plan
 from pipelines.tracking import store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
@@ -51,3 +52,11 @@ def test_a_training_of_two_claims_is_an_arm_of_both(home: Path) -> None:
         "plain": 30.0,
         "found by a search": 40.0,
     }
+
+
+def test_of_two_names_for_one_training_the_first_counts() -> None:
+    plan = stated_plan("later-habits", "cpu", 1)
+    arms = plan.arms(plan.cells[0])
+    alike = arms["published"].fingerprint
+    assert alike == arms["schedule"].fingerprint  # which a search has not changed yet
+    assert plan.arm_names[alike] == "published"

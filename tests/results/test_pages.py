@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 from collections import defaultdict
+from dataclasses import replace
 from types import ModuleType
 
 import numpy as np
@@ -49,6 +50,23 @@ def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement
     assert f"python -m pipelines run {NAME} --scale cpu --seeds 5 --force" in page
     for bound in claim_catalog.load(NAME).decided_by:
         assert f"<code>{bound.metric}</code></td><td>reproduced</td>" in page
+
+
+def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled_runs = list(claim_pages.read_runs(NAME, trainings=True))
+    newest = next(d for d in bundled_runs if d.tags["kind"] == "claim")
+    older = newest.model_copy(update={"run_id": "older", "start_ms": newest.start_ms - 1})
+    monkeypatch.setattr(claim_pages, "read_runs", lambda *_, **__: [older, *bundled_runs])
+    found = claim_pages.read(NAME)
+    assert found and found.result.run.id == newest.run_id
+
+
+def test_no_bound_has_a_verdict_where_nothing_is_judged(
+    measurement: claim_pages.Measurement,
+) -> None:
+    unjudged = replace(measurement.result, judgement={"verdict": "smaller scale"})
+    assert "<td>reproduced</td>" in write(NAME, measurement)
+    assert "<td>reproduced</td>" not in write(NAME, replace(measurement, result=unjudged))
 
 
 def test_a_page_shows_the_interval_that_decides() -> None:

@@ -78,17 +78,17 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             "here. Received: nothing. Name one."
         )
     names = {word for word in words if word in claim_catalog.names()}
-    files = [word for word in words if word not in names]
-    for word in files:
+    paths = [word for word in words if word not in names]
+    for word in paths:
         if not (Path(word).is_file() or word.endswith(".zip")):
             raise unknown("What is added", word, claim_catalog.names(), LISTED_BY)
-    documents_of_files = [import_runs(Path(word)) for word in files]
+    documents_of_files = [import_runs(Path(word)) for word in paths]
     ids = {i for each in documents_of_files for i in (*each["imported"], *each["present"])}
     cells = history.rows_with_evidence(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
-    runs = list(history.search("attributes.status = 'FINISHED'"))
     with lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+        runs = list(history.search("attributes.status = 'FINISHED'"))
         added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
@@ -178,8 +178,9 @@ def _join_cells(name: str, scale: str, run_ids: Mapping[str, str]) -> history.Ro
 
 def _is_of_today(row: history.Row, plan: MeasurementPlan) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
-    values = sweep.values_of_cells(plan, row) or {}
-    return documents.has_recorded(history.histories([row.id])[row.id], values)
+    values = sweep.values_of_cells(plan, row)
+    recorded = history.histories([row.id])[row.id]
+    return values is not None and documents.has_recorded(recorded, values)
 
 
 def list_bundles() -> dict[str, Any]:
