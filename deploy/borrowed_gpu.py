@@ -233,9 +233,13 @@ def train(arguments: argparse.Namespace) -> None:
     options = (f"--max-minutes={arguments.max_minutes}", "--json", *arguments.options)
     code, result = call(folder, "pipelines", "run", name, *options, GIT_COMMIT=arguments.commit)
     home.parent.mkdir(parents=True, exist_ok=True)
-    _, said = call(folder, "pipelines", "export", str(home), name, "--without-models")
-    print(said, end="")
-    if home.exists() and home.stat().st_size > HOME_MIB * MIB:
+    failed, listed = call(folder, "pipelines", "export", str(home), name, "--without-models")
+    print(listed, end="")
+    if failed:
+        sys.exit(failed)
+    for old in home.parent.glob(f"{home.name}.*"):  # pieces of an earlier slice
+        old.unlink()
+    if home.stat().st_size > HOME_MIB * MIB:
         cut(home, home.parent, HOME_MIB)
         home.unlink()
     if code:

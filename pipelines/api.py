@@ -99,10 +99,8 @@ def result(name: str) -> "Result":
         metrics = metric_spreads({k: v for k, v in row.metrics.items() if k not in PER_STEP}, seeds)
         return Result({"recipe": name, "seeds": seeds, "metrics": metrics, "run_id": row.id})
     bundles.import_if_own([name])
-    rows = history.rows_with_evidence(kind="claim", claim=name, as_stated="True")
-    rows = [row for row in rows if board.is_stated(row)]
-    yours = board.largest_results([row for row in rows if not row.is_project])
-    chosen = {**board.project_results(rows), **yours}.get(name)
+    project, yours = board.stated_results(claim=name)
+    chosen = (project | yours).get(name)
     if chosen is None:
         raise _unmeasured_error(name)
     settings = claim_catalog.get_settings(name, chosen.tags["scale"])

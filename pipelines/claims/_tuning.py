@@ -64,6 +64,9 @@ class Unanimous(Bound):
             return "inconclusive"
         return "reproduced" if holds[0] else "refuted"
 
+    def deciding_interval(self, values: Sequence[float]) -> None:
+        """Return None: every search decides."""
+
 
 S = TypeVar("S", bound=TuningSearch)
 

@@ -173,13 +173,15 @@ def renew_page(row: history.Row) -> None:
     values = seed_values(history.histories([row.id])[row.id])
     judgement = plan.claim.judge(values, scale)
     page = run_page(plan, row.id, judgement, values, cells)
-    for key, text in {store.NOTE: page, store.RESULT: decisive_numbers(plan, values)}.items():
+    written = {store.NOTE: page, store.RESULT: decisive_numbers(plan, values), **judgement}
+    for key, text in written.items():
         store.client().set_tag(row.id, key, text)
 
 
 def repeat_command(plan: MeasurementPlan) -> str:
     """Return the command that repeats a measurement, as a person would type it."""
-    words = [f"--scale {plan.scale}", f"--seeds {plan.seeds}"]
+    seeds = f"--only-seed {plan.first_seed}" if plan.first_seed else f"--seeds {plan.seeds}"
+    words = [f"--scale {plan.scale}", seeds]
     for key, value in plan.changed_settings.items():
         values = _typed_values(value)
         if plan.kind == "sweep":

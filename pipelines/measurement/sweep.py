@@ -288,12 +288,12 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
     return run.id
 
 
-def _tag_other_codes(plan: MeasurementPlan, run_ids: Collection[str], run: Run) -> float:
-    """Return the seconds that cells took which were measured elsewhere or by other code.
+def _take_in(plan: MeasurementPlan, run_ids: Collection[str], run: Run) -> float:
+    """Return the seconds that cells of other runs took.
 
-    The run names the codes, and how many cells each of them measured.
+    The run names the codes that measured them where one is not of today, each with how many cells.
     """
-    if not plan.reuse_anywhere and plan.given_cells is None:
+    if not run_ids:
         return 0.0
     every = history.rows_with_evidence(kind="setting", claim=plan.name)
     rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
@@ -305,15 +305,15 @@ def _tag_other_codes(plan: MeasurementPlan, run_ids: Collection[str], run: Run) 
 
 
 def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list[Measured], float]:
-    """Return every cell of the plan in order, found finished or measured and recorded now.
+    """Return every cell of the plan in order, found or measured now, and what the found ones took.
 
-    And the seconds in which those were measured that are of other runs' making.
+    That is in seconds, of the cells of other runs.
     """
     if resumed and isinstance(plan.claim, claim.Theorem):  # an experiment's go on
         _discard_half_written(run)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
     finished = {key: run_id for key, run_id in _finished_cells(plan).items() if key in cells}
-    before_s = _tag_other_codes(plan, finished.values(), run)
+    before_s = _take_in(plan, finished.values(), run)
     curves = history.curves(list(finished.values()))
     measured = {key: Measured(cells[key], *curves[i], i) for key, i in finished.items()}
     todo = [cell for key, cell in cells.items() if key not in finished]

@@ -239,17 +239,14 @@ def find_claim(row: history.Row) -> str | None:
 
 def _verdict(name: str | None) -> str | None:
     """Return the claim's verdict on the scoreboard; None without a claim."""
-    if name is None:
-        return None
-    return next((entry.verdict for entry in scoreboard.entries() if entry.name == name), "not run")
+    return scoreboard.entries(name)[0].verdict if name else None
 
 
 def serve(name: str) -> str:
     """Return the command that serves the champion from any folder, in this environment."""
     settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
     if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
-        path = store.uri().removeprefix(store.SQLITE)
-        settings["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{store.home() / path.rpartition('/')[2]}"
+        settings["MLFLOW_TRACKING_URI"] = store.uri()
     if backend.name() != "tensorflow":
         settings["KERAS_BACKEND"] = backend.name()
     words = " ".join(f"{key}={shlex.quote(value)}" for key, value in settings.items())

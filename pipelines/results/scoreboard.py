@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents, sweep
-from pipelines.measurement.plan import stated_plan_of
+from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks
@@ -86,7 +86,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim with its latest finished runs at the largest scale: the project's, and yours."""
+    """A claim with its run that counts, at the largest scale: the project's, and yours."""
 
     name: str
     project: Result | None = None
@@ -176,18 +176,25 @@ def group_by_document(entries: list[Entry]) -> list[tuple[str, list[Entry]]]:
     return [(f"{key}: {DOCUMENTS[key]}", group) for key, group in groups.items() if group]
 
 
-def entries() -> list[Entry]:
-    """Return one entry a claim, by name, of the runs with the claim's own settings."""
-    rows = history.rows_with_evidence(kind="claim", as_stated="True")
-    stated = [row for row in rows if is_stated(row)]  # newest first
-    project = project_results(stated)
-    yours = largest_results([row for row in stated if not row.is_project])
+def entries(name: str | None = None) -> list[Entry]:
+    """Return one entry a claim, by name, or that of one claim."""
+    project, yours = stated_results(**({"claim": name} if name else {}))
     judged = documents.judgements([*project.values(), *yours.values()])
     results = [
         {name: Result(row, judged[row.id]) for name, row in chosen.items()}
         for chosen in (project, yours)
     ]
-    return [Entry(name, *(each.get(name) for each in results)) for name in claim_catalog.names()]
+    names = [name] if name else claim_catalog.names()
+    return [Entry(name, *(each.get(name) for each in results)) for name in names]
+
+
+def stated_results(**tags: str) -> tuple[dict[str, history.Row], dict[str, history.Row]]:
+    """Return by claim the project's run and yours, with what the claim states today.
+
+    Of several the one at the largest scale, then the project's of most seeds, then the newest.
+    """
+    rows = [row for row in history.rows_with_evidence(kind="claim", **tags) if is_stated(row)]
+    return project_results(rows), largest_results([row for row in rows if not row.is_project])
 
 
 def entry_of_run(document: Mapping[str, Any]) -> Entry:
@@ -196,10 +203,8 @@ def entry_of_run(document: Mapping[str, Any]) -> Entry:
     result = Result(row, {key: str(document[key]) for key in JUDGEMENT})
     if row.is_project:
         return Entry(name, project=result)
-    rows = history.rows(kind="claim", claim=name, as_stated="True", **{store.OWNER: store.PROJECT})
-    chosen = project_results(filter(is_stated, rows)).get(name)
-    judged = documents.judgements([chosen])[chosen.id] if chosen else {}
-    return Entry(name, project=Result(chosen, judged) if chosen else None, yours=result)
+    [beside] = entries(name)
+    return replace(beside, yours=result)
 
 
 def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
@@ -212,7 +217,10 @@ def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
 def largest_results(
     rows: Iterable[history.Row], seeds_count: bool = False
 ) -> dict[str, history.Row]:
-    """Return by claim the first run of those with the largest scale and then, maybe, most seeds."""
+    """Return by claim its run of the largest scale, the first of several.
+
+    With `seeds_count`, of those the one with most seeds.
+    """
 
     def preference(row: history.Row) -> tuple[int, int]:
         return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
@@ -225,9 +233,9 @@ def largest_results(
 
 def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the project's trained networks that lack seeds, at larger scales than in `entries`."""
-    rows = history.rows_with_evidence(kind="claim", as_stated="False")
-    plans = {row.id: plan for row in rows if (plan := stated_plan_of(row)) and plan.claim.recipes}
-    begun = project_results(r for r in rows if r.id in plans and not plans[r.id].first_seed)
+    rows = history.rows_with_evidence(kind="claim")
+    plans = {row.id: plan for row in rows if (plan := stated_plan_of(row)) and _is_begun(plan)}
+    begun = project_results(row for row in rows if row.id in plans)
     judged = documents.judgements(list(begun.values()))
     for entry in entries:
         row, project = begun.get(entry.name), entry.project
@@ -236,6 +244,11 @@ def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
             plan = plans[row.id]
             verdict = {"verdict": f"none yet: {plan.seeds} of {plan.claim.seeds} seeds"}
             yield Entry(entry.name, Result(row, judged[row.id] | verdict))
+
+
+def _is_begun(plan: MeasurementPlan) -> bool:
+    """Return whether these are the first seeds of trained networks, and not all of them."""
+    return bool(plan.claim.recipes) and not plan.first_seed and not plan.is_as_stated
 
 
 def is_stated(row: history.Row) -> bool:

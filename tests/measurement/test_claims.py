@@ -286,6 +286,9 @@ def test_the_note_repeats_the_run_as_it_was(home: Path) -> None:
     document = sweep.check(name, "smoke", setting, seeds=2)
     note = history.row(document["run_id"]).tags["mlflow.note.content"]
     assert f"run {name} --scale smoke --seeds 2 --d 3 4 --force" in note
+    document = sweep.check(name, "smoke", setting, only_seed=5)
+    note = history.row(document["run_id"]).tags["mlflow.note.content"]
+    assert f"run {name} --scale smoke --only-seed 5 --d 3 4 --force" in note
 
 
 @pytest.mark.slow

@@ -94,6 +94,8 @@ def test_finished_settings_are_not_measured_again(home: Path) -> None:
     rows = children(wider)
     assert {row.params["d"] for row in rows} == {"4"}
     assert len(wider["settings"]) == 18
+    took_s = history.measuring_seconds([*rows, *children(first)])
+    assert wider["wall_s"] > took_s - 0.02  # its cost is that of all its settings
     straight = swept("d=2,3,4", *GRID[1:], run_options=AGAIN)
     assert wider["metrics"] == straight["metrics"]
     assert len(children(straight)) == 18

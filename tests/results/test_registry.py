@@ -209,9 +209,8 @@ def test_which_runs_are_a_recipe_at_a_scale(home: Path) -> None:
 
 
 def test_a_version_names_the_claim_of_its_recipe_or_of_its_parents(home: Path) -> None:
-    with tracked_run.track(
-        "claim", experiment=EXPERIMENT, kind="claim", tags={"claim": "identity-beats-plain"}
-    ) as above:
+    tags = {"claim": "identity-beats-plain", "scale": "cpu", "seeds": "1", "fingerprint": "other"}
+    with tracked_run.track("claim", experiment=EXPERIMENT, kind="claim", tags=tags) as above:
         record_training(8.0, parent=above)
     document = model_registry.register(NAME, SCALE)
     assert (document["claim"], document["verdict"]) == ("identity-beats-plain", "not run")
