@@ -206,8 +206,8 @@ def install(archive: Path, folder: Path) -> None:
         copy_data(small, data / small.name, unpack_pictures)
     words = ("--quiet", "--no-index", "--no-deps", "--no-compile", f"--target={site}")
     run_pip("install", *words, *map(str, wheels.glob("*.whl")))
-    there = [each.name for each in metadata.distributions(path=[*sys.path, str(site)])]
-    if lacking := find_needed(there):
+    names = [each.name for each in metadata.distributions(path=[*sys.path, str(site)])]
+    if lacking := find_needed(names):
         sys.exit(f"Packages lack here: {', '.join(lacking)}. Pack with a --there of this machine.")
     print(f"All is installed in {folder}.")
 
@@ -254,10 +254,10 @@ def speed(arguments: argparse.Namespace) -> None:
     """Print the images/s of HM's network, and their share of the peak of matrix products."""
     numbers = []
     for way in ("calls", "product"):
-        code, said = call(arguments.folder, "benchmarks.accelerator", way, arguments.precision)
+        code, output = call(arguments.folder, "benchmarks.accelerator", way, arguments.precision)
         if code:
             sys.exit(code)
-        numbers.append(json.loads(said))
+        numbers.append(json.loads(output))
     (images_per_s, gflop), peak = numbers
     share = images_per_s * gflop / peak
     print(f"{images_per_s:,.0f} images/s, {share:.1%} of {peak / 1000:,.1f} TFLOP/s")

@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         if figure:
             files.append(File.generated(config, figure, abs_src_path=str(ROOT / figure)))
         address = f"../{figure}" if figure else ""
-        page = claim_pages.write_page(name, measurements[name], address, plotly="../assets/")
+        page = claim_pages.write_page(name, measurements[name], address)
         files.append(File.generated(config, f"claims/{name}.md", content=page))
     for item in config.nav or []:
         if "Claims" in item:

@@ -196,17 +196,19 @@ def figure(
         errors = {
             split: np.array([m.curves[name][0] for m in measured]) for split, name in names.items()
         }
-        found = [find_training(arm, *each) for each in zip(measured, trainings, strict=True)]
+        curves = [find_training(arm, *each) for each in zip(measured, trainings, strict=True)]
         printed = {split: known[name] for split, name in names.items() if name in known}
-        arms.append(_arm_figure.Arm(label, errors, found, printed))
+        arms.append(_arm_figure.Arm(label, errors, curves, printed))
     return _arm_figure.draw(arms, [m.cell.seed for m in measured])
 
 
 def find_training(arm: str, m: Measured, trainings: Sequence[Training]) -> Training | None:
     """Return the training of an arm in a cell, by its name, else by the error that it ended in.
 
-    An arm with what a search found has no name: it is not known before.
+    Settings that a study found have no name, those that another claim trained first have its name.
     """
+    named = [t for t in trainings if t.arm == arm]
+    others = [t for t in trainings if f"{t.arm}_test_error_pct" not in m.curves]
     error = m.curves[f"{arm}_test_error_pct"][0]
-    unnamed = [t for t in trainings if not t.arm and error in t.curves.get("test_error_pct", ())]
-    return next(iter([*(t for t in trainings if t.arm == arm), *unnamed]), None)
+    ended_so = [t for t in others if error in t.curves.get("test_error_pct", ())]
+    return next(iter(named or ended_so), None)

@@ -119,9 +119,8 @@ class MeasurementPlan:
     @property
     def _published_recipes(self) -> list[Any]:
         """Return the recipes from which a claim may take what its settings do not say."""
-        cell = self.cells[0]
-        recipes = self.claim.recipes(self.settings_at(cell), 0) if self.claim.recipes else {}
-        names = sorted({recipe.name for recipe in recipes.values()} & RECIPES.keys())
+        arms = self.arms(self.cells[0]).values()
+        names = sorted({recipe.name for recipe in arms} & RECIPES.keys())
         return [recipe.flat() for name in names for recipe in RECIPES[name].values()]
 
     @property

@@ -27,7 +27,7 @@ from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
-EARLIER_S = "busy_s"  # tag: seconds of the slices before
+BUSY_S = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
 MEASURED_BY = "measured_by"  # tag: the digests of the codes that measured a claim's cells
 EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
@@ -243,7 +243,7 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
     _check_here(plan)
-    earlier_s = float(history.row(resume).tags.get(EARLIER_S, 0)) if resume else 0.0
+    earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
     with tracked_run.track(
         documents.run_name(plan),
@@ -263,7 +263,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         try:
             measured, before_s = _collect_cells(plan, run, resume is not None)
         except Paused:
-            run.tag(EARLIER_S, f"{time.perf_counter() - started:.1f}")
+            run.tag(BUSY_S, f"{time.perf_counter() - started:.1f}")
             raise
         of_seeds = metrics_by_seed(plan, measured)
         for seed, metrics in of_seeds.items():

@@ -11,6 +11,13 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.verdict import format_spread
 
 TEMPLATES = Path(__file__).with_name("templates")
+DOCUMENTS = {  # by the letters that name a source
+    "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
+    "R": "de Benito Delgado 2017, a review of it",
+    "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",
+    "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
+    "ours": "what no document says",
+}
 VERDICTS = ("reproduced", "refuted", "inconclusive", "smaller scale", "not run")  # as sorted
 FAILS = "as printed fails"
 LABELLED = re.compile(
@@ -20,37 +27,34 @@ LABELLED = re.compile(
 
 def render_page(
     entries: Sequence[Any],
-    documents: Mapping[str, str],
     tables: Mapping[str, Sequence[str]],
     figures: Mapping[str, Path],
 ) -> str:
     """Return results.html: the entries of scoreboard.py, Markdown tables by title, PNGs."""
     pictures = {key: _data_address(path) for key, path in figures.items()}
-    board = _board(entries, documents, pictures, pages={})
+    board = _board(entries, pictures, pages={})
     html = {title: _html_of("\n".join(lines)) for title, lines in tables.items()}
     return render("results.html", **board, tables=html)
 
 
 def render_board(
     entries: Sequence[Any],
-    documents: Mapping[str, str],
     pictures: Mapping[str, str],
     pages: Mapping[str, str],
 ) -> str:
     """Return the scoreboard alone; `pictures` and `pages` are addresses by claim."""
-    return render("scoreboard.html", **_board(entries, documents, pictures, pages))
+    return render("scoreboard.html", **_board(entries, pictures, pages))
 
 
 def _board(
     entries: Sequence[Any],
-    documents: Mapping[str, str],
     pictures: Mapping[str, str],
     pages: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return what the template of the scoreboard shows."""
     return {
-        "entries": sorted(entries, key=lambda entry: _order(entry, documents)),
-        "documents": documents,
+        "entries": sorted(entries, key=_order),
+        "documents": DOCUMENTS,
         "tiles": tiles(entries),
         "verdicts": VERDICTS,
         "own": any(entry.yours for entry in entries),
@@ -91,9 +95,9 @@ def _data_address(path: Path) -> str:
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-def _order(entry: Any, documents: Mapping[str, str]) -> tuple[int, int, str]:
+def _order(entry: Any) -> tuple[int, int, str]:
     """Return where an entry stands: decided claims first, then by document, then by name."""
-    return VERDICTS.index(entry.verdict), [*documents].index(entry.document_of), entry.name
+    return VERDICTS.index(entry.verdict), [*DOCUMENTS].index(entry.document_of), entry.name
 
 
 def tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:

@@ -75,8 +75,8 @@ def describe_time(run_id: str, wall_s: float) -> str:
 
 def describe_test_errors(metrics: dict[str, Any]) -> list[str]:
     """Return `plain 90.1 ± 0.3 %` of every arm that is tested, in the order of their names."""
-    found = ((TEST_ERROR.fullmatch(key), spread) for key, spread in metrics.items())
-    return [f"{match[1] or ''} {format_mean(spread)} %".strip() for match, spread in found if match]
+    matches = ((TEST_ERROR.fullmatch(key), spread) for key, spread in metrics.items())
+    return [f"{m[1] or ''} {format_mean(spread)} %".strip() for m, spread in matches if m]
 
 
 def describe_decision(bound: Bound, values: Sequence[float]) -> str:

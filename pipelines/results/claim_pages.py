@@ -97,15 +97,14 @@ def entry(name: str, measurement: Measurement | None) -> scoreboard.Entry:
     return scoreboard.Entry(name, measurement.result if measurement else None)
 
 
-def write_page(name: str, measurement: Measurement | None, figure: str, plotly: str) -> str:
-    """Return the page of a claim; `figure` and `plotly` are addresses, empty for no figure."""
+def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
+    """Return the page of a claim; `figure` is an address, empty for no figure."""
     claim = claim_catalog.load(name)
     charts = list(measurement.charts) if measurement else []
     return _templates.render(
         "claim_page.md",
         name=name,
         claim=claim,
-        formula=claim.formula,
         entry=entry(name, measurement),
         measurement=measurement,
         document=measurement.result.document() if measurement else {},
@@ -113,7 +112,6 @@ def write_page(name: str, measurement: Measurement | None, figure: str, plotly: 
         command=documents.repeat_command(measurement.plan) if measurement else None,
         charts=[(chart, _json(chart)) for chart in charts],
         figure=figure,
-        plotly=plotly,
         spread=format_spread,
         card=_templates.card_html(name),
     )

@@ -7,8 +7,9 @@ from pathlib import Path
 from pipelines.runtime.provenance import ROOT
 
 
-def read_table(title: str, file: Path = ROOT / "RESULTS.md") -> list[str]:
-    """Return the lines of the table below a title of a RESULTS.md; none without it."""
+def read_table(title: str) -> list[str]:
+    """Return the lines of the table below a title of RESULTS.md; none without it."""
+    file = ROOT / "RESULTS.md"
     text = file.read_text() if file.is_file() else ""
     _, _, below = text.partition(f"\n## {title}\n\n")
     return list(itertools.takewhile(lambda line: line.startswith("|"), below.splitlines()))

@@ -19,6 +19,7 @@ from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks
+from pipelines.results._templates import DOCUMENTS
 from pipelines.results.evidence import bundles
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
@@ -32,13 +33,6 @@ LOCAL = (  # of the one that is written beside a database
     *("claim", "recorded by the project", "yours", "as printed", "floor reached"),
     *(*STATED, "cost", "commit", "run"),
 )
-DOCUMENTS = {  # by the letters that name a source
-    "HM": "Hardt & Ma 2016, Identity Matters in Deep Learning",
-    "R": "de Benito Delgado 2017, a review of it",
-    "B": "Bartlett 2018, slides; Bartlett, Evans & Long; Bartlett, Helmbold & Long",
-    "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
-    "ours": "what no document says",
-}
 TRAINED = "Trained networks"  # title of their table
 JUDGEMENT = ("verdict", "as_printed", "floor")
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
@@ -272,7 +266,7 @@ def write(folder: Path | None = None) -> dict[str, Any]:
     with _open_folder(folder):
         figures, tables = _write_figures(board, folder / "figures"), _tables(board, studies)
         (folder / "RESULTS.md").write_text(markdown(board, tables, figures, LOCAL))
-        html = _templates.render_page(board, DOCUMENTS, tables, figures)
+        html = _templates.render_page(board, tables, figures)
         (folder / "results.html").write_text(html)
     return {
         "claims": [entry.document() for entry in board],
@@ -304,7 +298,7 @@ def render_board(
     board: Sequence[Entry], pictures: Mapping[str, str], pages: Mapping[str, str]
 ) -> str:
     """Return the scoreboard as part of a page of HTML, with addresses of figures and pages."""
-    return _templates.render_board(board, DOCUMENTS, pictures, pages)
+    return _templates.render_board(board, pictures, pages)
 
 
 def count_tiles(board: Sequence[Entry]) -> list[tuple[str, int]]:

@@ -422,12 +422,19 @@ def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
     def training(arm: str, error: float) -> Training:
         return Training(arm, np.array([8]), {"test_error_pct": np.array([error])})
 
-    errors = {"named": 20.0, "found": 20.5, "lost": NAN}
+    errors = {"named": 20.0, "found": 20.5, "shared": 21.0, "lost": NAN}
     curves = {f"{arm}_test_error_pct": np.array([error]) for arm, error in errors.items()}
     measured = Measured(Cell({}, 0), np.array([0]), curves, "")
-    trainings = [training("", 20.5), training("named", 20.0), training("", 30.0)]
+    trainings = [
+        training("named", 20.0),
+        training("", 20.5),
+        training("of another claim", 21.0),
+        training("named", 20.5),
+        training("", 30.0),
+    ]
     found = {arm: _arms.find_training(arm, measured, trainings) for arm in errors}
-    assert found == {"named": trainings[1], "found": trainings[0], "lost": None}
+    shown = dict(zip(("named", "found", "shared"), trainings, strict=False))
+    assert found == {**shown, "lost": None}
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def measurement() -> claim_pages.Measurement:
 
 
 def write(name: str, measurement: claim_pages.Measurement | None) -> str:
-    return claim_pages.write_page(name, measurement, "figure.png", "../assets/")
+    return claim_pages.write_page(name, measurement, "figure.png")
 
 
 def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement) -> None:

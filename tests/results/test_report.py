@@ -11,6 +11,7 @@ from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import scoreboard
+from pipelines.results._templates import DOCUMENTS
 from pipelines.tracking import mlflow_ui
 from tests.conftest import command
 
@@ -73,13 +74,13 @@ def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Pat
     )
     assert rows[0] == (NAME, "reproduced", "HM")
     documents = [document for *_, document in rows[1:]]
-    assert documents == sorted(documents, key=[*scoreboard.DOCUMENTS].index)
+    assert documents == sorted(documents, key=[*DOCUMENTS].index)
     assert sorted(name for name, *_ in rows) == claim_catalog.names()
     tiles = dict(re.findall(r'data-show="([\w ]+)".*?<b>(\d+)</b>', text))
     assert (tiles["reproduced"], tiles["not run"]) == ("1", str(len(rows) - 1))
     assert tiles["measured by you"] == "1"
     choices = re.findall(r'<option value="(\w+)">\w+: ', text)
-    assert choices == [*scoreboard.DOCUMENTS]
+    assert choices == [*DOCUMENTS]
 
 
 def test_both_say_of_every_claim_what_was_measured(home: Path, tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_a_source_names_its_document(
 
 def test_every_claim_is_of_one_of_the_documents() -> None:
     entries = [scoreboard.Entry(name) for name in claim_catalog.names()]
-    assert {entry.document_of for entry in entries} <= set(scoreboard.DOCUMENTS)
+    assert {entry.document_of for entry in entries} <= set(DOCUMENTS)
 
 
 @pytest.mark.slow
