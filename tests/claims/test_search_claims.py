@@ -80,7 +80,7 @@ def test_what_is_searched_differs_in_what_the_claim_is_about(scale: str) -> None
 
     two, four = rows(tuning_without_batchnorm), rows(tuning_without_regularization)
     assert two["plain"] == four["augmentation"]  # so that one study does for both claims
-    changed = {"model_args.batch_norm": "true"}
+    changed = {"model_args.batch_norm": "true", "model_args.init": "standard"}
     assert two["normalized"] == two["plain"] | changed
     settings = {arm: (row["augment"], row["model_args.dropout"]) for arm, row in four.items()}
     assert settings == {

@@ -101,7 +101,7 @@ CLAIM = Experiment(
     ),
     costs={
         "cpu": minutes(16),
-        "hours": hours(49),
+        "hours": hours(30, 49),
     },
     floors=_arms.learning_floors(("two_layer", "single")),
     measure=measure,

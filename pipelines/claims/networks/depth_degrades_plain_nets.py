@@ -115,11 +115,10 @@ CLAIM = Experiment(
         ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
         ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
     ),
-    costs={"hours": hours(13, 22)},
+    costs={"hours": hours(22, 37)},
     floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
     measure=measure,
     recipes=recipes,
     extra_metrics=means(*_arms.error_names(LABELS, SPLITS), *BESIDE),
     figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
-    seeds=3,
 )

@@ -138,11 +138,10 @@ CLAIM = Experiment(
     },
     decided_by=(ArmBound("gain_pct", at_least=_arms.MATTERS_PCT),),
     floors=(Floor(_arms.error_names(ARMS), at_most=_arms.LEARNED_PCT),),
-    costs={"cpu": minutes(6), "hours": hours(16)},
+    costs={"cpu": minutes(6), "hours": hours(29, 38)},
     measure=measure,
     recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
     extra_metrics=means(*_arms.error_names(ARMS), *GAINS),
     figure=figure,
     reported=REPORTED,
-    seeds=3,
 )
