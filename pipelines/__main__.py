@@ -111,6 +111,10 @@ def evidence_command(
             f"--max-minutes belongs to `evidence work`. Received: evidence {action} with "
             f"--max-minutes {max_minutes:g}. Leave it out."
         )
+    if what and action not in ("add", "plan", "work"):
+        raise UserError(
+            f"`evidence {action}` takes no names. Received: {' '.join(what)}. Leave them out."
+        )
     if action == "check":
         results_command.evidence_check_command(json)
     elif action == "add":
@@ -305,6 +309,6 @@ def dispatch(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # a server of the schedule holds no MLflow in memory: other processes close runs
-    recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"])
+    # a server of the schedule holds no MLflow in memory; `recover` says itself what it closes
+    recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"], ["recover"], ["reap"])
     sys.exit(run_command_safely(dispatch, sys.argv[1:], recovers_runs))

@@ -29,6 +29,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.results import frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
+from pipelines.resume import RUN_AS
 from pipelines.run import PER_STEP, RunOptions
 from pipelines.seeds import repeat
 from pipelines.tracking import history, recovery
@@ -91,7 +92,8 @@ def result(name: str) -> "Result":
     """
     if name not in claim_catalog.names():
         claim_catalog.find_settings(name, "cpu")
-        rows = history.rows(kind="seeds", recipe=name) + history.rows(kind="training", recipe=name)
+        named = [r for r in history.rows(kind="training", recipe=name) if RUN_AS in r.tags]
+        rows = history.rows(kind="seeds", recipe=name) + named  # no arm of a claim
         if not rows:
             raise _unmeasured_error(name)
         row = max(rows, key=lambda row: row.end_ms or 0)  # a run over seeds ends after them
@@ -286,25 +288,34 @@ def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
             raise unknown(f"A setting of {name}", key, fields)
     several = {key for key, value in fields.items() if isinstance(value, tuple)}
     given = {k: _values(v) if k in several else v for k, v in changes.items()}
-    for key, values in given.items():
-        if not all(_is_like(value, _values(fields[key])[0]) for value in _values(values)):
-            raise UserError(
-                f"{key} must be as {fields[key]!r} is. Received: {changes[key]!r}. Give such a "
-                "value, or a list of them where it has several."
-            )
+    for key in given:
+        _check_like(key, changes[key], fields[key])
     return dataclasses.replace(settings, **given)
 
 
+def _check_like(key: str, given: Any, stated: Any) -> None:
+    """Raise UserError for a value, or one of several, that is not of the kind of what is stated."""
+    example = next(iter(_values(stated)), None)
+    if not all(_is_like(value, example) for value in _values(given)):
+        raise UserError(
+            f"{key} must be as {stated!r} is. Received: {given!r}. Give such a value, or a list of "
+            "them where it has several."
+        )
+
+
 def _is_like(value: Any, example: Any) -> bool:
-    """Return whether a value is a number, a text or a switch as an example is."""
-    if example is None:
-        return True
-    is_number = isinstance(example, int | float) and not isinstance(example, bool)
-    return isinstance(value, numbers.Real if is_number else type(example))
+    """Return whether a value is an integer, a number, a text or a switch as an example is."""
+    if isinstance(example, bool) or not isinstance(example, int | float):
+        return example is None or isinstance(value, type(example))
+    kind = numbers.Integral if isinstance(example, int) else numbers.Real
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     fields = {each.name for each in dataclasses.fields(recipe)}
+    for key in changes.keys() & fields:
+        if not isinstance(stated := getattr(recipe, key), Mapping):
+            _check_like(key, changes[key], stated)
     changed = recipe.override(**{key: changes[key] for key in changes if key in fields})
     for key in changes.keys() - fields:
         places = [place for place in ARGUMENTS if key in getattr(changed, place)]

@@ -86,8 +86,13 @@ def test_mistakes_are_told_in_a_sentence(home: Path) -> None:
         api.run("small-norm-factorization", depth=3)
     with pytest.raises(UserError, match=r"d must be as \(.*Received: '8'"):
         api.run("small-norm-factorization", d="8")
+    with pytest.raises(UserError, match=r"d must be as \(.*Received: 2.5"):
+        api.run("small-norm-factorization", d=2.5)
     with pytest.raises(UserError, match="Did you mean learning_rate"):
         api.run("allconv-digits", learning_rte=0.1)
+    for wrong in ({"batch_size": "64"}, {"nesterov": "no"}, {"seed": 1.5}):
+        with pytest.raises(UserError, match=f"{next(iter(wrong))} must be as"):
+            api.run("allconv-digits", **wrong)
     with pytest.raises(UserError, match="The scale of gradient-formula"):
         api.run("gradient-formula", "paper")
     with pytest.raises(UserError, match="Set seeds to their number"):

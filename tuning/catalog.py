@@ -34,7 +34,8 @@ def check_name(name: str) -> None:
 
 
 def lock_study(name: str) -> AbstractContextManager[None]:
-    """Let one process of this machine at a time open the study."""
+    """Let one process of this machine at a time open the study; UserError for no name of one."""
+    check_name(name)
     return files.lock(store.home() / "live", f"study-{name}")
 
 

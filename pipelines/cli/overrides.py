@@ -67,7 +67,7 @@ def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
     return recipe
 
 
-def with_schedule(recipe: Any, arguments: list[str], prog: str = "") -> Any:
+def with_schedule(recipe: Any, arguments: list[str], prog: str) -> Any:
     """Return the recipe under the schedule of `--schedule`, with that schedule's own options."""
 
     @dataclasses.dataclass

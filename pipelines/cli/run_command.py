@@ -224,7 +224,8 @@ def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
             "--seeds to their number."
         )
     seeds = claim_catalog.load(name).seeds if options.seeds is None else options.seeds
-    for seed in range(0 if options.new_run else seeds):
+    chosen = range(seeds) if options.only_seed is None else [options.only_seed]
+    for seed in [] if options.new_run else chosen:
         refuse_changed(recipe.override(seed=seed), f"{name} {options.scale}")
 
 

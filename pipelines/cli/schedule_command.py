@@ -109,7 +109,13 @@ class When:
                 "A job needs its times. Received: neither a cron expression nor an interval. Give "
                 "one: --cron '0 3 * * *' or --every 20m."
             )
-        return jobs.Job(name=name, words=jobs.parse_words(shlex.split(line)), **{"tz": tz} | fields)
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise UserError(
+                f"A command's quotation marks must be closed. Received: {line}. Write it so."
+            ) from error
+        return jobs.Job(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
 
 
 @app.command

@@ -37,7 +37,7 @@ def run_command_safely(
     try:
         check_words(arguments)
         for run_id in recovery.deliver_journals() if recovers_runs else ():
-            print(f"Settled run {run_id}, whose process was killed.", file=sys.stderr)
+            print(f"Settled run {run_id}, which an earlier process had left.", file=sys.stderr)
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
         if not isinstance(error, Ended):  # whose process has printed its error

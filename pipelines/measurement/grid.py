@@ -255,6 +255,13 @@ def _parse_range(part: str, spec: str) -> list[float]:
 def _convert(example: Any, value: str | float, spec: str) -> Any:
     """Return the value as the type of its field: 8 for an integer also where a range gave 8.0."""
     kind = type(example)
+    if kind is bool:
+        if value not in ("True", "False"):
+            raise UserError(
+                f"{spec.partition('=')[0]} must be True or False. Received: {value} from {spec!r}. "
+                "Write it so."
+            )
+        return value == "True"
     try:
         number = kind(float(value)) if kind in (int, float) else kind(value)
     except (ValueError, OverflowError) as error:

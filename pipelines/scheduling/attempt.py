@@ -150,7 +150,7 @@ def _read_outcome(folder: Path) -> Outcome:
 
 def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     """Run the command within a tracked run, in the process of this attempt."""
-    from pipelines.errors import Ended, Unavailable
+    from pipelines.errors import Ended, Unavailable, UserError
     from pipelines.tracking import tracked_run
 
     outcome = Outcome(KILLED, "it was told to end")
@@ -172,10 +172,10 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
                 raise SystemExit(outcome.why)
     except (Ended, SystemExit):  # by which the run has its status
         pass
-    except Unavailable as error:
+    except (UserError, Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)
         if outcome.run_id is None:  # else a journal keeps what the store did not take
-            outcome = Outcome(FAILED, str(error), 1)
+            outcome = Outcome(FAILED, str(error), 2 if isinstance(error, UserError) else 1)
     return outcome
 
 
@@ -188,7 +188,7 @@ def _run_command(spec: AttemptSpec, folder: Path) -> Outcome:
             if time.monotonic() > deadline:
                 subcommands.end(process)
                 why = f"it took longer than its timeout of {spec.timeout_s:g} s"
-                return Outcome(FAILED, why, process.returncode)
+                return Outcome(FAILED, why, process.returncode or 1)
             time.sleep(POLL_S)
     except (SystemExit, KeyboardInterrupt):  # as shell.py answers signals
         subcommands.end(process)

@@ -77,7 +77,7 @@ def database_url(storage: str | None = None) -> str:
         return f"sqlite:///{store.home() / 'schedule.db'}"
     try:
         url = sql.make_url(address)
-    except sql.exc.ArgumentError as error:
+    except (sql.exc.ArgumentError, ValueError) as error:
         raise _database_error(address, error) from error
     if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql+psycopg")

@@ -316,9 +316,10 @@ def check_port(host: str, port: int) -> None:
     """Raise UserError where another process, maybe a UI, has the port."""
     try:
         socket.create_server((host, port)).close()
-    except OSError as error:
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
         raise UserError(
-            f"The UI needs a free port. Received: {host}:{port} ({error.strerror}). It may be "
+            f"The UI needs a free port. Received: {host}:{port} ({why}). It may be "
             "served there already; else set --port to another."
         ) from error
 

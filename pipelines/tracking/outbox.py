@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import Unavailable
+from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import heartbeat
 from pipelines.runtime.files import HALF, remove, replace_whole
 from pipelines.tracking import journals, store
@@ -190,9 +190,9 @@ class Outbox:
             self._wake.set()
             self._thread.join()
             if time.monotonic() - Outbox.failed_at > RETRY_AFTER_S:
-                ended = "FAILED" if self._refused else status
-                delivered = self._deliver() and self._terminate(ended)
-                Outbox.failed_at = Outbox.failed_at if delivered else time.monotonic()
+                delivered = self._deliver() and self._terminate(status)
+                if not delivered and not self._refused:
+                    Outbox.failed_at = time.monotonic()
         finally:
             if not delivered:
                 self._end(status)
@@ -210,15 +210,20 @@ class Outbox:
 
     def _terminate(self, status: str) -> bool:
         try:
-            store.client().set_terminated(self.run_id, status)
-        except store.unavailable():
+            store.client().set_terminated(self.run_id, "FAILED" if self._refused else status)
+        except store.unavailable() as error:
+            if getattr(error, "error_code", "") in PERMANENT_ERRORS:
+                self._refused = error  # a deleted run
             return False
         return True
 
     def _raise_refused(self) -> None:
         refused, self._refused = self._refused, None
         if refused:
-            raise refused
+            raise UserError(
+                f"MLflow must take what a run logs. Received: {self.name} ({self.run_id}): "
+                f"{short(refused)} If the run was deleted, repeat its command."
+            ) from refused
 
     def _work(self) -> None:
         while not self._closing:
@@ -237,7 +242,8 @@ class Outbox:
             store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
             if time.time() - self._last_heartbeat > heartbeat.LOST_S:
                 store.client().update_run(self.run_id, status="RUNNING")
-                store.client().delete_tag(self.run_id, heartbeat.SETTLED)
+                with contextlib.suppress(store.unavailable()):  # nobody has closed it
+                    store.client().delete_tag(self.run_id, heartbeat.SETTLED)
             self._last_heartbeat = time.time()
 
     def _deliver(self) -> bool:

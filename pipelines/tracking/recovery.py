@@ -30,19 +30,19 @@ def deliver_journals() -> list[str]:
     closed: list[str] = []
     with files.lock(folder, "settle"):
         waiting = journals.find_stale(folder, uri)
-        for path in waiting:
+        for number, path in enumerate(waiting):
             with journals.claim_stale(path, uri) as journal:
                 try:
                     closed += [_deliver(journal)] if journal else []
-                except (TypeError, ValueError, AttributeError) as error:  # no line of ours
-                    _set_aside(path, short(error))
                 except (UserError, Unavailable, OSError, store.unavailable()) as error:
                     if getattr(error, "error_code", "") in PERMANENT_ERRORS:
                         _set_aside(path, short(error))
                         continue
-                    count = len(waiting) - len(closed)
+                    count = len(waiting) - number
                     print(f"{count} runs wait for their store: {short(error)}", file=sys.stderr)
                     break
+                except (TypeError, ValueError, AttributeError) as error:  # no line of ours
+                    _set_aside(path, short(error))
     return closed
 
 

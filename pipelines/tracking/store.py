@@ -124,9 +124,15 @@ def _is_temporary(error: Exception) -> bool:
 
 def _check_connection(where: str) -> None:
     """Raise OSError, within seconds, if a server takes no connection: MLflow tries for minutes."""
-    parts = urlsplit(where)
-    scheme = parts.scheme.partition("+")[0]
-    port = parts.port or PORTS.get(scheme)
+    try:
+        parts = urlsplit(where)
+        scheme = parts.scheme.partition("+")[0]
+        port = parts.port or PORTS.get(scheme)
+    except ValueError as error:
+        raise UserError(
+            f"The tracking store must be an address. Received: {display_uri()}: {error}. Check "
+            "MLFLOW_TRACKING_URI."
+        ) from error
     if parts.hostname and port and scheme not in getproxies():
         socket.create_connection((parts.hostname, port), CONNECT_TIMEOUT_S).close()
 
@@ -188,8 +194,11 @@ def experiment(where: str, name: str) -> str:
     if entity is None:
         on_server = where.startswith("http")  # a server has its own place
         artifacts = None if on_server else (home() / ARTIFACTS).as_uri()
-        with contextlib.suppress(mlflow.MlflowException):  # another process was faster
+        try:
             client(where).create_experiment(name, artifact_location=artifacts)
+        except mlflow.MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
+                raise
         entity = client(where).get_experiment_by_name(name)
     if entity.lifecycle_stage == "deleted":
         client(where).restore_experiment(entity.experiment_id)

@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement import grid
+from pipelines.recipes.catalog import get_recipe
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,14 @@ def test_a_single_valued_setting_becomes_an_axis():
 def test_axes_that_cannot_be(spec, sentence):
     with pytest.raises(UserError, match=sentence):
         grid.apply_specs(Setting(), [spec])
+
+
+def test_a_switch_is_swept_on_and_off():
+    recipe = get_recipe("allcnn-cifar10")
+    _, varied = grid.apply_specs(recipe, ["nesterov=False,True"])
+    assert varied == {"nesterov": (False, True)}
+    with pytest.raises(UserError, match=r"nesterov must be True or False\. Received: no"):
+        grid.apply_specs(recipe, ["nesterov=no"])
 
 
 def test_axes_are_judged_together_and_given_once():

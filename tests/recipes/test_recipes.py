@@ -289,7 +289,7 @@ def read_back(base: Recipe, flags: str) -> Recipe:
     from pipelines.cli import overrides, run_command
 
     words = shlex.split(flags)
-    default = overrides.with_schedule(base, words)
+    default = overrides.with_schedule(base, words, "run")
     return overrides.apply_overrides(
         default, run_command._parse(base.name, default, words).override
     )

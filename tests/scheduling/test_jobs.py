@@ -133,7 +133,13 @@ def test_a_schedules_address_is_the_same_from_any_folder(
     assert engine.database_url() == f"sqlite:///{home}/schedule.db"
     monkeypatch.setenv("SCHEDULE_STORAGE", "postgresql://me:secret@host/x")
     assert engine.database_url() == "postgresql+psycopg://me:secret@host/x"
-    for wrong in ("sqlite://", "sqlite:///:memory:", "nonsense", "mysql://host/x"):
+    for wrong in (
+        "sqlite://",
+        "sqlite:///:memory:",
+        "nonsense",
+        "mysql://host/x",
+        "postgresql://h:5x/d",
+    ):
         with pytest.raises(UserError, match="sqlite:///FILE"):
             engine.database_url(wrong)
 

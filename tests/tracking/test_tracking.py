@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,8 +147,8 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
         assert recovery.deliver_journals() == []  # its process lives
         process.kill()
     assert len(history_of(run_id, "loss")) < 50
-    listed = command("pipelines", "list")
-    assert run_id in listed.stderr
+    recovered = command("pipelines", "recover", "--json")
+    assert json.loads(recovered.stdout)["settled"] == {run_id: "delivered from its journal"}
     assert history.row(run_id).status == "KILLED"
     assert history_of(run_id, "loss") == [(step, 1.0 / step) for step in range(1, 51)]
     assert recovery.deliver_journals() == []
@@ -202,6 +203,38 @@ def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
     assert recovery.deliver_journals() == []
     assert journals.find_stale(home / "live", "http://elsewhere")
+
+
+def test_a_journal_waits_for_a_store_that_cannot_be_opened(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.client()
+    journal = home / "live" / ("0" * 32 + ".jsonl")
+    journal.write_text(json.dumps({"uri": store.uri()}) + "\n")
+
+    def refuse(*_: Any) -> None:
+        raise UserError("file is not a database")
+
+    monkeypatch.setattr(store, "client", refuse)
+    assert recovery.deliver_journals() == []
+    assert journal.exists()
+    assert "1 runs wait for their store: file is not a database" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_a_run_that_was_deleted_meanwhile_is_a_sentence(home: Path, is_waiting: bool) -> None:
+    with (
+        pytest.raises(UserError, match="If the run was deleted, repeat its command"),
+        tracked_run.track("r", experiment="test", kind="training") as run,
+    ):
+        run.log({"loss": 1.0}, 1)
+        run.flush()
+        store.client().delete_run(run.id)
+        if is_waiting:
+            run.log({"loss": 0.5}, 2)
+    with tracked_run.track("next", experiment="test", kind="training") as run:
+        run.log({"loss": 1.0}, 1)
+    assert history.row(run.id).status == "FINISHED"
 
 
 def test_a_deleted_run_s_journal_is_put_aside(home: Path) -> None:

@@ -159,6 +159,7 @@ def test_every_tracking_server_has_studies_of_its_own(
         ("postgres://me:secret@h/db", "A storage must be journal:///FILE"),
         ("postgresql://me:se@secret@127.0.0.1/db", "an @ of the password is %40"),
         ("postgresql://me:secret@h:port/db", "A storage must be journal:///FILE"),
+        ("postgresql://me:sec[secret@h/db", "A storage must be journal:///FILE"),
         (
             "sqlite:////a.db",
             "Received: .* take its studies over with .* copy",
@@ -323,6 +324,8 @@ def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
         copies.copy(old, ["b"], where)
     with pytest.raises(UserError, match="file to copy must be there"):
         copies.copy(f"sqlite:///{tmp_path}/none.db", [], where)
+    with pytest.raises(UserError, match="file to copy must be there"):
+        copies.copy(f"journal:///{tmp_path}/none.journal", [], where)
     with pytest.raises(UserError, match=r"A study of sqlite.*Choices: a, b"):
         copies.copy(old, ["c"], where)
 

@@ -627,6 +627,7 @@ def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
     assert "recipe" not in str(caught.value).partition("Received")[2].partition("Take")[0]
     for wrong, said in (
         (lambda: search(1, name="it's"), "study name"),
+        (lambda: search(1, name="a/b"), "study name"),
         (lambda: search(1, Plan(recipe="mlp-digits", sampler="grid"), name="g"), "grid of lr"),
         (lambda: describe("t"), "Choices: s"),
         (lambda: search(1, plan=None, name="t"), "Choices: s"),

@@ -22,7 +22,6 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
     Call it under the study's lock. Raise UserError where an old one has another plan, and before
     there is a new one for what no trial of it could be trained with.
     """
-    catalog.check_name(name)
     store.client()  # makes the folder
     if not force:
         copies.restore(name, where)

@@ -46,8 +46,9 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
 
     source = storage.resolve_url(source)
     old = Path(source.removeprefix(store.SQLITE))
-    if source.startswith(store.SQLITE) and not old.exists():
-        raise UserError(f"The file to copy must be there. Received: {old}. Name another.")
+    for start in (store.SQLITE, storage.JOURNAL):
+        if source.startswith(start) and not (file := Path(source.removeprefix(start))).exists():
+            raise UserError(f"The file to copy must be there. Received: {file}. Name another.")
     origin, target = storage.open_storage(source), storage.connect(where)
     known = optuna.get_all_study_names(origin)
     for name in names:

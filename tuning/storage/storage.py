@@ -101,14 +101,15 @@ def _scheme(url: str) -> str:
 
 def _check(url: str) -> None:
     """Raise UserError for a URL that names no storage."""
-    parts, scheme = urlsplit(url), _scheme(url)
     try:
+        parts, scheme = urlsplit(url), _scheme(url)
         is_valid = scheme in SCHEMES and parts.port != 0 and parts.netloc.count("@") < 2
-    except ValueError:  # a port that is no number
+        is_valid = is_valid and bool(parts.hostname or scheme != "grpc")
+    except ValueError:  # a port that is no number, half of an IPv6 address
         is_valid = False
-    if scheme == "journal":
+    if url.startswith("journal:"):
         is_valid = url.startswith(JOURNAL)
-    if not is_valid or (scheme == "grpc" and not parts.hostname):
+    if not is_valid:
         old = url.startswith(store.SQLITE)
         take_over = f"take its studies over with python -m tuning copy {url}, or " if old else ""
         raise UserError(

@@ -47,6 +47,10 @@ def export_runs(
     none is written then, nor any model. Stored networks are large: all but them is written
     `without_models`.
     """
+    if not file.name:
+        raise UserError(
+            f"An export is written to a file. Received: {file}. Name one, for example runs.zip."
+        )
     files = not without_artifacts
     with explain_failure("give its runs", "Repeat the command."):
         run_ids, left_out = _choose(names, filter)
@@ -115,7 +119,8 @@ def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
     """Return runs with all that are below them, that they reuse or searched, of MLflow's runs."""
     links: dict[str, list[str]] = {}
     tags_of = {run.info.run_id: run.data.tags for run in every}
-    studies = {tags["study"]: i for i, tags in tags_of.items() if tags.get("kind") == "study"}
+    newest_last = reversed(tags_of.items())
+    studies = {tags["study"]: i for i, tags in newest_last if tags.get("kind") == "study"}
     for run_id, tags in tags_of.items():
         links.setdefault(tags.get(PARENT, ""), []).append(run_id)
         reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
