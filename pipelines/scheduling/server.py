@@ -78,6 +78,8 @@ def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
 
 def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     """Run one attempt in a process of its own and return its row of the history."""
+    if _stopping.is_set():
+        raise SystemExit  # the workflow stays open, and the next server repeats it
     workflow = str(DBOS.workflow_id)
     folder = store.home() / "scheduled" / f"{re.sub('[^a-z0-9T]+', '-', workflow)}-{number}"
     spec = AttemptSpec(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import sqlite3
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,15 @@ def test_lengths_and_zones_are_read() -> None:
     with pytest.raises(UserError, match="Europe/Berlin"):
         times.find_zone("Europe/Berlim")
     assert times.find_zone(times.local_zone())
+
+
+def test_no_attempt_begins_while_a_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pipelines.scheduling import attempt, server
+
+    stopping = threading.Event()
+    stopping.set()
+    monkeypatch.setattr(server, "_stopping", stopping)
+    monkeypatch.setattr(attempt, "run_in_process", lambda *_: pytest.fail("it began"))
+    job = a_job()
+    with pytest.raises(SystemExit):
+        server._run_attempt(job, datetime.now(UTC), 1, False)
