@@ -215,8 +215,9 @@ def test_a_journal_waits_for_a_store_that_cannot_be_opened(
     def refuse(*_: Any) -> None:
         raise UserError("file is not a database")
 
-    monkeypatch.setattr(store, "client", refuse)
-    assert recovery.deliver_journals() == []
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "client", refuse)
+        assert recovery.deliver_journals() == []
     assert journal.exists()
     assert "1 runs wait for their store: file is not a database" in capsys.readouterr().err
 
