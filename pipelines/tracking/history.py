@@ -167,14 +167,13 @@ def row(run_id: str) -> Row:
 
 
 def find(run_id: str) -> Row | None:
-    """Return the run of that id; None if this store has no such run, or it was deleted."""
+    """Return the run of that id; None if this store has no such run."""
     try:
-        run = client().get_run(run_id)
+        return row(run_id)
     except unavailable() as error:
         if is_away(error):
             raise
         return None
-    return None if run.info.lifecycle_stage == "deleted" else _row(run)
 
 
 def _row(run: Any) -> Row:
