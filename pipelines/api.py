@@ -283,13 +283,12 @@ def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
     if isinstance(settings, Recipe):
         return _change_recipe(name, settings, changes)
     fields = {each.name: getattr(settings, each.name) for each in dataclasses.fields(settings)}
-    for key in changes:
+    for key, value in changes.items():
         if key not in fields:
             raise unknown(f"A setting of {name}", key, fields)
+        _check_like(key, value, fields[key])
     several = {key for key, value in fields.items() if isinstance(value, tuple)}
     given = {k: _values(v) if k in several else v for k, v in changes.items()}
-    for key in given:
-        _check_like(key, changes[key], fields[key])
     return dataclasses.replace(settings, **given)
 
 

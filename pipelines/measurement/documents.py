@@ -105,8 +105,8 @@ def trainings(cells: Sequence[str]) -> list[history.Row]:
         for row in history.rows_with_evidence(None, kind="training", **{store.PARENT: cell})
     ]
     names = [key for cell in cells if (row := history.find(cell)) for key in row.tags]
-    reused = [key.removeprefix(store.REUSED) for key in names if key.startswith(store.REUSED)]
-    return [*rows, *(row for each in dict.fromkeys(reused) if (row := history.find(each)))]
+    reused = dict.fromkeys(store.reused_ids(names))
+    return [*rows, *(row for each in reused if (row := history.find(each)))]
 
 
 def draw(plan: MeasurementPlan, measured: Sequence[Measured]) -> Any:

@@ -73,7 +73,7 @@ def read(name: str) -> Measurement | None:
 def _choose_trainings(trainings: Sequence[Document], cells: Sequence[Document]) -> list[Document]:
     """Return the trainings below cells, and those of earlier runs that the cells name."""
     ids = {cell.run_id for cell in cells}
-    reused = {key.removeprefix(store.REUSED) for cell in cells for key in cell.tags}
+    reused = {each for cell in cells for each in store.reused_ids(cell.tags)}
     return [d for d in trainings if d.tags.get(store.PARENT) in ids or d.run_id in reused]
 
 

@@ -81,8 +81,12 @@ def build_verification(asked: Verify) -> Pipeline:
     return Pipeline(
         "verify",
         f"verify at {scale} scale",
-        {"claims": " ".join(asked.claims), "scale": scale, "seeds": asked.seeds}
-        | {"out": str(asked.options.out or "")},
+        {
+            "claims": " ".join(asked.claims),
+            "scale": scale,
+            "seeds": asked.seeds,
+            "out": str(asked.options.out or ""),
+        },
         (
             Step("data", ("pipelines", "data", "check"), _describe_data),
             *(Step(name, ("pipelines", "run", name, *more), _describe_verdict) for name in claims),

@@ -12,6 +12,7 @@ import sqlite3
 import sys
 import tempfile
 import warnings
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,6 +50,11 @@ def _project_uri() -> str:
 def is_project_home() -> bool:
     """Return whether the store is the project's own home, and no other that was named."""
     return uri() == _project_uri()
+
+
+def reused_ids(tags: Iterable[str]) -> list[str]:
+    """Return the ids of other runs' trainings that the tags of a run name."""
+    return [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
 
 
 def display_uri() -> str:

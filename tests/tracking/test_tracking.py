@@ -147,8 +147,8 @@ def test_kill_9_loses_no_number_and_the_next_command_settles(home: Path) -> None
         assert recovery.deliver_journals() == []  # its process lives
         process.kill()
     assert len(history_of(run_id, "loss")) < 50
-    recovered = command("pipelines", "recover", "--json")
-    assert json.loads(recovered.stdout)["settled"] == {run_id: "delivered from its journal"}
+    listed = command("pipelines", "list")
+    assert run_id in listed.stderr
     assert history.row(run_id).status == "KILLED"
     assert history_of(run_id, "loss") == [(step, 1.0 / step) for step in range(1, 51)]
     assert recovery.deliver_journals() == []
@@ -203,6 +203,15 @@ def test_a_journal_of_another_store_waits_for_that_store(home: Path) -> None:
     (home / "live" / "r.jsonl").write_text('{"uri": "http://elsewhere"}\n{"numbers": []}\n')
     assert recovery.deliver_journals() == []
     assert journals.find_stale(home / "live", "http://elsewhere")
+
+
+def test_recover_says_what_it_delivered(home: Path) -> None:
+    store.client()
+    with tracked_run.track("r", experiment="test", kind="training") as run:
+        pass
+    (home / "live" / f"{run.id}.jsonl").write_text(json.dumps({"uri": store.uri()}) + "\n")
+    recovered = command("pipelines", "recover", "--json")
+    assert json.loads(recovered.stdout)["settled"] == {run.id: "delivered from its journal"}
 
 
 def test_a_journal_waits_for_a_store_that_cannot_be_opened(

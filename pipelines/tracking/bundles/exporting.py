@@ -29,7 +29,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, REUSED
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, reused_ids
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 
@@ -123,9 +123,9 @@ def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
     studies = {tags["study"]: i for i, tags in newest_last if tags.get("kind") == "study"}
     for run_id, tags in tags_of.items():
         links.setdefault(tags.get(PARENT, ""), []).append(run_id)
-        reused = [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
         searched = [tags.get("study", ""), *tags.get("studies", "").split()]  # of a claim's cell
-        links.setdefault(run_id, []).extend(reused + [studies[s] for s in searched if s in studies])
+        links.setdefault(run_id, []).extend(reused_ids(tags))
+        links[run_id].extend(studies[s] for s in searched if s in studies)
     related, todo = set(found), list(found)
     while todo:
         new = set(links.get(todo.pop(), ())) - related
