@@ -142,6 +142,7 @@ def compare_budgets(
         )
     study, shares = catalog.load(name, storage.resolve_url(where)), list(dict.fromkeys(shares))
     plan = Plan.to_continue(study)
+    plan.base.check_here()
     trials = _select_by_rank(name, study.get_trials(deepcopy=False), count)
     recipes = {  # UserError before a run is opened
         (share, trial.number): shorten(plan.recipe_of(trial), share)

@@ -6,15 +6,16 @@ machines, try trials beside it. Started again, a study goes on; where its storag
 copied from its finished run in MLflow.
 """
 
+import math
 import secrets
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from pipelines.errors import Unavailable, without_password
+from pipelines.errors import Unavailable, UserError, without_password
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import recovery, tracked_run
+from pipelines.tracking import history, recovery, tracked_run
 from tuning import catalog
 from tuning.analysis import summary, trial_results
 from tuning.catalog import EXPERIMENT, describe
@@ -67,6 +68,12 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     has_work = open_study.set_goal(study, goal)
     if row and row.status == "FINISHED" and not has_work:
         return True
+    if row and history.is_deleted(row.id):
+        raise UserError(
+            f"A study's run must be there to go on with. Received: study {name}, whose run "
+            f"{row.id} was deleted. Restore it: mlflow runs restore --run-id {row.id}; or use "
+            "--force to start the study over."
+        )
     plan.base.check_here()
     if row and row.status == "RUNNING":
         recovery.mark_killed(row.id, "its process has ended")  # the lead is ours
@@ -147,6 +154,7 @@ def _make_recorder(
     workers wait again and replaces those that failed.
     """
     known, suspects, began = set[int](), set[int](), time.time()
+    earlier = len(trial_results.finished_trials(study.get_trials(deepcopy=False)))
     before, saved = study.user_attrs.get("spent_s", 0.0), 0.0
 
     def record() -> None:
@@ -162,6 +170,7 @@ def _make_recorder(
             known.add(trial.number)
             when = int(1000 * trial.datetime_complete.timestamp())  # a point is kept once
             tracked.log({TRIAL_ERROR: trial_results.error_pct(trial)}, trial.number, when)
-            advance(1, len(known) / (time.time() - began))
+            tried = len(known) - earlier
+            advance(1, tried / (time.time() - began) if tried > 0 else math.nan)
 
     return record

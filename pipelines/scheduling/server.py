@@ -72,14 +72,25 @@ def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
         result = DBOS.run_step({"name": "attempt"}, _run_attempt, job, at, number, echo)
         if result["state"] == attempt.RAN or number > job.retries or result["code"] in FINAL_CODES:
             return result
-        DBOS.sleep(job.pause_s(number))
+        pause_s = DBOS.run_step({"name": "pause"}, _end_pause, job, number) - time.time()
+        _wait(max(0.0, pause_s))
         number += 1
+
+
+def _end_pause(job: Job, number: int) -> float:
+    """Return when the pause after an attempt that ends now is over, in seconds since 1970."""
+    return time.time() + job.pause_s(number)
+
+
+def _wait(seconds: float) -> None:
+    """Wait; a server that is told to stop leaves the workflow open, and the next one repeats it."""
+    if _stopping.wait(seconds):
+        raise SystemExit
 
 
 def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     """Run one attempt in a process of its own and return its row of the history."""
-    if _stopping.is_set():
-        raise SystemExit  # the workflow stays open, and the next server repeats it
+    _wait(0)
     workflow = str(DBOS.workflow_id)
     folder = store.home() / "scheduled" / f"{re.sub('[^a-z0-9T]+', '-', workflow)}-{number}"
     spec = AttemptSpec(
@@ -109,10 +120,11 @@ def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
 
     Where a tick waits for the one before, this takes as long as that.
     """
-    waits = False
+    (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
+    waits = (own.attributes or {}).get("phase") == WAITING  # in a server that has stopped since
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
-    if reason := _reason_missed(job, at, datetime.now(UTC)):
+    if not waits and (reason := _reason_missed(job, at, datetime.now(UTC))):
         return _row(MISSED, reason)
     while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
         if job.overlap == "skip":
@@ -122,7 +134,7 @@ def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
                 return _row(SKIPPED, "another tick was waiting already")
             _set_phase(job, WAITING)
             waits = True
-        time.sleep(1.0)
+        _wait(1.0)
     _set_phase(job, RUNNING)
     return None
 

@@ -176,6 +176,11 @@ def find(run_id: str) -> Row | None:
         return None
 
 
+def is_deleted(run_id: str) -> bool:
+    """Return whether the run of that id was deleted, which `find` does not tell."""
+    return bool(client().get_run(run_id).info.lifecycle_stage == "deleted")
+
+
 def _row(run: Any) -> Row:
     data, info = run.data, run.info
     return Row(

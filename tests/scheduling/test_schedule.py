@@ -123,6 +123,65 @@ def test_ticks_while_the_job_runs_are_skipped_or_one_waits(
         assert results[1].get("started", 0) >= results[0]["ended"] or overlap == "skip"
 
 
+def test_a_tick_that_waited_as_its_server_stopped_is_run_by_the_next(
+    workflows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late that is, a tick that has begun to wait is not a missed one."""
+    began, goes_on = threading.Event(), threading.Event()
+
+    def carry_out(*_: Any) -> Outcome:
+        began.set()
+        return Outcome("ran", code=0) if goes_on.wait(60) else Outcome("failed", code=1)
+
+    monkeypatch.setattr(attempt, "run_in_process", carry_out)
+    job = a_job(cron="* * * * * *", overlap="queue", missed="skip")
+    now = datetime.now(UTC).replace(microsecond=0)
+    first = start(job, now - timedelta(seconds=1))
+    assert began.wait(60)
+    second = start(job, now)
+    _wait_until_marked(second)
+    _stop_server(second)
+    goes_on.set()
+    assert first.get_result()["state"] == "ran"
+    monkeypatch.setattr(server, "MISSED_AFTER", timedelta(0))
+    assert _repeat()["state"] == "ran"
+
+
+def test_a_server_that_is_told_to_stop_waits_for_no_pause_between_attempts(
+    workflows: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = iter([Outcome("failed", "no", 1), Outcome("ran", code=0)])
+    began = time.time()
+    monkeypatch.setattr(attempt, "run_in_process", lambda *_: next(outcomes))
+    job = a_job(cron="* * * * *", retries=1, backoff_s=5.0)
+    handle = start(job, last_minute())
+    while "pause" not in [
+        step["function_name"] for step in DBOS.list_workflow_steps(handle.workflow_id)
+    ]:
+        time.sleep(0.1)
+    _stop_server(handle)
+    result = _repeat()
+    assert (result["state"], result["attempt"]) == ("ran", 2)
+    assert result["started"] - began >= 5  # the pause is made to its end
+
+
+def _stop_server(handle: Any) -> None:
+    """Tell the server of this process to stop, as SIGTERM does: it leaves that workflow open."""
+    server._stopping.set()
+    try:
+        with pytest.raises(SystemExit):
+            handle.get_result()
+    finally:
+        server._stopping.clear()
+
+
+def _repeat() -> dict[str, Any]:
+    """Return what the one workflow comes to that the server has left open."""
+    (handle,) = DBOS._recover_pending_workflows([DBOS.executor_id])
+    result: dict[str, Any] = handle.get_result()
+    return result
+
+
 def _wait_until_marked(handle: Any) -> None:
     while (status := handle.get_status()).status == "PENDING" and not status.attributes:
         time.sleep(0.1)

@@ -96,6 +96,18 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
     assert [each.system_attrs["fixed_params"] for each in there.trials] == points
 
 
+def test_a_grid_has_no_trials_beside_its_points(home: Path, digits: Path) -> None:
+    """With room for more, none is drawn at random; the same command goes on with the study."""
+    plan = Plan(recipe="mlp-digits", scale="smoke", sampler="grid")
+    there = make_study(Goal(trials=90), [], plan)
+    trial_queue.fill(there, plan, workers.load_goal(there))
+    points = [each.system_attrs["fixed_params"] for each in there.trials]
+    assert all(points)
+    assert len(points) == workers.load_goal(there).trials < 90
+    assert open_study.set_goal(there, Goal(trials=90))
+    assert workers.load_goal(there).trials == len(points)
+
+
 def test_a_study_is_not_started_over_while_a_worker_trains_a_trial_of_it(
     home: Path, digits: Path
 ) -> None:

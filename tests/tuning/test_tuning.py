@@ -620,6 +620,17 @@ def test_force_starts_over_and_an_old_run_is_left_in_peace(home: Path, digits: P
     assert len(second["trials"]) == 1
 
 
+def test_a_study_whose_run_was_deleted_says_how_to_go_on(home: Path, digits: Path) -> None:
+    there = open_new_study(PLAN, Goal(2))
+    with tracked_run.track("s", experiment="tuning", kind="study") as tracked:
+        there.set_user_attr(copies.RUN, tracked.id)
+    store.client().delete_run(tracked.id)
+    with pytest.raises(
+        UserError, match=f"was deleted.*restore --run-id {tracked.id}; or .*--force"
+    ):
+        search(2)
+
+
 def test_mistakes_are_sentences(home: Path, digits: Path) -> None:
     open_new_study(PLAN, Goal(1))
     with pytest.raises(UserError, match="space: lr-schedule there, lr-only here") as caught:

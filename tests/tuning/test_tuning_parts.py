@@ -209,6 +209,16 @@ def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert {recipe.seed for recipe in trained} == {0, 1}
 
 
+def test_without_its_data_no_run_of_a_comparison_is_opened(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_study(Plan(recipe="allconv-cifar10", scale="cpu", space="lr-only"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
+    with pytest.raises(UserError, match="cifar10"):
+        budget_comparison.compare_budgets("s", (0.5,), 5)
+    assert not history.rows(None)
+
+
 def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
     proxy, target = (get_recipe(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
     plan = Plan(

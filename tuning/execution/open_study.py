@@ -87,16 +87,17 @@ def _check_same_plan(name: str, stored: dict[str, Any], asked: dict[str, Any]) -
 def set_goal(study: Any, asked: Goal) -> bool:
     """Keep the goal that is asked for; return whether anything is left to do.
 
-    What is not asked for stays as it was. Raise UserError for fewer trials than the study is on its
-    way to, and where a grid would change.
+    What is not asked for stays as it was; a grid has as many trials as it has points. Raise
+    UserError for fewer trials than the study is on its way to, and where a grid would change.
     """
-    before = Goal(**study.user_attrs.get(GOAL, {}))
+    plan, before = Plan.from_study(study), Goal(**study.user_attrs.get(GOAL, {}))
+    asked = _without_rest(plan, asked) if asked.trials else asked
     if asked.trials and before.trials and asked.trials != before.trials:
         if asked.trials < before.trials and workers.goal_is_reached(study):
             return False
         _check_trials(study, before.trials, asked.trials)
     given = {key: value for key, value in dataclasses.asdict(asked).items() if value is not None}
-    goal = _with_default(dataclasses.replace(before, **given))
+    goal = _without_rest(plan, _with_default(dataclasses.replace(before, **given)))
     study.set_user_attr(GOAL, dataclasses.asdict(goal))
     return not workers.goal_is_reached(study)
 
@@ -105,6 +106,13 @@ def _with_default(asked: Goal) -> Goal:
     """Return the goal of a new study."""
     endless = asked.trials is None and asked.hours is None
     return dataclasses.replace(asked, trials=DEFAULT_TRIALS) if endless else asked
+
+
+def _without_rest(plan: Plan, goal: Goal) -> Goal:
+    """Return the goal with no more trials than a grid has points, if the study is one."""
+    if plan.sampler != "grid":
+        return goal
+    return dataclasses.replace(goal, trials=len(trial_queue.initial_trials(plan, goal)))
 
 
 def _check_trials(study: Any, before: int, asked: int) -> None:
