@@ -162,6 +162,23 @@ def is_extreme_rate(recipe: Recipe, rate: float, rates: int) -> bool:
     return bool(tried) and rate in (min(tried), max(tried))
 
 
+def choose_rates(
+    bench: Bench, recipes: Mapping[str, Recipe], rates: int
+) -> tuple[dict[str, Recipe], dict[str, float]]:
+    """Return the arms, each at its best rate; `{arm}_rate`, and `rates_at_an_end`.
+
+    That counts the rates that are the largest or the smallest tried: a better one may lie beyond.
+    """
+    best = {arm: choose_rate(bench, recipe, rates) for arm, recipe in recipes.items()}
+    numbers = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
+    at_an_end = [
+        arm
+        for arm, recipe in recipes.items()
+        if is_extreme_rate(recipe, best[arm].learning_rate, rates)
+    ]
+    return best, {**numbers, "rates_at_an_end": float(len(at_an_end))}
+
+
 def validation_error(bench: Bench, recipe: Recipe) -> float:
     """Return the validation error of a training, in percent; its test set stays unread."""
     watch = TrainingObserver(

@@ -497,7 +497,9 @@ def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
     assert published["as_printed"].startswith("fails: 6.97 % (two_layer_test_error_pct 14.05, not")
 
 
-@pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
+@pytest.mark.parametrize(
+    "module", [allconv_beats_allcnn, small_init_helps, identity_beats_plain_cifar10]
+)
 def test_rates_at_an_end_decide_nothing(module: Any) -> None:
     better, other = (f"{arm}_test_error_pct" for arm in module.LABELS)
     values = {"advantage_pct": [3.0] * 5, better: [20.0] * 5, other: [23.0] * 5}

@@ -65,17 +65,10 @@ def trainings(setting: Setting, seed: int) -> dict[str, Recipe]:
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return the test error of the arms at their best rates, and what the small start gains."""
-    centres = recipes(setting, seed)
-    best = {arm: _arms.choose_rate(bench, recipe, setting.rates) for arm, recipe in centres.items()}
+    best, rates = _arms.choose_rates(bench, recipes(setting, seed), setting.rates)
     errors = _arms.errors(bench, best)
     small, standard = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
-    rates = {f"{arm}_rate": recipe.learning_rate for arm, recipe in best.items()}
-    at_an_end = sum(
-        _arms.is_extreme_rate(recipe, best[arm].learning_rate, setting.rates)
-        for arm, recipe in centres.items()
-    )
-    ends = {"rates_at_an_end": float(at_an_end)}
-    return numbers(errors | rates | ends | {"advantage_pct": standard - small})
+    return numbers(errors | rates | {"advantage_pct": standard - small})
 
 
 CLAIM = Experiment(
