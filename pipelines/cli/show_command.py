@@ -90,8 +90,7 @@ def show(document: Mapping[str, Any]) -> None:
         _print_evidence(console, document)
     _print_lines(console, "reported", _state_reported(document))
     _print_lines(console, "cost", _state_costs(document["scales"]))
-    console.print("\n[bold]settings[/] by scale")
-    console.print(_settings_table(document["scales"]))
+    _print_settings(console, document["scales"])
     console.print(f"\nRun it: {listing.PROG} run {document['name']}", soft_wrap=True)
 
 
@@ -137,15 +136,21 @@ def _state_costs(scales: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _settings_table(scales: Mapping[str, Any]) -> Any:
-    """Return a table: a row a setting, a column a scale."""
-    table = plain_table("", *scales)
+def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
+    """Print a table of the settings that scales differ in, then those that they share."""
+    table, shared = plain_table("", *scales), []
     table.columns[0].no_wrap = True
     for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
-        values = [str(about["settings"].get(key, "")) for about in scales.values()]
+        values = [_break(str(about["settings"].get(key, ""))) for about in scales.values()]
         option = key.rpartition(".")[2].replace("_", "-")
-        table.add_row(option, *(_break(value) for value in values))
-    return table
+        if len(set(values)) == 1:
+            shared.append(f"{option} {values[0]}")
+        else:
+            table.add_row(option, *values)
+    if table.rows:
+        console.print("\n[bold]settings[/] by scale")
+        console.print(table)
+    _print_lines(console, "settings of every scale", ["; ".join(shared)] if shared else [])
 
 
 def _break(value: str) -> str:
