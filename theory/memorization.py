@@ -7,9 +7,10 @@ later points j and <z_i, q> over the codes q of the labels. As |z_j| <= |z_i|,
     |z_i|^2 - <z_i, z_j> >= |z_i - z_j|^2 / 2,                                                 (1)
 so no later point makes unit i fire, nor one that was moved to a code. On the points of a block
 M = ReLU(U Z^T - t) is triangular with a positive diagonal, so that V = (q - z) M^{-1} moves them.
-This needs distinct z and nothing else, at any width k >= 1. The network is certified without being
-run, by one Gram matrix: gaps (1) above the rounding of the products, its `margin`, say that no
-unit fires where it should not; the size of V, how far rounding may leave points from their codes.
+This needs distinct z, none of them 0, at any width k >= 1. The network is checked without being
+run, by one Gram matrix: gaps (1) above the rounding of the products, its `margin`, certify that no
+unit fires where it should not; the size of V gives an estimate of how far rounding leaves points
+from their codes.
 """
 
 import math
@@ -72,7 +73,7 @@ def printed(
     true, a third is printed. A width of d takes A_0 = I. ValueError as in `memorize`, or where the
     lemma's premise does not hold: squared norms within rho' of 1, and codes q with <q, z> <= 1 -
     2 rho'. With `check=False` only codes are required: every unit moves its own point as if no
-    other unit fired there, as is printed, and the error is infinite, for nothing is certified.
+    other unit fired there, as is printed, and the error is infinite, for nothing is estimated.
     """
     points = check_points(X, y, dtype)
     d = points.X.shape[1]

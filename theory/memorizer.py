@@ -62,8 +62,8 @@ class Memorizer:
     """How far all units are from firing at a point that they should not move, or from not firing
     at their own: the least gap, over the largest |z|^2."""
     error: float
-    """What rounding may do to an output at a point that it knows; below 1/2, with a margin above
-    rounding, it certifies the network."""
+    """Estimate, no bound, of what rounding does to an output at a point that it knows: below 1/2,
+    with a margin above rounding, every label should be right."""
 
     @property
     def width(self) -> int:

@@ -163,7 +163,7 @@ ALLCONV_CIFAR10 = table_cell(
     validate), and the moments of each channel.
 
     HM print 13.59 million weights. Table 1 as we build it has 13,538,736; with projections for
-    the two shortcuts that change width, and a bias in every convolution, it would have
+    the three shortcuts that change width, and a bias in every convolution, it would have
     13,589,248.
 
     HM took 24 hours on a K40. On 2 cores the paper's scale would take 4 days. On an H200 in

@@ -180,7 +180,7 @@ def test_as_printed_a_better_w_than_the_papers_contradicts_nothing() -> None:
     assert CLAIM.judge_printed(values | {"mean_near_zero_train_error_pct": [8.0, 8.0]}) == "holds"
     worse = values | {"mean_near_zero_train_error_pct": [16.0, 16.0]}
     assert CLAIM.judge_printed(worse).startswith(
-        "fails: 14 % (mean_near_zero_train_error_pct 16, not"
+        "fails: at most 14 % (mean_near_zero_train_error_pct 16, not"
     )
     other = values | {"mean_at_zero_train_error_pct": [31.0, 31.0]}  # nothing is trained there
     assert CLAIM.judge_printed(other).startswith(

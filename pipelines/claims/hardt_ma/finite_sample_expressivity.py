@@ -11,7 +11,7 @@ unit a threshold of its own (ours), distinct points are enough, and rho leaves t
 
 Measured: MNIST's training images with 10, 100 and 1,000 random labels (the images of CIFAR-10 are
 `finite-sample-expressivity-cifar10`), and the network with explicit weights as a Keras model, once
-it was saved and loaded: `errors` of its `predict` over all n. Two numbers certify it without a
+it was saved and loaded: `errors` of its `predict` over all n. Two numbers judge it without a
 forward pass: `margin`, how far units are from firing wrongly, relative to the largest |z|^2, and an
 estimate of what rounding may do to an output, over which `error_over_bound` is the largest error of
 one: ours, shown, and no part of the theorem (1.005 in one of three seeds on CIFAR-10, LOG.md).
@@ -256,7 +256,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     rounding = 64 * np.finfo(precision).eps
     right.axhline(rounding, color="k", ls="--", lw=1, label=f"rounding of {precision}")
     right.set(ylabel="margin over the largest |z|²")
-    right.set_title("what certifies the network, at the width found", fontsize=10)
+    right.set_title("how far units are from firing wrongly", fontsize=10)
     for axes in (left, right):
         axes.set(xscale="log", yscale="log", xlabel="images n")
         axes.margins(0.1)

@@ -256,7 +256,11 @@ CLAIM = Theorem(
     },
     decided_by=RULES,
     as_printed=tuple(
-        dataclasses.replace(rule, at_most=value + ROUNDED, wording=f"{value:g} %")
+        dataclasses.replace(
+            rule,
+            at_most=value + ROUNDED,
+            wording=f"{value:g} %" if rule.at_least > 0 else f"at most {value:g} %",
+        )
         for rule, value in zip(RULES, REPORTED.values(), strict=True)
     ),
     unjudged_scales=("smoke", "cpu"),

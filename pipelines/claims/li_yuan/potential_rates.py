@@ -5,7 +5,8 @@ scale, pi times the true ones, are at most G_2 = 6 d gamma in the spectral and G
 in the Frobenius norm. In the first phase, at rate gamma^2/G_2^2, the potential g falls by a factor
 of 1 - 0.5 rate d a step, and after 1/(16 rate) steps it is at most 197 gamma^2. LY say besides that
 g can be as large as Omega(sqrt d). We read gamma as the constant 1/100: LY's second phase starts at
-distance sqrt(d)/50 = 2 gamma sqrt(d).
+distance sqrt(d)/50 = 2 gamma sqrt(d). LY's gradients are stochastic, with an error eps in G_2; ours
+are exact, eps = 0, and where they change little several steps are taken as one.
 
 Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from
 W = -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
@@ -232,9 +233,9 @@ BOUNDS = (
 )
 CLAIM = Theorem(
     source="LY Theorem 3.1",
-    says="In the first phase, with norms of at most gamma = 1/100, the potential falls by a factor "
-    "of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) steps; gradients are at most 6 d "
-    "gamma; g can be as large as sqrt(d)",
+    says="In the first phase, with exact gradients and norms of at most gamma = 1/100, the "
+    "potential falls by a factor of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) steps; "
+    "gradients are at most 6 d gamma; g can be as large as sqrt(d)",
     formula=r"\begin{split} "
     r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le \gamma = \tfrac{1}{100},\; d \ge 100,\; "
     r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t),\; \eta = \frac{\gamma^2}{G_2^2}: \\ "
