@@ -185,7 +185,8 @@ def receive(arguments: argparse.Namespace) -> None:
         for file in (piece, piece.with_suffix(".json")):
             if not file.is_file():
                 sys.exit(f"A piece and its digests lie in one folder. Lacking: {file}.")
-            shutil.copy(file, folder)
+            if file.resolve().parent != folder.resolve():
+                shutil.copy(file, folder)
         if piece.name in (lacking := find_lacking(manifest)):
             sys.exit(f"{piece} is damaged, or of another pack than {manifest.name}. Send it again.")
     if lacking:
@@ -273,7 +274,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
 
     def command(action: Callable[[argparse.Namespace], None]) -> Callable[..., Any]:
-        added = commands.add_parser(action.__name__, help=action.__doc__)
+        added = commands.add_parser(action.__name__, help=action.__doc__, allow_abbrev=False)
         added.set_defaults(action=action)
         return added.add_argument
 
@@ -288,8 +289,7 @@ def main() -> None:
     add("--folder", type=Path, default=FOLDER)
     add = command(train)
     add("out", type=Path)
-    add("name", help="a claim or recipe")
-    add("options", nargs=argparse.REMAINDER, help="of `pipelines run`")
+    add("name", help="a claim or recipe; what else is given goes to `pipelines run`")
     add("--max-minutes", type=float, default=9, help="then save and end")
     add("--commit", default="unknown", help="of the checkout, where its .git is not there")
     add("--folder", type=Path, default=FOLDER)
@@ -297,7 +297,9 @@ def main() -> None:
     add("precision", nargs="?", default="float32")
     add("--folder", type=Path, default=FOLDER)
     command(join)("manifest", type=Path)
-    arguments = parser.parse_args()
+    arguments, arguments.options = parser.parse_known_args()
+    if arguments.options and arguments.action is not train:
+        parser.error(f"unknown: {' '.join(arguments.options)}")
     arguments.action(arguments)
 
 

@@ -32,7 +32,8 @@ def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = No
     """Return the id of the newest run with these settings, if it was interrupted.
 
     A training goes on below whatever parent asks for it; a trial is its study's. Without a
-    checkpoint it begins again, as the same run, unless the code has changed.
+    checkpoint it begins again, as the same run. Where the code has changed since, a training that
+    a person asked for goes on from its checkpoint; any other is left, for a new one to begin.
     """
     below = {PARENT: parent.id} if parent and kind != TRAINING else {}
     newest = _newest(kind, fingerprint=recipe.fingerprint, **below)
@@ -40,7 +41,7 @@ def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = No
         return None
     step = last_checkpoint_step(newest.id)
     changed = newest.tags.get("code") != code_digest.training()
-    if step == 0 and (changed or newest.status == "FAILED"):
+    if (changed and (step == 0 or parent)) or (step == 0 and newest.status == "FAILED"):
         return None
     aside = " The code has changed since: it may not end as it would have." if changed else ""
     print(f"Going on with run {newest.id}, stopped after step {step}.{aside}", file=sys.stderr)

@@ -102,8 +102,8 @@ def run(
     identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        done = [] if run_options.force else history.rows(kind=kind, **identity)
-        if done:
+        rows = [] if run_options.force else history.rows(kind=kind, **identity)
+        if done := [row for row in rows if tracked_run.BEGUN_WITH_CODE not in row.tags]:
             if run_options.trainer:
                 run_options.trainer.dismiss(recipe)
             Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that

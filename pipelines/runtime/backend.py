@@ -15,7 +15,8 @@ NAMES = ("tensorflow", "jax", "torch")
 
 def name() -> str:
     """Return the name of the backend that trains: KERAS_BACKEND, else tensorflow."""
-    return os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+    os.environ["KERAS_BACKEND"] = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    return os.environ["KERAS_BACKEND"]
 
 
 def tensorflow() -> Any:
@@ -33,6 +34,8 @@ def tensorflow() -> Any:
 def keras() -> Any:
     """Return the module, on its backend. Raise UserError if that is not installed."""
     try:
+        if name() not in NAMES:
+            raise ValueError("no backend that trains")
         with _start_up():
             import keras
     except (ImportError, ValueError) as error:

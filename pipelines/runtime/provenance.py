@@ -24,7 +24,7 @@ def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
     """Return Git's answer; empty without git or without a history, where tags say "unknown"."""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+            ["git", *arguments], cwd=ROOT, capture_output=True, errors="replace", check=False
         )
     except OSError:
         return ""
@@ -35,8 +35,10 @@ def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
 def diff() -> str:
     """Return the uncommitted changes, new files among them, as a patch; empty without any."""
     paths = (".", *(f":!{name}" for name in GENERATED))
-    new = _git("ls-files", "--others", "--exclude-standard", "--", *paths).splitlines()
-    added = [_git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new]
+    new = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *paths).split("\0")
+    added = [
+        _git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new if name
+    ]
     return "\n".join(filter(None, [_git("diff", "HEAD", "--", *paths), *added]))
 
 

@@ -46,6 +46,7 @@ def end(*processes: subprocess.Popen[bytes], grace_s: float | None = GRACE_S) ->
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
+            process.kill()  # one that leads no group
             process.wait()
 
 

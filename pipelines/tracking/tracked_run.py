@@ -31,6 +31,7 @@ from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
 SYSTEM = "system/"  # begins the metrics of the machine, as MLflow calls them
 FAILURE = "failure"  # tag: what ended a run early
+BEGUN_WITH_CODE = "begun_with_code"  # tag of a run that other code began: its digest
 FIGURE_STYLE: dict[str, Any] = {"dpi": 120, "metadata": {"Software": None}}  # of every PNG
 PARENT_VARIABLE = "PARENT_RUN"  # environment variable: the run that the runs of commands are below
 
@@ -225,7 +226,7 @@ def _reopen(run: Run, tags: Mapping[str, str]) -> bool:
     client.update_run(run.id, status="RUNNING", name=run.name)
     now, before = {**provenance.tags(), **tags}, entity.data.tags.get("code", tags.get("code"))
     if before != now.get("code"):
-        now["begun_with_code"] = str(before)
+        now[BEGUN_WITH_CODE] = str(before)
     send_fact(run.id, "tags", now)
     for key in {FAILURE, heartbeat.SETTLED} & entity.data.tags.keys():
         client.delete_tag(run.id, key)

@@ -46,6 +46,13 @@ def test_the_patch_makes_the_changes_again(repository: Path) -> None:
     assert (repository / "new.py").read_text() == "two = 2\n"
 
 
+def test_a_file_of_any_name_and_bytes_is_a_change(repository: Path) -> None:
+    (repository / "grün.py").write_text("two = 2\n")
+    (repository / "notes.txt").write_bytes("grün\n".encode("latin-1"))
+    assert "two = 2" in provenance.diff()
+    assert "notes.txt" in provenance.diff()
+
+
 def test_a_copy_without_history_says_unknown_or_what_it_is_told(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,8 @@
 """Our own commands run for others: what they print, how they end, and that it is said once."""
 
 import io
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,3 +74,15 @@ def test_a_command_beside_others_is_read_when_it_is_waited_for(
     ):
         wait()
     assert capfd.readouterr().err.count("name must stand before the options") == 1
+
+
+def test_a_command_beside_that_does_not_end_is_killed() -> None:
+    """It leads no process group, so that Ctrl-C of a terminal reaches it."""
+    deaf = (
+        "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        subcommands.end(process, grace_s=0.1)
+        assert process.returncode == -signal.SIGKILL

@@ -345,5 +345,7 @@ def test_backends_agree_on_logits_and_a_step_of_every_architecture(
 def test_the_backend_is_tensorflow_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KERAS_BACKEND", raising=False)
     assert backend.name() == "tensorflow"
+    monkeypatch.setenv("KERAS_BACKEND", "")  # for Keras, too, as if unset
+    assert backend.name() == "tensorflow"
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     assert backend.name() == "jax"

@@ -22,7 +22,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import RunOptions, run
-from pipelines.runtime import signals
+from pipelines.runtime import code_digest, signals
 from pipelines.seeds import repeat
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
@@ -334,3 +334,24 @@ def test_a_blow_up_keeps_the_last_good_checkpoint(home: Path, digits: Path) -> N
     with pytest.raises(Diverged):  # it is not gone on with
         run(recipe, RunOptions(checkpoint_every=1))
     assert len(history.rows("FAILED", kind="training")) == 2
+
+
+def test_what_other_code_began_stands_for_nothing_of_today(
+    home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person's training goes on and is repeated for others; one of a measurement begins anew."""
+    recipe = small(steps=3, model="mlp", train_examples=64)
+    with monkeypatch.context() as patch:
+        patch.setattr(code_digest, "training", lambda: "old")
+        for each in (recipe, recipe.override(seed=1)):
+            with pytest.raises(Paused):
+                run(each, RunOptions(until=time.monotonic()))
+    begun, own = history.rows("KILLED")
+    done = run(recipe)
+    assert done.run_id == own.id
+    again = run(recipe)
+    assert (again.reused, again.run_id != own.id) == (False, True)
+    assert run(recipe).run_id == again.run_id
+    with tracked_run.track("claim", experiment="test", kind="claim") as parent:
+        arm = run(recipe.override(seed=1), parent=parent)
+    assert arm.run_id != begun.id
