@@ -146,15 +146,15 @@ LABELS = {
 
 
 def figure(measured: Sequence[Measured]) -> Any:
-    """Draw l * max norm against l at d = 8 or the largest, highest gamma; over_lower_bound."""
+    """Draw l * max norm against l >= 3 gamma, d = 8 or the largest, top gamma; over_lower_bound."""
     by_size = dict(group_by(measured, "d"))
     d = 8 if 8 in by_size else max(by_size)
     hardest, chosen = group_by(by_size[d], "gamma")[-1]
     picture, (left, right) = panels(2)
     for name, label in LABELS.items():
         style = "--" if "bound" in name else "o-"
-        mean = stack(chosen, name).mean(axis=0)
-        left.plot(chosen[0].steps, mean, style, label=label, markersize=3)
+        mean, judged = stack(chosen, name).mean(axis=0), chosen[0].holds
+        left.plot(chosen[0].steps[judged], mean[judged], style, label=label, markersize=3)
     left.set(xscale="log", xlabel="depth l", ylabel="l · max |A_i|")
     left.set_ylim(bottom=0)
     left.set_title(f"d = {d}, γ = {hardest:g}, mean of {len(chosen)} matrices", fontsize=10)
