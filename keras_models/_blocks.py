@@ -56,7 +56,6 @@ def normalize(x: Any, name: str) -> Any:
 
     They are those of the public re-implementation fb.resnet.torch. Keras's epsilon, 1e-3, is about
     the variance that weights of "small" standard deviation leave, and would damp their outputs.
-    Where several devices of TensorFlow share a batch, each normalizes by its own part of it.
     """
     return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=name)(x)
 

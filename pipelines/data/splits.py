@@ -19,6 +19,7 @@ from pipelines.errors import UserError
 
 Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
 WHOLE: Part = (0, 1)
+COUNTED = 10_000  # pictures whose pixels are counted at a time
 PAD = 8  # pixels around a picture before it is cut: the most by which it may be moved
 
 
@@ -196,8 +197,10 @@ def _crop_flip(
 
 def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return mean and standard deviation of each channel, of pixels in [0, 1]; [c], [c]."""
-    values = np.arange(256) / 255
-    counts = np.stack([np.bincount(c.ravel(), minlength=256) for c in np.moveaxis(images, -1, 0)])
+    values, counts = np.arange(256) / 255, np.zeros((images.shape[-1], 256), np.int64)
+    for first in range(0, len(images), COUNTED):  # numpy counts integers of 64 bits
+        for i, channel in enumerate(np.moveaxis(images[first : first + COUNTED], -1, 0)):
+            counts[i] += np.bincount(channel.ravel(), minlength=256)
     shares = counts / counts.sum(axis=1, keepdims=True)
     mean = shares @ values
     std = np.sqrt(np.maximum(shares @ values**2 - mean**2, 1e-12))

@@ -57,7 +57,7 @@ def staircase(t: ArrayLike, drops: float = 70.0, factor: float = 0.94) -> Array:
             "Divide the epochs of the run by those between two drops."
         )
     _check_fraction(factor=factor)
-    edges = np.arange(1, np.floor(drops) + 1) / drops
+    edges = np.arange(1, np.floor(drops) + 1) / drops - ROUNDING
     return np.asarray(float(factor) ** np.searchsorted(edges, np.asarray(t), side="right"))
 
 

@@ -4,6 +4,8 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,6 +14,8 @@ import keras
 from pipelines.data.splits import WHOLE, Part
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
+
+SEEDS_APART = 0x9E3779B9  # odd: no two devices draw alike
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,39 @@ def place(recipe: Recipe) -> Place:
     """
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
     return backends[keras.backend.backend()](recipe)
+
+
+@contextlib.contextmanager
+def act_on_whole_batches(layers: Iterable[keras.Layer], place: Place) -> Iterator[None]:
+    """Let layers act on the whole batch that several devices of TensorFlow share, in the block.
+
+    Batch normalization takes the moments of all of it, so that every device keeps the same; dropout
+    drops other entries on each. A network that is stored afterwards has nothing of this.
+    """
+    several = place.replicas > 1 and keras.backend.backend() == "tensorflow"
+    chosen = list(layers) if several else []
+    normalizing = [each for each in chosen if isinstance(each, keras.layers.BatchNormalization)]
+    seeds = [each.seed_generator for each in chosen if isinstance(each, keras.layers.Dropout)]
+    for layer in normalizing:
+        layer.synchronized = True
+    for seed in seeds:
+        seed.next = functools.partial(_next_seed, seed.next)
+    try:
+        yield
+    finally:
+        for layer in normalizing:
+            layer.synchronized = False
+        for seed in seeds:
+            del seed.next
+
+
+def _next_seed(draw: Callable[..., Any], **options: Any) -> Any:
+    """Return the next seed, another one on every device."""
+    import tensorflow as tf
+
+    seed = draw(**options)
+    device = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, seed.dtype)
+    return seed + tf.stack([device * SEEDS_APART, tf.zeros_like(device)])
 
 
 def round_products(precision: str) -> None:

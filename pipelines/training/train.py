@@ -142,7 +142,9 @@ def train(
             of_model=task.of_model,
         )
         try:
-            _run(job, model, curves, saving, trainer)
+            layers = _device_data.unwrap(model).layers
+            with devices.act_on_whole_batches(layers, job.place):
+                _run(job, model, curves, saving, trainer)
         except (Diverged, Pruned) as error:
             finite = {key: value for key, value in curves.best.items() if math.isfinite(value)}
             log({**finite, "wall_s": curves.wall_s}, error.step)

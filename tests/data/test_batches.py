@@ -237,7 +237,7 @@ def test_standardization_by_hand() -> None:
     assert y.tolist() == [4, 3]
 
 
-@pytest.mark.parametrize("shape", [(50, 7, 5, 3), (3, 8, 8, 1), (1, 1, 2, 4)])
+@pytest.mark.parametrize("shape", [(50, 7, 5, 3), (3, 8, 8, 1), (1, 1, 2, 4), (10_003, 2, 1, 2)])
 def test_channel_moments_are_numpys(shape: tuple[int, ...]) -> None:
     images = np.random.default_rng(1).integers(0, 256, shape, dtype=np.uint8)
     mean, std = channel_moments(images)

@@ -91,6 +91,12 @@ def test_stairs_of_whole_length_are_exact(drops: int) -> None:
     assert rates.tolist() == [0.5**stair for stair in range(drops) for _ in range(3)]
 
 
+def test_stairs_of_whole_steps_end_at_them_whatever_the_length() -> None:
+    steps, stair = 7_020, 21
+    rates = lr.table("staircase", 1.0, steps, drops=steps / stair, factor=0.5)
+    assert (np.flatnonzero(np.diff(rates)) + 1).tolist() == list(range(stair, steps, stair))
+
+
 @pytest.mark.parametrize("boundary_step", range(1, 100))
 def test_decimal_boundary_is_exact(boundary_step: int) -> None:
     rates = lr.table("steps", 1.0, 100, boundaries=(boundary_step / 100,), factor=0.5)

@@ -105,6 +105,26 @@ def steps(folder: Path, names: list[str]) -> None:
         np.savez(folder / f"{name}-{backend.name()}.npz", logits=logits, **weights)
 
 
+def masks(folder: Path, name: str) -> None:
+    """Write what dropout leaves of ones on two devices of TensorFlow, in the block and after it."""
+    import keras
+    import tensorflow as tf
+
+    from pipelines.training import devices
+
+    place = devices.place(recipe({"devices": 2}))
+    with place.scope():
+        layer = keras.layers.Dropout(0.5, seed=0)
+
+    def drop() -> list[Any]:
+        step = tf.function(lambda: layer(tf.ones(1_000), training=True))
+        return [np.asarray(part) for part in place.strategy.run(step).values]
+
+    with devices.act_on_whole_batches([layer], place):
+        apart = drop()
+    np.savez(folder / f"{name}.npz", *apart, *drop())
+
+
 def tiny(name: str) -> Any:
     """The network `name` at its TINY arguments."""
     import keras_models

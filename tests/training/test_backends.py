@@ -237,6 +237,30 @@ def test_two_jax_devices_equal_one(elsewhere: dict[str, str], tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_two_tensorflow_devices_act_on_the_whole_batch(packed_digits: Path, tmp_path: Path) -> None:
+    normalized = {"model_args": {"batch_norm": True}}
+    two = {"model_args": {"batch_norm": True, "dropout": 0.5}, "devices": 2, "every": 3}
+    perform(
+        {"KERAS_BACKEND": "tensorflow", "TFDS_DATA_DIR": str(packed_digits)},
+        tmp_path,
+        (TRAINING, {"name": "two", **normalized, "devices": 2}),
+        (TRAINING, {"name": "one", **normalized, "devices": 1}),
+        (TRAINING, {"name": "whole", **two}),
+        (TRAINING, {"name": "stopped", **two, "stop_at": 11}),
+        (TRAINING, {"name": "stopped", **two}),
+        ("masks", {"name": "masks"}),
+    )
+    assert_close(tmp_path, "one", "two")
+    assert equal(tmp_path, "whole", "stopped")
+    curves, pieces = logged(tmp_path, "whole"), logged(tmp_path, "stopped")
+    for name in ("val_loss", "val_error_pct", "test_loss", "final_train_loss"):
+        assert pieces[name].items() <= curves[name].items()
+    one, other, *alone = arrays(tmp_path, "masks")
+    assert np.any(one != other)  # each device drops other entries
+    assert np.array_equal(*alone)  # and nothing of that is left behind
+
+
+@pytest.mark.slow
 @needs_jax
 def test_many_steps_in_one_program_on_jax_are_the_steps_of_the_host(
     elsewhere: dict[str, str], tmp_path: Path
