@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines import resume, training_page
-from pipelines.errors import check_counts
+from pipelines.errors import UserError, check_counts
 from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
@@ -23,6 +23,11 @@ def repeat(
 
     `run_as` is how a person named it: what was interrupted under that name is not lost unnoticed.
     """
+    if seeds is not None and recipe.seed:
+        raise UserError(
+            f"Several seeds are 0, 1, ... . Received: --seeds {seeds} with --seed {recipe.seed}. "
+            "Leave one of the two out."
+        )
     tags = {resume.RUN_AS: run_as} if run_as else {}
     all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
     for each in all_of_them if run_as and not run_options.new_run else []:

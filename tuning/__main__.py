@@ -3,6 +3,7 @@
 Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: copy, proxy,
 dashboard."""
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -178,6 +179,8 @@ def _print_study(document: dict[str, Any]) -> None:
         print(f"Not finished; go on with: {PROG} resume {document['study']}")
     elif document["best"] is None:
         print("No trial is complete.")
+    elif not document["best"]:
+        print(f"No trial was better than the {document['start']} schedule:\n{document['repeat']}")
     else:
         print(f"To train the best:\n{document['repeat']}")
 
@@ -222,11 +225,18 @@ def _format_result(trial: Mapping[str, Any]) -> str:
 
 
 def _format_parameters(params: Mapping[str, Any]) -> str:
-    """Return `schedule cosine, rate 0.05, momentum 0.9, final 0.1`."""
+    """Return `schedule steps, rate 0.05, momentum 0.9, boundaries 0.5 0.75`."""
+    from tuning.search import spaces
+
+    names = {key: key.rpartition(".")[2].removeprefix("learning_") for key in params}
+    shares = [params[key] for key, name in names.items() if re.fullmatch(r"drop\d+", name)]
     words = []
-    for key, value in params.items():
-        name = key.rpartition(".")[2].removeprefix("learning_")
-        words.append(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}")
+    for key, name in names.items():
+        value = params[key]
+        if not name.startswith("drop"):
+            words.append(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}")
+    if shares:
+        words.append(" ".join(["boundaries", *(f"{b:.3g}" for b in spaces.boundaries_of(shares))]))
     return ", ".join(words)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PROG = "python -m pipelines"
-NAME, SECOND = 35, 12  # columns of a line
+NAME, SECOND = 35, 13  # columns of a line
 WIDE = 100  # columns of a terminal with more room for data
 LIMIT = re.compile(r",|:| (?:on|at|for|of|after|a) ")  # what follows it is said by `show`
 SHORT = {r"\bminutes?\b": "min", r"\bhours?\b": "h", r"\bseconds?\b": "s"}

@@ -154,6 +154,7 @@ def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.remove)
+    print(f"{name} is removed; its history stays.")
 
 
 @app.command
@@ -162,6 +163,7 @@ def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.pause)
+    print(f"{name} has no ticks until: {PROG} resume {name}")
 
 
 @app.command
@@ -170,6 +172,7 @@ def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     from pipelines.scheduling import schedule
 
     _change(storage, name, schedule.resume)
+    print(f"{name} has ticks again, from now on.")
 
 
 def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:

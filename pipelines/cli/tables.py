@@ -133,8 +133,9 @@ def show_training(document: Mapping[str, Any]) -> None:
     metrics = document["metrics"]
     reported = catalog.get_recipe(document["recipe"], document["scale"]).reported
 
-    seeds = f", {document['seeds']} seeds" if document["seeds"] > 1 else ""
-    took = format_duration(metrics["wall_s"]["mean"])
+    several = document["seeds"] > 1
+    seeds = f", {document['seeds']} seeds" if several else ""
+    took = format_duration(metrics["wall_s"]["mean"]) + " each" * several
     _print_prose(
         f"[bold]{document['recipe']}: {', '.join(_headline_numbers(metrics, reported))}[/] "
         f"at {document['scale']} scale{seeds}, {took}",

@@ -221,4 +221,7 @@ def print_regressions(document: Mapping[str, Any]) -> None:
         print(f"  commit {_arrow(*document['commits'])}")
     if document["one_seed"]:
         print(f"One seed, the verdict alone is watched: {', '.join(document['one_seed'])}.")
-    print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
+    if document["compared"] or document["one_seed"]:
+        print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
+    else:
+        print("Nothing to compare: no result was measured twice. Repeat one: run NAME --force")

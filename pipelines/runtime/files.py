@@ -52,7 +52,7 @@ def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
     except OSError as error:
         raise disk_error(error)(
             f"The folder must be writable. Received: {folder}: {error.strerror}. Change its "
-            "permissions, or choose another with MLFLOW_TRACKING_URI (runs) or --data-dir (data)."
+            "permissions, or choose another with MLRUNS_HOME (runs) or --data-dir (data)."
         ) from error
     with handle:
         try:

@@ -274,6 +274,13 @@ def test_what_has_finished_is_found_also_where_its_data_are_gone(
     assert runs(home) == before
 
 
+def test_several_seeds_are_the_first_ones_whatever_the_recipe_has(home: Path) -> None:
+    before = runs(home)
+    with pytest.raises(UserError, match="Received: --seeds 3 with --seed 7"):
+        repeat(get_recipe("mlp-digits", "smoke").override(seed=7), seeds=3)
+    assert runs(home) == before
+
+
 @pytest.mark.parametrize("name", ["digits", "synthetic"])
 def test_examples_are_counted_as_they_are_read(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

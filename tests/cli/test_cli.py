@@ -208,7 +208,7 @@ def test_a_recipe_ends_with_its_errors_first_beside_the_reported_one(
     first, *rest, link = capfd.readouterr().out.splitlines()
     assert first == (
         "allconv-cifar10: test error 9.5 % (reported 6.38 %), validation error 8.25 % at paper "
-        "scale, 2 seeds, 2.1 h"
+        "scale, 2 seeds, 2.1 h each"
     )
     row = "test_error_pct 9.5 ± 0.5 (n = 2) 6.38"
     assert row in [" ".join(line.split()) for line in rest]

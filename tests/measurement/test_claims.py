@@ -270,7 +270,8 @@ def test_other_data_than_the_sources_are_not_judged() -> None:
         "refuted",
     ]
     printed = [tested_claim.judge(values, scale)["as_printed"] for scale in ("cpu", "paper")]
-    assert printed == ["not tested", "holds"]  # without the identity nothing is learned
+    assert printed[0] == "not tested"
+    assert printed[1].startswith("fails: 1.28 %")  # and without the identity nothing is learned
 
 
 def test_unknown_names_list_the_nearest() -> None:
