@@ -3,7 +3,6 @@
 Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: copy, proxy,
 dashboard."""
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -200,6 +199,7 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
     from rich.console import Console
 
     from pipelines.tracking import mlflow_ui
+    from tuning.search import spaces
 
     table = plain_table("", "validation error", "parameters", "time", "run", right=["time"])
     for trial in trials:
@@ -208,7 +208,7 @@ def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(
             trial["name"],
             _format_result(trial),
-            _format_parameters(trial["params"]),
+            spaces.describe(trial["params"]),
             "" if seconds is None else format_duration(seconds),
             link,
         )
@@ -222,22 +222,6 @@ def _format_result(trial: Mapping[str, Any]) -> str:
     ended = " (pruned)" if trial["state"] == "PRUNED" else ""
     ended = " (diverged)" if trial["diverged"] is not None else ended
     return f"{trial['val_error_pct']:.2f} %{ended}"
-
-
-def _format_parameters(params: Mapping[str, Any]) -> str:
-    """Return `schedule steps, rate 0.05, momentum 0.9, boundaries 0.5 0.75`."""
-    from tuning.search import spaces
-
-    names = {key: key.rpartition(".")[2].removeprefix("learning_") for key in params}
-    shares = [params[key] for key, name in names.items() if re.fullmatch(r"drop\d+", name)]
-    words = []
-    for key, name in names.items():
-        value = params[key]
-        if not name.startswith("drop"):
-            words.append(f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}")
-    if shares:
-        words.append(" ".join(["boundaries", *(f"{b:.3g}" for b in spaces.boundaries_of(shares))]))
-    return ", ".join(words)
 
 
 def dispatch(arguments: list[str]) -> None:

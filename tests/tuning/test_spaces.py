@@ -218,6 +218,13 @@ def test_ranges_widen_to_hold_any_base(space: str, changes: dict[str, Any]) -> N
         assert table(tried).min() > 0
 
 
+def test_a_trial_s_boundaries_are_those_to_type() -> None:
+    params = {"schedule": "steps", "learning_rate": 0.05, "steps.drops": 2}
+    shares = {"steps.drop1": 0.5, "steps.drop2": 0.5}
+    found = spaces.describe(params | shares)
+    assert found == "schedule steps, rate 0.05, boundaries 0.5 0.75"
+
+
 def test_boundaries_come_back_from_their_shares() -> None:
     assert _ranges.shares_of((0.5, 0.75, 0.875)) == [0.5, 0.5, 0.5]
     assert _ranges.boundaries_of([0.5, 0.5, 0.5]) == (0.5, 0.75, 0.875)

@@ -14,7 +14,7 @@ from pipelines.cli.shell import run_command_safely
 from pipelines.tracking import history
 from tests.conftest import ROOT, command, free_port
 from tuning import catalog
-from tuning.__main__ import _format_parameters, dispatch
+from tuning.__main__ import dispatch
 from tuning.storage import storage
 
 SMOKE = ["--recipe", "mlp-digits", "--scale", "smoke"]
@@ -126,13 +126,6 @@ def test_short_budgets_are_ranked_against_the_whole(
     assert len(history.rows(kind="short")) == len(runs)  # what has been trained is not repeated
     assert run_command_safely(dispatch, ["budgets", "s", "--shares", "1.5"]) == 2
     assert run_command_safely(dispatch, ["budgets", "s", "--trials", "2"]) == 2
-
-
-def test_a_trial_s_boundaries_are_those_to_type() -> None:
-    params = {"schedule": "steps", "learning_rate": 0.05, "steps.drops": 2}
-    shares = {"steps.drop1": 0.5, "steps.drop2": 0.5}
-    found = _format_parameters(params | shares)
-    assert found == "schedule steps, rate 0.05, boundaries 0.5 0.75"
 
 
 def test_help_answers_without_heavy_libraries() -> None:

@@ -7,6 +7,7 @@ Parameters are named like the recipe's fields, arguments of a schedule `family.a
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -130,6 +131,20 @@ def signature(space: str, base: Recipe, lengths: bool = False) -> str:
     """Return 12 hexadecimal digits of all that the space asks about a base: names and ranges."""
     branches = [(b.answers, b.asked) for b in _branches(SPACES[space], base, {})]
     return digest([branches, LENGTH if lengths else None])
+
+
+def describe(params: Params) -> str:
+    """Return a point in words: `schedule steps, rate 0.05, momentum 0.9, boundaries 0.5 0.75`."""
+    names = {key: key.rpartition(".")[2].removeprefix("learning_") for key in params}
+    words = {
+        name: f"{params[key]:.3g}" if isinstance(params[key], float) else str(params[key])
+        for key, name in names.items()
+        if not name.startswith("drop")
+    }
+    shares = [params[key] for key, name in names.items() if re.fullmatch(r"drop\d+", name)]
+    if shares:
+        words["boundaries"] = " ".join(f"{each:.3g}" for each in boundaries_of(shares))
+    return ", ".join(f"{name} {value}" for name, value in words.items())
 
 
 def _is_range(asked: Any) -> bool:
