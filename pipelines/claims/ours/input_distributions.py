@@ -185,7 +185,7 @@ CLAIM = Theorem(
     r"\Sigma^{1/2} (I + W^\star) - I \bigr), \\ "
     r"&\pi\, \langle -\nabla L_\Sigma,\, W^\star - W \rangle \ge "
     r"\Bigl( \frac{\pi}{2} - 1 \Bigr)\, \lambda\, "
-    r"\sqrt{\frac{\lambda^d}{\det \Sigma}}\; \lVert W^\star - W \rVert_F^2 "
+    r"\frac{\lambda^{d/2}}{\sqrt{\det \Sigma}}\; \lVert W^\star - W \rVert_F^2 "
     r"\text{ as } W, W^\star \to 0 "
     r"\end{split}",
     family="two-layer ReLU networks",
