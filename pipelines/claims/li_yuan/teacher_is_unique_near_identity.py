@@ -55,7 +55,7 @@ from theory.relu_population import gradient, loss
 
 BALL = 0.6  # spectral norm of LY's W* and start
 RATE, MOMENTUM = 2.0, 0.9  # the rate is this over d
-WIDEST = 100  # width up to which the steps are enough: as many are needed as it is wide
+WIDEST = 100  # width up to which 500 steps are enough: those that are needed grow with it
 ZERO_LOSS, ZERO = 1e-12, 1e-4  # what counts as 0: of losses, and of distances and gradients
 LEAST_PERMUTED = np.sqrt(3)  # |P - I| of a permutation other than the identity
 
