@@ -10,7 +10,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, store
 from pipelines.tracking.store import PARENT
-from pipelines.tracking.tracked_run import FAILURE, Parent, Run
+from pipelines.tracking.tracked_run import BEGUN_WITH_CODE, FAILURE, Parent, Run
 from pipelines.training.checkpoints import Saving
 
 TRAINING = "training"
@@ -26,6 +26,12 @@ def checkpoint_folder(run_id: str) -> Path:
 def identity(fingerprint: str) -> dict[str, str]:
     """Return the tags by which a run of these settings and of today's training code is found."""
     return {"fingerprint": fingerprint, "code": code_digest.training()}
+
+
+def finished(kind: str, fingerprint: str) -> list[history.Row]:
+    """Return the finished runs of these settings that today's code trained from start to end."""
+    rows = history.rows(kind=kind, **identity(fingerprint))
+    return [row for row in rows if BEGUN_WITH_CODE not in row.tags]
 
 
 def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:

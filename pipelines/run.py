@@ -19,7 +19,7 @@ from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
-from pipelines.tracking import history, recovery, store, tracked_run
+from pipelines.tracking import recovery, store, tracked_run
 from pipelines.training.checkpoints import Saving
 
 EXPERIMENT = "trained networks"
@@ -102,8 +102,7 @@ def run(
     identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        rows = [] if run_options.force else history.rows(kind=kind, **identity)
-        if done := [row for row in rows if tracked_run.BEGUN_WITH_CODE not in row.tags]:
+        if done := [] if run_options.force else resume.finished(kind, recipe.fingerprint):
             if run_options.trainer:
                 run_options.trainer.dismiss(recipe)
             Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
@@ -150,8 +149,7 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        identity = resume.identity(recipe.fingerprint)
-        if run_options.force or not history.rows(kind="training", **identity):
+        if run_options.force or not resume.finished("training", recipe.fingerprint):
             raise
 
 

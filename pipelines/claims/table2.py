@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims import _arm_figure
-from pipelines.claims._arms import DIVERGED_PCT
+from pipelines.claims._arms import DIVERGED_PCT, NEAR
 from pipelines.errors import Diverged
 from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
@@ -22,7 +22,6 @@ from pipelines.measurement.verdict import Bound
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 
-NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
 DATA = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenet": "ImageNet"}
 COSTS: Mapping[str, Callable[[float], Cost]] = {  # by the first word of a unit
     "GPU": partial(hours, gpu=True),

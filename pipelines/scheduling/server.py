@@ -72,8 +72,7 @@ def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
         result = DBOS.run_step({"name": "attempt"}, _run_attempt, job, at, number, echo)
         if result["state"] == attempt.RAN or number > job.retries or result["code"] in FINAL_CODES:
             return result
-        pause_s = DBOS.run_step({"name": "pause"}, _end_pause, job, number) - time.time()
-        _wait(max(0.0, pause_s))
+        _wait(DBOS.run_step({"name": "pause"}, _end_pause, job, number) - time.time())
         number += 1
 
 

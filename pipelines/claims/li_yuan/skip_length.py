@@ -93,11 +93,11 @@ CLAIM = Experiment(
     },
     decided_by=(
         *ORDER,
-        *(ArmBound(name, at_most=1.05 * value) for name, value in REPORTED.items()),
+        *(ArmBound(name, at_most=_arms.NEAR * value) for name, value in REPORTED.items()),
     ),
     as_printed=(
         *(ArmBound(each.metric, at_least=0, wording="the order") for each in ORDER),
-        *(ArmBound(name, 1.05 * value, wording=f"{value} %") for name, value in REPORTED.items()),
+        *_arms.near_reported(REPORTED),
     ),
     costs={
         "cpu": minutes(16),

@@ -131,7 +131,7 @@ CLAIM = Experiment(
             at_least=CHANCE_PCT,
             wording="without the identity nothing is learned from zeros",
         ),
-        *(ArmBound(name, 1.05 * value, wording=f"{value} %") for name, value in REPORTED.items()),
+        *_arms.near_reported(REPORTED),
     ),
     floors=(Floor(tuple(REPORTED), at_most=2),),
     unjudged_scales=("smoke", "cpu"),
