@@ -5,7 +5,7 @@ call, coarser products. Below them the gradient alone, of one batch that is ther
 gains over the last row goes to the optimizer, the decay, the metrics and the cutting of pictures.
 Beside images/s stands the share of the device's rate of matrix products in that precision. The ways
 are processes that take turns. On a GPU the network of HM Table 1 in full; on a CPU its narrow form,
-in float32, since coarser products are no faster there; and with JAX, whose convolutions are slow in
+without `tensorfloat32`, which changes nothing there; and with JAX, whose convolutions are slow in
 loops on a CPU, one step a call.
 
     python -m benchmarks.accelerator      about 5 minutes on 2 cores; needs cifar10; also on JAX
@@ -59,7 +59,7 @@ def compare() -> None:
     """Print and record each way's images/s, over the first, and its share of the peak."""
     datasets.load("cifar10", 1)  # UserError where it is not prepared
     device, accelerated = in_process("device")
-    precisions = PRECISIONS if accelerated else PRECISIONS[:1]
+    precisions = PRECISIONS if accelerated else ("float32", "mixed_bfloat16")
     habits = list(HABITS) if accelerated or backend.name() != "jax" else list(HABITS)[:2]
     names = [
         *(f"{habit} {precisions[0]}" for habit in habits),
@@ -183,11 +183,11 @@ def time_product(precision: str) -> float:
     size, count = SIZES["GPU" if describe_device()[1] else "CPU"]
     kind = "bfloat16" if precision.startswith("mixed") else "float32"
     a = keras.ops.cast(keras.random.normal((size, size), seed=0) / size**0.5, kind)
-    keras.ops.convert_to_numpy(keras.ops.matmul(a, a)[0, 0])
+    float(keras.ops.matmul(a, a)[0, 0])
     b, start = a, time.perf_counter()
     for _ in range(count):
         b = keras.ops.matmul(a, b)
-    keras.ops.convert_to_numpy(b[0, 0])
+    float(b[0, 0])  # waits for the last; NumPy has no bfloat16
     return 2e-9 * size**3 * count / (time.perf_counter() - start)
 
 

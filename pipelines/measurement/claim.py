@@ -94,7 +94,8 @@ class Claim:
     extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
-    """What is printed, in the damaged copies that were read, without margins of ours; or none."""
+    """What is printed, in the damaged copies that were read, a number within a margin that the
+    card states; or none."""
     shown: tuple[str, ...] = ()
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     floors: tuple[Floor, ...] = ()

@@ -119,10 +119,14 @@ class Entry:
     def cells(self) -> dict[str, str]:
         """Return the row of the scoreboard by column, of the run its first letters.
 
-        Without a run, its cost is what one would cost by scale.
+        Without a run, its cost is what one would cost at each scale that is judged.
         """
         claim, shown = claim_catalog.load(self.name), self.shown
-        costs = "; ".join(f"{scale} {cost}" for scale, cost in claim.costs.items())
+        costs = "; ".join(
+            f"{scale} {cost}"
+            for scale, cost in claim.costs.items()
+            if scale not in claim.unjudged_scales
+        )
         cells = dict.fromkeys((*PUBLISHED, *LOCAL), "") | {
             "claim": self.name,
             "verdict": self.verdict,

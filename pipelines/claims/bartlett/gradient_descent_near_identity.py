@@ -28,7 +28,7 @@ a >= 1, rate h >= 2 or loss < 1e-12 l(I). All lemmas but |H|_F's are equalities 
 
 The figure that convinces: losses under the rate that the lemmas predict; beside it the ratios.
 
-Run: python -m pipelines run gradient-descent-near-identity        (26 s on 2 cores; the next, 60 s)
+Run: python -m pipelines run gradient-descent-near-identity
      python -m pipelines sweep gradient-descent-near-identity --grid start_loss=0.004,0.4 --seeds 9
 Expect: hessian_ratio 0.36, distance_over_proved 0.35, gradient_error 4e-9, the attained bounds 1;
 printed_gradient_ratio 0.5, printed_hessian_ratio 0.37 on the paths, printed_stay_close_ratio 1.

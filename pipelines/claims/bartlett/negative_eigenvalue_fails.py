@@ -35,7 +35,7 @@ smallest rate.
 The figure that convinces: losses for Phi = -1, above 1/2 for every even depth and 0 for l = 3 in
 one step of size 1; beside it the escape time against delta, with the powers above.
 
-Run: python -m pipelines run negative-eigenvalue-fails        (32 s of processor time)
+Run: python -m pipelines run negative-eigenvalue-fails
      python -m pipelines sweep negative-eigenvalue-fails --grid penalty=0.05,5,50 --grid delta=0
 Expect: all floor ratios 1 up to rounding, but one_layer_floor_ratio and big_step_ratio 3e-32 and
 asymmetric_floor_ratio 0.0034; lone_exponent 0.54, 1.0 and 1.9 at l = 3, 4 and 6 (0.5, 1 and 2 in

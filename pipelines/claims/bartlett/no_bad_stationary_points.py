@@ -20,7 +20,7 @@ keeps the test sharp: random networks are far from it when they are deep and eps
 The figure that convinces: the norms of all layers over the bound, while eps grows, and the case
 that attains it.
 
-Run: python -m pipelines run no-bad-stationary-points        (8 s on 2 cores)
+Run: python -m pipelines run no-bad-stationary-points
      python -m pipelines sweep no-bad-stationary-points --grid eps=0.05:0.95:0.05 --grid l=8
 Expect: ratio 1.37 +- 0.06 (mean and deviation of 5 seeds; tanh 1.37, ReLU 1.38), slide_ratio 2.74,
 attained_gap 6e-16; moved_zero_ratio 0.

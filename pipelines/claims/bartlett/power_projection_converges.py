@@ -27,7 +27,7 @@ The figure that convinces: losses of power projection from gamma^(1/l) I, of the
 plain descent, under the bound, in the cell with the step nearest to it; beside it the margins of
 the products, in the cell where those of plain descent fall lowest.
 
-Run: python -m pipelines run power-projection-converges        (16 s on 2 cores; the next, 60 s)
+Run: python -m pipelines run power-projection-converges
      python -m pipelines sweep power-projection-converges --grid skew=0:4:1 --grid d=3 --seeds 9
 Expect: decrement_ratio 1.72 +- 0.11 (mean and deviation of 5 seeds), balance_error 1e-15, and to
 1e-10 l(I) in the mean 77 iterations, 102 from the identity, 104 of plain descent, which in

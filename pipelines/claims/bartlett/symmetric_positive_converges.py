@@ -28,7 +28,7 @@ The figure that convinces: iterations against l, just under the bound and flat i
 it the eigenvalues of the product on their way from 1 to those of Phi, and in the complex plane
 those of rotations, normal but neither symmetric nor positive: they converge as well.
 
-Run: python -m pipelines run symmetric-positive-converges   (17 s on 2 cores; the sweep 25 s)
+Run: python -m pipelines run symmetric-positive-converges
      python -m pipelines sweep symmetric-positive-converges --grid top=2 --grid rate_factor=0.5:4:2x
 Expect: ratio at most 1, and 1 on some easy spectra; overshoot and matrix_error below 1e-13,
 deep_arrived_pct 100; with gamma = 0.1, top = 10 and d = 64 about 1,440 iterations at l = 1 and

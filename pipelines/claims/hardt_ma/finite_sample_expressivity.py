@@ -34,7 +34,7 @@ tenth of their norm has moved the images apart, as HM's Assumption 3.1 asks (`pe
 
 The figure that convinces: weights per point against n, ours and the paper's.
 
-Run: python -m pipelines run finite-sample-expressivity        (3 minutes on 2 cores; needs mnist)
+Run: python -m pipelines run finite-sample-expressivity  # needs mnist
 Expect: 0 errors of 60,000, three seeds alike: k = 8 and 17.1 weights a point for 10 labels, k = 8
 and 17.3 for 100, k = 16 and 50.2 for 1,000; constant at most 2.02. The paper counts 1,579
 weights a point with A_0 = I; its own k is 400,629, and 86,213 where noise moves rho from 0.017 to

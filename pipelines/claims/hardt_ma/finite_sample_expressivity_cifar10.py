@@ -4,8 +4,7 @@ Source: HM Theorem 3.2. As `finite-sample-expressivity`, whose card says what is
 images on which HM train; in float64, because two of these images are so near each other that in
 float32 the bound on rounding refuses 1,000 labels from 20,000 images on.
 
-Run: python -m pipelines run finite-sample-expressivity-cifar10        (6 minutes on 2 cores; needs
-     cifar10)
+Run: python -m pipelines run finite-sample-expressivity-cifar10  # needs cifar10
 Expect: 0 errors of 50,000, three seeds alike, all with k = 4: 9.2 weights a point for 10 labels,
 9.5 for 100 and 29.3 for 1,000; constant at most 3.06; error_over_bound 0.62 ± 0.05, and 1.005 once
 on another number of threads, so that our estimate of rounding is no bound. The paper counts 6,334

@@ -9,7 +9,7 @@ differentiation by TensorFlow in double precision, at random points. The order o
 appendix A.2, as we read it in a damaged copy, is measured beside it (`appendix_order_error`): from
 three layers on it is not the gradient.
 
-Run: python -m pipelines run gradient-formula        (13 s on 2 cores, mostly TensorFlow's start)
+Run: python -m pipelines run gradient-formula
 Expect: finite_difference_error 7e-10, autodiff_error 6e-16, appendix_order_error 0.87.
 """
 

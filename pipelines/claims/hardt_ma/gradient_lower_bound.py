@@ -21,7 +21,7 @@ The figure that convinces: |grad f|^2 against the bound over many orders of magn
 the diagonal and the equality points on it; beside it the landscape of two layers at d = 1, whose
 saddle lies outside the ball, and that of the standard parameterization, where it is at 0.
 
-Run: python -m pipelines run gradient-lower-bound        (22 s on 2 cores)
+Run: python -m pipelines run gradient-lower-bound
      python -m pipelines sweep gradient-lower-bound --grid tau=0.1:0.9:0.1 --grid d=2,4 --seeds 10
 Expect: ratio 1.004, path_ratio 1.06, instance_ratio and sharpening 1, equality_error 3e-15.
 """

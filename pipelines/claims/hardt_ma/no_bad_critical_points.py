@@ -22,7 +22,7 @@ tau >= 1 are measured and not judged beyond the edge: there are the bad critical
 The figure that convinces: excess against max_norm of every critical point that was found, at
 rounding level inside, at order 1 from the edge on; beside it how many searches end in each kind.
 
-Run: python -m pipelines run no-bad-critical-points        (37 s on 2 cores)
+Run: python -m pipelines run no-bad-critical-points
      python -m pipelines sweep no-bad-critical-points --grid d=2 --grid l=2:8:2 --grid tau=0.5,1.2
 Expect: excess 5e-20, ratio 0.63 +- 0.25 (mean and deviation of 5 seeds) of 419 ends judged,
 unjudged_inside 56 +- 11 of excess up to 1, nearest_bad 1 up to rounding (6e-16), descent_inside_pct

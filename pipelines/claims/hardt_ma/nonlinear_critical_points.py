@@ -31,7 +31,7 @@ block, `fitted_excess_risk`, and `fitted_distance` of the first block from the i
 The figure that convinces: the risk along a line through the identity, flat in the weights and
 falling in the function of a layer.
 
-Run: python -m pipelines run nonlinear-critical-points        (11 s on 2 cores)
+Run: python -m pipelines run nonlinear-critical-points
      python -m pipelines sweep nonlinear-critical-points --grid tau=0.1:0.9:0.2 --grid l=4
 Expect: parameter_gradient and silent_gradient 0 exactly, parameter_slope 2e-7, critical_excess_risk
 5.4 +- 5.1 (mean and deviation of 5 seeds), saddle_risk 0.39, functional_ratio 1.3; fitted_gradient
@@ -291,7 +291,8 @@ CLAIM = Theorem(
     source="HM section 5; B, BEL",
     says="For ReLU blocks x + V ReLU(U x + s) the identity is a critical point of positive excess "
     "risk, and critical points arise only within a layer: the functional gradient is not 0 there, "
-    "nor at critical points that are not the identity",
+    "nor where all units are silent, nor at a fitted block, a critical point that is not the "
+    "identity",
     formula=r"\begin{split} "
     r"&h = h_m \circ \cdots \circ h_1,\quad h_i(u) = u + V_i \operatorname{ReLU}(U_i u + s_i), \\ "
     r"&Q = \frac{1}{2n} \sum_k \lVert h(x_k) - y_k \rVert^2,\quad \min Q = 0: \\ "

@@ -14,7 +14,7 @@ z of the formula without C, which the same sample refutes.
 The figure that convinces: sample means against the closed form over two orders of magnitude; and
 the distribution of z beside the normal one.
 
-Run: python -m pipelines run risk-is-expectation        (28 s on 2 cores)
+Run: python -m pipelines run risk-is-expectation
      python -m pipelines sweep risk-is-expectation --grid d=4 --grid size=0.05:0.8:2x --seeds 20
 Expect: z 2.8 +- 0.3 (mean and deviation of 5 seeds), rms_z 1.01 +- 0.05, resolution_pct 0.72,
 no_noise_z 10 +- 6.

@@ -20,7 +20,7 @@ augmentation by one dimension (`augmented_error`).
 The figure that convinces: l · max |A_i| against l, ours just above the lower bound and far below
 the paper's; beside it the distribution of over_lower_bound.
 
-Run: python -m pipelines run small-norm-factorization        (20 s on 2 cores)
+Run: python -m pipelines run small-norm-factorization
      python -m pipelines sweep small-norm-factorization --grid d=8,64 --grid l=8:256:2x --seeds 5
 Expect: ratio 0.245, psd_ratio 0.383, product_error 7e-15, over_lower_bound 1.05,
 printed_split_violations_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).

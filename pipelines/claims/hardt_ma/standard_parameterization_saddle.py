@@ -25,7 +25,7 @@ cases with negative eigenvalues and in 0 of 219 without (least 1.03); `least_spe
 
 The figure that convinces: the risk against iterations, both parameterizations side by side.
 
-Run: python -m pipelines run standard-parameterization-saddle        (10 s on 2 cores)
+Run: python -m pipelines run standard-parameterization-saddle
      python -m pipelines sweep standard-parameterization-saddle --grid delta=0.01:0.32:2x --grid l=3
 Expect: gradient_at_zero 0 exactly, hessian_error 1e-15, median_speedup 15 +- 8 (limited by
 `iterations`), least_speedup 3.2 on average and 0.82 for seed 2, excess_at_zero 1.8.

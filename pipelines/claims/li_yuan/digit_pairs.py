@@ -20,8 +20,8 @@ The bundled digits (8x8 pixels) stand in for MNIST at smaller scale and are neve
 
 The figure that convinces: the errors of all 45 pairs before and after, with the means reported.
 
-Run: python -m pipelines run digit-pairs                  (the bundled digits; 25 s on 2 cores)
-     python -m pipelines run digit-pairs --scale paper    (MNIST; 2 to 3 min a seed)
+Run: python -m pipelines run digit-pairs  # the bundled digits
+     python -m pipelines run digit-pairs --scale paper  # MNIST
 Expect of MNIST, 5 seeds: 0 against 1 from 7.15 % to 0.684 ± 0.007 %, the mean over pairs from
 33.78 % to 8.00 ± 0.02 %; with the best T each time from 6.19 to 0.643 and from 33.3 to 7.67. Of the
 bundled digits, whose ink says next to nothing: from 49.1 to 0.2 ± 0.2 %, from 46.2 to 1.13 ± 0.03.

@@ -25,7 +25,7 @@ norm 1/100 at g = 0.1. W* = c I needs no points: f is homogeneous in I + W, and 
 The figure that convinces: the ratio by trace and size of W, formula and exact points; all points
 with those envelopes; a plane through the teacher where the loss is one-point convex, not convex.
 
-Run: python -m pipelines run one-point-convexity        (2 minutes on 2 cores)
+Run: python -m pipelines run one-point-convexity
      python -m pipelines sweep one-point-convexity --grid norm=0.001:1:2x --grid d=100
 Expect: wide_ratio 0.501 (0.511 at W* = 0), so that 0.03 is far from sharp; steep_ratio -4.1 ± 1.4
 and loose_ratio 0.022, so that the premises on g and on norms are needed; angle_share -1.00 and

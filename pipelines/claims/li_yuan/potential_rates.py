@@ -27,8 +27,8 @@ stochastic-descent-rate.
 
 The figure that convinces: g against both promises; g against d.
 
-Run: python -m pipelines run potential-rates        (48 s on 2 cores)
-     python -m pipelines sweep potential-rates --grid d=16,32,64        (below LY's d)
+Run: python -m pipelines run potential-rates
+     python -m pipelines sweep potential-rates --grid d=16,32,64  # below LY's d
 Expect: first_phase_share 0.208, potential_speed 1.98 (g falls by about 1 - rate d), gradient_share
 0.86, potential_exponent 1, gaussian_exponent near 0: g is large at chosen W, not at random ones;
 small_gamma_share 2.08; useful_steps 1.7e7, and 2.2e9 at gamma = 1/100. In the sweep
@@ -232,10 +232,10 @@ BOUNDS = (
     always("potential_exponent", "g can be as large as Omega(sqrt d)", at_least=0.5),
 )
 CLAIM = Theorem(
-    source="LY Theorem 3.1",
-    says="In the first phase, with exact gradients and norms of at most gamma = 1/100, the "
-    "potential falls by a factor of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) steps; "
-    "gradients are at most 6 d gamma; g can be as large as sqrt(d)",
+    source="LY Theorem 3.1, first phase",
+    says="In the first phase, with exact gradients, d >= 100 and norms of at most gamma = 1/100, "
+    "the potential falls by a factor of 1 - 0.5 rate d a step, to 197 gamma^2 in 1/(16 rate) "
+    "steps; gradients are at most 6 d gamma; g can be as large as sqrt(d)",
     formula=r"\begin{split} "
     r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le \gamma = \tfrac{1}{100},\; d \ge 100,\; "
     r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t),\; \eta = \frac{\gamma^2}{G_2^2}: \\ "

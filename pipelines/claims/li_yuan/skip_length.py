@@ -16,7 +16,7 @@ not judged. At hours scale 8 to 32 channels see all pictures 24 times, at He's r
 200 on, which nobody has looked at. It is judged where both networks with skips err 27 % or less in
 the mean.
 
-Run: python -m pipelines run skip-length        (16 minutes on 2 cores)
+Run: python -m pipelines run skip-length
      python -m pipelines run skip-length --scale hours
 Expect at cpu scale, of 12 seeds: 73.4 ± 3.9 % with skips of two layers, 79.8 ± 4.5 % of one, 85.4 ±
 2.7 % with none; the differences are 6.4 ± 4.1 and 5.6 ± 4.6 points.

@@ -16,7 +16,7 @@ says nothing before 1.7e7 steps: on networks it is not tested (potential-rates).
 
 The figure that convinces: squared distances beside their bound; the share of it.
 
-Run: python -m pipelines run stochastic-descent-rate        (34 s on 2 cores)
+Run: python -m pipelines run stochastic-descent-rate
 Expect: descent_share 0.54.
 """
 

@@ -12,7 +12,7 @@ of the teacher are d different ones, so I + W, of d columns, has one on each, +b
 relu(-t) = relu(t) - t, columns S of the other sign change f by sum_S <b*_i, x>, which is 0 only if
 S is empty. So I + W is I + W* with its columns in some order P. For P other than the identity
 |P - I| >= sqrt(3), reached by three columns in a circle, and |W| >= sqrt(3) - |W*|: a ball of
-radius sqrt(3)/2 about 0 holds one global minimum.
+radius sqrt(3)/2 about 0 holds at most one global minimum.
 
 Measured: the population loss, in closed form. `switched_loss` is the largest loss at teachers with
 two columns switched, `switched_distance` how far from W* those of loss 0 are at least, Frobenius
@@ -31,7 +31,7 @@ not told apart); `unfinished_pct` neither there nor at a loss of 0.
 
 The figure that convinces: where descents end by the norm of their start; norms of the other minima.
 
-Run: python -m pipelines run teacher-is-unique-near-identity        (2 minutes on 2 cores)
+Run: python -m pipelines run teacher-is-unique-near-identity
 Expect: switched_loss 6e-16 at switched_distance 1.67 ± 0.10 at least, where uniqueness as
 printed asks for 0; distance_ratio 7e-8, mismatch 4e-7, clearance 1.12 ± 0.07; of all descents
 permuted_pct 16 ± 2, all from norms above 0.9, stalled_pct 0.3 ± 0.7, unfinished_pct 2.3 ± 1.5.

@@ -27,8 +27,8 @@ The 500 units of cpu scale are LY's, but were taken after 200 units had left the
 open with the seeds 0 to 4 (LOG.md); so students have seeds from 100 on, which nobody had looked at.
 That others do not learn their teacher is a statement about LY's length: only paper scale decides.
 
-Run: python -m pipelines run teacher-student        (12 to 25 minutes on 2 cores)
-     python -m pipelines run teacher-student --scale paper        (2 hours)
+Run: python -m pipelines run teacher-student
+     python -m pipelines run teacher-student --scale paper
 Expect at paper scale: ResLink's test loss 6e-8, its distance 0.015 % of that at the start. Taught
 by ResLink's teacher, test loss 3.11 ± 0.03 of vanilla, 9.29 ± 0.06 of the 3-Block: shares 0.084 ±
 0.013 and 2.98 ± 0.02. By teachers of their own 0.767 ± 0.012 and 20.9 ± 0.3, of the targets'

@@ -34,11 +34,11 @@ and -4.3. `sgd_final_distance_share` is shown too: at cpu scale that of 100 batc
 
 The figure that convinces: Figure 8a, then to convergence, and the path in the plane of LY's sketch.
 
-Run: python -m pipelines run two-phases        (3 minutes on 2 cores)
-     python -m pipelines sweep two-phases --grid trace=-0.9:-0.55:0.05 --grid descent=true,printed
-         --grid steps=200 --seeds 1        (other starts, not to convergence)
-     python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200
-         --grid descent=true,printed --seeds 1        (norms below 1/100, as the theorem has it)
+Run: python -m pipelines run two-phases
+     python -m pipelines sweep two-phases --grid trace=-0.9:-0.55:0.05 --grid steps=200 \\
+         --grid descent=true,printed --seeds 1  # other starts, not to convergence
+     python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200 \\
+         --grid descent=true,printed --seeds 1  # norms below 1/100, as the theorem has it
      With either sweep the verdict is "refuted", only because the run is too short to converge; in
      the second, besides, one step overshoots by 1e-8 (distance_growth).
 Expect: start_inner_product -8.82, potential_share 0.976 (0.919 by `printed` alone),

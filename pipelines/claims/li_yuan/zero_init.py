@@ -18,8 +18,8 @@ divided by 10 twice; tuned are decay 5e-4 for their 1e-4, Nesterov's form, divis
 % of 25 epochs, pixels in [0, 1]. No biases; a tenth of the training pictures is kept for
 validation. At cpu scale 1,797 digits of 64 pixels at rate 0.02, which are shown and never judged.
 
-Run: python -m pipelines run zero-init        (2 minutes on 2 cores)
-     python -m pipelines run zero-init --scale paper        (60 to 115 minutes; needs mnist)
+Run: python -m pipelines run zero-init
+     python -m pipelines run zero-init --scale paper  # needs mnist
 Expect: on MNIST 1.51 ± 0.06 % from zeros, 1.42 ± 0.04 % at random, difference 0.09 ± 0.09 (5
 seeds: between 0.01 and 0.17 at 95 % a side, so that it stays open whether it is within 0.15); 90.2
 % from zeros without the identity. Seeds 0-4, known before the margin, gave 0.02 ± 0.10. On the

@@ -18,8 +18,8 @@ pictures: long before it could overfit, so that there is little for a regularize
 scale it has 13 convolutions of 32 to 128 channels and sees all pictures 20 times. It is judged
 where the better of the two errs 27 % or less in the mean.
 
-Run: python -m pipelines run fixed-projection-helps        (7 minutes on 2 cores)
-     python -m pipelines run fixed-projection-helps --scale hours        (10 to 12 hours)
+Run: python -m pipelines run fixed-projection-helps
+     python -m pipelines run fixed-projection-helps --scale hours
 Expect at hours scale: 18.0 ± 0.7 % fixed, 17.6 ± 0.1 % trained: advantage_pct -0.5 ± 0.6, from
 which nothing follows. At cpu scale 66.2 ± 0.5 and 66.8 ± 0.7 %, 0.6 ± 0.8: not judged.
 """

@@ -17,8 +17,8 @@ signal grow, with 4 to 16 channels for 64 to 256, and 200 steps of 64 pictures: 
 hours scale 8 to 32 channels, and all pictures 20 times. It is judged where the better of the two
 errs 30 % or less in the mean.
 
-Run: python -m pipelines run small-init-helps        (8 minutes on 2 cores)
-     python -m pipelines run small-init-helps --scale hours        (10 to 48 hours)
+Run: python -m pipelines run small-init-helps
+     python -m pipelines run small-init-helps --scale hours
 """
 
 from dataclasses import dataclass

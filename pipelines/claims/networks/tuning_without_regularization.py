@@ -21,7 +21,7 @@ reaches, not how hard it is to tune.
 The scales are those of `tuning-without-batchnorm`, whose search without normalization is the one
 with augmentation here and is not repeated.
 
-Run: python -m pipelines run tuning-without-regularization        (15 minutes on 2 cores, estimated)
+Run: python -m pipelines run tuning-without-regularization
      python -m pipelines run tuning-without-regularization --scale hours
 Expect: smaller scale at cpu scale: no network comes near 30 % in 200 steps. With neither, of one
 search, two of seven rates are good, 0.055 and 0.12; the best trial errs 74 %, the largest diverges.

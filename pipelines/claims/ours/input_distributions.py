@@ -23,7 +23,7 @@ that we know.
 
 The figure that convinces: the ratio against the condition; Monte Carlo against formula.
 
-Run: python -m pipelines run input-distributions        (27 s on 2 cores)
+Run: python -m pipelines run input-distributions
      python -m pipelines sweep input-distributions --grid d=3,6,12 --grid condition=1:100:1.5x
      python -m pipelines run input-distributions --condition 1000 10000
 Expect: z about 3; proved_share and guessed_share 1, at Sigma = I; least_ratio 0.0076, at a
@@ -175,8 +175,9 @@ def figure(measured: Sequence[Measured]) -> Any:
 CLAIM = Theorem(
     source="ours, after LY section 6",
     says="For rotation-invariant inputs of covariance Sigma the gradient has LY's closed form with "
-    "Sigma^{1/2} (I + W), and near 0 it is one-point convex: <-grad, W* - W> is at least "
-    "(pi/2 - 1) l sqrt(l^d / det Sigma) |W* - W|_F^2, l the least eigenvalue of Sigma",
+    "Sigma^{1/2} (I + W), and near 0 it is one-point convex: as W and W* tend to 0, "
+    "pi <-grad, W* - W> is to leading order at least (pi/2 - 1) l sqrt(l^d / det Sigma) "
+    "|W* - W|_F^2, l the least eigenvalue of Sigma",
     formula=r"\begin{split} "
     r"&x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
     r"\mathbb{E} \lVert y \rVert^2 = d,\; \operatorname{tr} \Sigma = d,\; "

@@ -15,7 +15,7 @@ its start.
 
 The figure that convinces: both curves on one axis.
 
-Run: python -m pipelines run sgd-follows-descent        (18 s on 2 cores)
+Run: python -m pipelines run sgd-follows-descent
      python -m pipelines sweep sgd-follows-descent --grid batch_size=16:1024:4x
 Expect: deviation_pct about 0.5, excess_ratio about 1.2.
 """

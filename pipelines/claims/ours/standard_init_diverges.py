@@ -16,7 +16,7 @@ Its seeds begin at 200, for some of those before have been looked at.
 
 This is the source's own network on its own data, so there is no floor of learning.
 
-Run: python -m pipelines run standard-init-diverges        (10 to 25 minutes a seed on 2 cores)
+Run: python -m pipelines run standard-init-diverges
 Expect: all five diverge from the standard start, whose loss is finite for two steps and never
 after; from the small one none does, and all 20 losses are finite.
 """
