@@ -16,6 +16,7 @@ from pipelines.results.reference_runs import list_places
 from pipelines.runtime.plain_table import plain_table
 
 INDENT = "  "
+COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # and its next line
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -178,6 +179,9 @@ def _print_text(console: Any, title: str, text: str) -> None:
 
 
 def _fill(text: str, width: int, indent: str) -> str:
+    """Return the text in lines of that width; a command as it is, so that it can be pasted."""
+    if COMMAND.match(text):
+        return indent + text
     return textwrap.fill(
         " ".join(text.split()),
         width - 1,
