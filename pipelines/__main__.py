@@ -20,27 +20,23 @@ app = tyro.extras.SubcommandApp()
 
 
 @app.command
-def run(name: tyro.conf.Positional[str]) -> None:
+def run(name: tyro.conf.Positional[str]) -> None:  # `dispatch` reads its words: here for --help
     """Run a claim or a recipe by name: `run NAME --help` lists what can be overridden."""
-    dispatch(["run", name])
 
 
 @app.command
-def sweep(name: tyro.conf.Positional[str]) -> None:
+def sweep(name: tyro.conf.Positional[str]) -> None:  # as `run`
     """Measure a claim over a grid: `sweep CLAIM --grid d=8,64`; `sweep CLAIM --help` says more."""
-    dispatch(["sweep", name])
 
 
 @app.command
-def pipeline(name: tyro.conf.Positional[str]) -> None:
+def pipeline(name: tyro.conf.Positional[str]) -> None:  # as `run`
     """Run steps in order: `pipeline verify`, `pipeline train-and-register RECIPE`; `--help`."""
-    dispatch(["pipeline", name])
 
 
 @app.command
-def schedule(command: tyro.conf.Positional[str]) -> None:
+def schedule(command: tyro.conf.Positional[str]) -> None:  # as `run`
     """Run commands at their times: `schedule serve|list|add|...`; `schedule --help` says more."""
-    dispatch(["schedule", command])
 
 
 @app.command(name="list")
@@ -304,11 +300,10 @@ def dispatch(arguments: list[str]) -> None:
     else:
         if command in ("run", "sweep") and rest and not {"-h", "--help"} & set(rest):
             raise name_first(PROG, arguments)
-        words = ["recover", *rest] if command == "reap" else arguments  # its earlier name
-        parse_command(app, words, PROG, __doc__)
+        parse_command(app, arguments, PROG, __doc__)
 
 
 if __name__ == "__main__":
     # a server of the schedule holds no MLflow in memory; `recover` says itself what it closes
-    recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"], ["recover"], ["reap"])
+    recovers_runs = sys.argv[1:2] not in (["schedule"], ["attempt"], ["recover"])
     sys.exit(run_command_safely(dispatch, sys.argv[1:], recovers_runs))

@@ -17,12 +17,16 @@ LISTED_BY = "python -m pipelines list"  # claims, recipes, models, schedules
 class UserError(ValueError):
     """A mistake of the person at the keyboard: one sentence that says how to mend it."""
 
+    code = 2  # the exit code of a command that it ends
+
 
 class Unavailable(RuntimeError):
     """What a command needs is not there now: a store, a machine, memory, room on a disk.
 
     One sentence; the same command may succeed later, without anything else being typed.
     """
+
+    code = 1
 
 
 def disk_error(error: OSError) -> type[UserError] | type[Unavailable]:
@@ -50,8 +54,8 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
 
 
 def short(error: Exception) -> str:
-    """Return what an error of another library says, in one line."""
-    return str(error).splitlines()[0][:300]
+    """Return what an error of another library says, in one line; its name where it says nothing."""
+    return next(iter(str(error).splitlines()), type(error).__name__)[:300]
 
 
 def foreign_worker(worker: str, difference: str) -> UserError:
@@ -153,6 +157,8 @@ class Ended(RuntimeError):
 
 class Diverged(RuntimeError):
     """The loss is no longer finite, at `step`; the message names it and the learning rate."""
+
+    code = 1
 
     def __init__(self, message: str, step: int) -> None:
         super().__init__(message)

@@ -106,7 +106,7 @@ def run(
             if run_options.trainer:
                 run_options.trainer.dismiss(recipe)
             Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
-            return Result(done[0].id, _select_final(done[0].metrics), reused=True)
+            return Result(done[0].id, select_final(done[0].metrics), reused=True)
         if run_options.until < math.inf and (before := resume.find_diverged(kind, **identity)):
             raise before  # in an earlier slice: a later one has other things to do
         recipe.check_here()
@@ -215,6 +215,6 @@ def _train_and_record(
     return trained.metrics
 
 
-def _select_final(metrics: Mapping[str, float]) -> dict[str, float]:
+def select_final(metrics: Mapping[str, float]) -> dict[str, float]:
     """Return the final numbers among a run's metrics: no per-step curves, no system metrics."""
     return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}

@@ -120,7 +120,7 @@ def _weights(home: Path, model_id: str) -> str:
 
 
 def violations(home: Path) -> list[str]:
-    """Return what no home may hold once its commands have ended and `reap` was there."""
+    """Return what no home may hold once its commands have ended and `recover` was there."""
     return [*_in_tables(home), *_in_files(home)]
 
 

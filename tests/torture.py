@@ -5,7 +5,7 @@
 
 Every scenario is a command of the project. It runs once unkilled, which tells what it leaves and
 how long its phases take; then again and again in tracking homes of their own, each killed up to
-CHAIN times in a row, until it ends with success. After `reap` the home is compared with the
+CHAIN times in a row, until it ends with success. After `recover` the home is compared with the
 unkilled one (home_state.py). A line for every kill, a table at the end; exit code 1, with what is
 wrong and the folder where it can be seen, where anything is.
 """
@@ -199,7 +199,7 @@ class Bench:
             found += wrong
             if code == 0:  # it ended before the kill, or in spite of it
                 break
-        for words in (self.scenario.words, ("pipelines", "reap")):
+        for words in (self.scenario.words, ("pipelines", "recover")):
             code = end(self.start(folder, storage, words))
             found += _unless(code, (0,), " ".join(words[:3]))
         return found + self.wrongs(folder, storage)

@@ -14,7 +14,6 @@ from functools import partial
 import numpy as np
 from numpy.typing import ArrayLike
 
-from theory._path import shorten
 from theory._polar import (
     Array,
     Depth,
@@ -66,18 +65,6 @@ def merged_split(R: ArrayLike, depth: int) -> Array:
     of -1 as well (ours). ValueError as in `balanced`, or depth < 3.
     """
     return _split(R, depth, groups=1)
-
-
-def refine(R: ArrayLike, depth: int) -> Array:
-    """Return the layers of `balanced`, brought nearer to the identity by optimization.
-
-    Shape [..., l, d, d].
-    Never farther than `balanced`: where the search finds nothing nearer, it is the same. About a
-    second for each matrix at d = 8, l = 128 (ours). ValueError as in `balanced`.
-    """
-    A = balanced(R, depth)
-    B = shorten(A, R)
-    return np.where((max_norm(B) < max_norm(A))[..., None, None, None], B, A)
 
 
 def rotation_layers(Q: ArrayLike, q: int) -> Array:

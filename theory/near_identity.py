@@ -16,18 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from theory._polar import Array, check_depth
-from theory.smooth_maps import HENON, Map, SmoothMap, unknown_schedule
-
-__all__ = [
-    "HENON",
-    "ball",
-    "distances",
-    "equalise_scales",
-    "lipschitz_profile",
-    "quotients",
-    "scales",
-    "uniform_bound",
-]
+from theory.smooth_maps import Map, SmoothMap, unknown_schedule
 
 FINE = 512  # equal steps that measure what part of the way each scale is
 

@@ -22,25 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from theory._polar import Array, check_square
-from theory.circulant import circulant_descent, circulant_start, scale_factor, versine
+from theory.circulant import scale_factor, versine
 
 LONGEST = 1e100  # columns, whose lengths are squared and summed
 Real = TypeVar("Real", np.float32, np.float64)
-
-__all__ = [
-    "circulant_descent",
-    "circulant_start",
-    "column_potentials",
-    "correlated_gradient",
-    "gradient",
-    "inner_product",
-    "inner_product_near_zero",
-    "inner_terms",
-    "loss",
-    "potential",
-    "potential_matrix",
-    "sample_gradient",
-]
 
 
 class InnerTerms(NamedTuple):

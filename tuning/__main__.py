@@ -123,8 +123,7 @@ def copy(
     studies: tyro.conf.Positional[tuple[str, ...]] = (),
     storage: str | None = None,
 ) -> None:
-    """Copy studies of another storage, all if none is named, into the one here. An SQLite file,
-    sqlite:///FILE, is one of an earlier version."""
+    """Copy studies of another storage, all if none is named, into the one here."""
     from tuning.storage import copies
     from tuning.storage import storage as storages
 

@@ -42,7 +42,7 @@ def run_command_safely(
     except (UserError, Unavailable, Diverged, Ended) as error:
         if not isinstance(error, Ended):  # whose process has printed its error
             print(f"error: {error}", file=sys.stderr)
-        return error.code if isinstance(error, Ended) else 2 if isinstance(error, UserError) else 1
+        return error.code
     except Paused as paused:
         print(paused, file=sys.stderr)
     except BrokenPipeError:  # `| head` has closed it

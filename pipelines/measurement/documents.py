@@ -284,8 +284,8 @@ def claim_document(row: history.Row) -> dict[str, Any]:
         "source": row.tags["source"],
         "scale": row.tags["scale"],
         "verdict": row.tags["verdict"],
-        "as_printed": row.tags.get("as_printed", ""),  # a bundle of before has none
-        "floor": row.tags.get("floor", ""),
+        "as_printed": row.tags["as_printed"],
+        "floor": row.tags["floor"],
         "seeds": n,
         "metrics": metric_spreads({k: v for k, v in row.metrics.items() if k != "wall_s"}, n),
         "reported": dict(claim_catalog.load(name).reported),

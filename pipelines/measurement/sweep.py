@@ -49,7 +49,7 @@ def check(
 
     It is not measured again when a finished run has the same settings, seeds and code, unless
     `run_options.force`; nor, `reuse_anywhere`, when it is expensive and was measured anywhere by
-    whatever code. The scoreboard takes runs `as_stated`: with the claim's own settings and seeds.
+    whatever code. The scoreboard takes runs with the claim's own settings and seeds.
     """
     plan = MeasurementPlan(
         name=name,
@@ -236,8 +236,7 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
         return dict(plan.given_cells)
     if plan.run_options.force:
         return {}
-    find = history.finished_cells_anywhere if plan.reuse_anywhere else history.finished_cells
-    return find(plan.name, plan.code)
+    return history.finished_cells(plan.name, plan.code, plan.reuse_anywhere)
 
 
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:

@@ -36,12 +36,12 @@ def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:
     return {"smoke": smoke, "cpu": cpu}
 
 
-def _on_cifar10(paper: Recipe, steps: int, narrow: Args, tiny: Args) -> Scales:
-    """As published; at cpu scale a smaller network for fewer steps, the schedule in proportion.
+def _on_cifar10(paper: Recipe, narrow: Args, tiny: Args) -> Scales:
+    """As published; at cpu scale a smaller network for 400 steps, the schedule in proportion.
 
     At smoke scale on pictures of the same shape that need no download.
     """
-    scales = _with_smoke(paper.override(model_args=narrow, steps=steps), tiny)
+    scales = _with_smoke(paper.override(model_args=narrow, steps=400), tiny)
     return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
 
 
@@ -53,7 +53,7 @@ def _on_imagenet(paper: Recipe, tiny: Args) -> Scales:
 
 def _on_imagenet32(paper: Recipe) -> Scales:
     """As for CIFAR-10, at cpu scale on the first 50,000 pictures."""
-    scales = _on_cifar10(paper, 400, _SMALL, tiny=_FEW)
+    scales = _on_cifar10(paper, _SMALL, tiny=_FEW)
     return {**scales, "cpu": scales["cpu"].override(train_examples=50_000, batch_size=128)}
 
 
@@ -71,11 +71,9 @@ def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
 
 _FEW: Args = {"blocks_per_stage": 1}
 _SMALL: Args = {"blocks_per_stage": 2, "widths": (16, 32, 64)}
-_ALLCONV = _on_cifar10(cifar.ALLCONV, 400, _SMALL, tiny=_FEW)
-_ALLCNN = _on_cifar10(cifar.ALLCNN, 400, {"width": 0.25}, tiny={"width": 0.1})
-_DENSENET = _on_cifar10(
-    cifar.DENSENET, 400, {"depth": 22, "growth": 8}, tiny={"depth": 10, "growth": 4}
-)
+_ALLCONV = _on_cifar10(cifar.ALLCONV, _SMALL, tiny=_FEW)
+_ALLCNN = _on_cifar10(cifar.ALLCNN, {"width": 0.25}, tiny={"width": 0.1})
+_DENSENET = _on_cifar10(cifar.DENSENET, {"depth": 22, "growth": 8}, tiny={"depth": 10, "growth": 4})
 _NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
 
 RECIPES: dict[str, Scales] = {
@@ -88,13 +86,13 @@ RECIPES: dict[str, Scales] = {
         _with_smoke(digits.STUDENT, {}),
         _with_smoke(digits.RELU_BLOCKS, {}),
         _ALLCONV,
-        _on_cifar10(cifar.ALLCONV_FOOTNOTE5, 400, _SMALL, tiny=_FEW),
-        _on_cifar10(cifar.RESNET, 400, _FEW, tiny={"widths": (4, 8, 16)}),
+        _on_cifar10(cifar.ALLCONV_FOOTNOTE5, _SMALL, tiny=_FEW),
+        _on_cifar10(cifar.RESNET, _FEW, tiny={"widths": (4, 8, 16)}),
         _ALLCNN,
         _DENSENET,
-        *(_on_cifar10(recipe, 400, {"blocks_per_stage": 2}, _FEW) for recipe in cifar.SKIP56),
+        *(_on_cifar10(recipe, {"blocks_per_stage": 2}, _FEW) for recipe in cifar.SKIP56),
         _on_cifar100(_ALLCONV, 24.64),
-        _on_cifar10(cifar.RESNET164, 400, _FEW, tiny={"widths": (4, 8, 16)}),
+        _on_cifar10(cifar.RESNET164, _FEW, tiny={"widths": (4, 8, 16)}),
         _on_cifar100(_ALLCNN, 32.39),
         _on_cifar100(_DENSENET, 19.25),
         _on_imagenet(imagenet.ALLCONV, {**_NARROW, "stem_width": 4}),

@@ -51,7 +51,7 @@ def read(name: str) -> Measurement | None:
     by_id = {d.run_id: d for d in bundled_runs if d.tags["kind"] == "claim"}
     rows = [row for row in map(_row, by_id.values()) if scoreboard.is_stated(row)]
     rows.sort(key=lambda row: row.start_ms, reverse=True)
-    row = scoreboard.largest_results(rows, seeds_count=True).get(name)
+    row = scoreboard.largest_results(rows, most_seeds=True).get(name)
     if row is None:
         return None
     plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError
-from pipelines.run import PER_STEP
+from pipelines.run import select_final
 from pipelines.tracking import history, store
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def numbers_by_seed(rows: Sequence[history.Row]) -> "pd.DataFrame":
     """Return the numbers in which trainings ended, without their curves, one training a row."""
     import pandas as pd
 
-    final = [
-        {k: v for k, v in row.metrics.items() if "/" not in k and k not in PER_STEP} for row in rows
-    ]
+    final = [select_final(row.metrics) for row in rows]
     ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
     return pd.DataFrame([place | numbers for place, numbers in zip(ids, final, strict=True)])
 

@@ -209,19 +209,19 @@ def project_results(rows: Iterable[history.Row]) -> dict[str, history.Row]:
     """Return by claim the run that stands for the project, of those in its evidence today."""
     origins = bundles.origins()
     shipped = [row for row in rows if row.is_project and row.origin in origins]
-    return largest_results(shipped, seeds_count=True)
+    return largest_results(shipped, most_seeds=True)
 
 
 def largest_results(
-    rows: Iterable[history.Row], seeds_count: bool = False
+    rows: Iterable[history.Row], most_seeds: bool = False
 ) -> dict[str, history.Row]:
     """Return by claim its run of the largest scale, the first of several.
 
-    With `seeds_count`, of those the one with most seeds.
+    With `most_seeds`, of those the one with most seeds.
     """
 
     def preference(row: history.Row) -> tuple[int, int]:
-        return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * seeds_count
+        return SCALES.index(row.tags["scale"]), int(row.tags["seeds"]) * most_seeds
 
     chosen: dict[str, history.Row] = {}
     for row in sorted(rows, key=preference, reverse=True):

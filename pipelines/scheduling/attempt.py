@@ -175,7 +175,7 @@ def run_tracked(spec: AttemptSpec, folder: Path) -> Outcome:
     except (UserError, Unavailable) as error:
         print(f"error: {error}", file=sys.stderr)
         if outcome.run_id is None:  # else a journal keeps what the store did not take
-            outcome = Outcome(FAILED, str(error), 2 if isinstance(error, UserError) else 1)
+            outcome = Outcome(FAILED, str(error), error.code)
     return outcome
 
 

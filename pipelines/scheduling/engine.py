@@ -187,20 +187,12 @@ def _database_kind(storage: str) -> str:
 
 
 def _is_new(storage: str) -> bool:
-    """Return whether a database has no tables of DBOS. UserError for one of an earlier version."""
+    """Return whether a database has no tables of DBOS."""
     if _database_kind(storage) == "sqlite":
         Path(str(sql.make_url(storage).database)).parent.mkdir(parents=True, exist_ok=True)
     engine = sql.create_engine(storage)
     try:
-        tables = sql.inspect(engine)
-        if tables.has_table("apscheduler_jobs"):
-            raise UserError(
-                "A schedule must be of this version. Received: "
-                f"{without_password(storage)}, of an earlier one. To take its jobs over, print "
-                "them with the version that made it (python -m pipelines schedule list --json), "
-                "move the file away, and add each: python -m pipelines schedule add NAME ..."
-            )
         schema = "dbos" if _database_kind(storage) == "postgresql" else None
-        return not tables.has_table("workflow_status", schema=schema)
+        return not sql.inspect(engine).has_table("workflow_status", schema=schema)
     finally:
         engine.dispose()

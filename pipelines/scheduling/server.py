@@ -20,7 +20,7 @@ from typing import Any
 from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowStatus
 from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
-from pipelines.errors import Unavailable, without_password
+from pipelines.errors import Unavailable, short, without_password
 from pipelines.runtime import heartbeat
 from pipelines.runtime.durations import format_duration
 from pipelines.scheduling import attempt, engine, jobs, schedule, times
@@ -193,8 +193,7 @@ def serve(storage: str | None) -> None:
             try:
                 _recover_workflows()
             except Exception as error:  # of a database or a disk that may answer again
-                reason = str(error).splitlines()[0][:300]
-                print_line(f"waits for its database and disk: {reason}")
+                print_line(f"waits for its database and disk: {short(error)}")
         count = attempt.end_all()
         rest = f"; the next server repeats {count} that were running" if count else ""
         print_line(f"stopped{rest}")

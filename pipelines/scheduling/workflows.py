@@ -24,7 +24,7 @@ class Options:
     """How to run."""
 
     scale: Scale = "cpu"
-    """smoke (seconds), cpu (minutes on 2 cores) or paper (as published)."""
+    """smoke (seconds), cpu (minutes on 2 cores), hours (on 2 cores) or paper (as published)."""
     force: bool = False
     """Measure again what has finished before, and skip no step."""
     out: Path | None = None

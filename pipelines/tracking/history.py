@@ -1,4 +1,4 @@
-"""What is already in the database: finished runs, found by their tags."""
+"""What is already in the database: runs, found by their tags, and their curves."""
 
 import math
 import sys
@@ -237,23 +237,16 @@ def points(run_ids: Sequence[str]) -> Iterator[Point]:
     yield from _fetch_points(run_ids) if database is None else _select_points(database, run_ids)
 
 
-def finished_cells_anywhere(claim: str, code: str) -> dict[str, str]:
-    """Return run ids by fingerprint, of the finished cells of a claim, by whatever code.
-
-    Where a cell was measured more than once, that by this code, else the newest.
-    """
-    measured = rows_with_evidence(kind="setting", claim=claim)
-    best_last = sorted(measured, key=lambda row: (row.tags["code"] == code, row.start_ms))
-    return {row.tags["fingerprint"]: row.id for row in best_last}
-
-
-def finished_cells(claim: str, code: str) -> dict[str, str]:
+def finished_cells(claim: str, code: str, anywhere: bool = False) -> dict[str, str]:
     """Return run ids by fingerprint, of the finished cells of a claim that this code measured here.
 
-    Where a cell was measured more than once, the newest.
+    With `anywhere`, of those measured anywhere by whatever code. Where a cell was measured more
+    than once, that by this code, else the newest.
     """
-    newest_last = reversed(rows(kind="setting", claim=claim, code=code))
-    return {row.tags["fingerprint"]: row.id for row in newest_last}
+    named = {"kind": "setting", "claim": claim}
+    measured = rows_with_evidence(**named) if anywhere else rows(**named, code=code)
+    best_last = sorted(measured, key=lambda row: (row.tags["code"] == code, row.start_ms))
+    return {row.tags["fingerprint"]: row.id for row in best_last}
 
 
 def measuring_seconds(rows: Iterable[Row]) -> float:

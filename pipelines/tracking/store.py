@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipelines.errors import Unavailable, UserError, missing_driver, without_password
+from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
 from pipelines.runtime import files, provenance
 from pipelines.runtime.files import replace_whole
 
@@ -112,7 +112,7 @@ def _client(where: str) -> Any:
         except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
             raise (Unavailable if _is_temporary(error) else UserError)(
                 f"The tracking store must be reachable. Received: {display_uri()}: "
-                f"{str(error).splitlines()[0]}. Check MLFLOW_TRACKING_URI."
+                f"{short(error)}. Check MLFLOW_TRACKING_URI."
             ) from error
     os.environ[RETRIES_VARIABLE] = retries or "3"  # one that has answered will again: wait a little
     return mlflow_client
@@ -339,7 +339,7 @@ def _replace_prefix(
     """Let the places at or below one folder be at or below another."""
     before, after = change
     connection.execute(
-        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of PLACES
+        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of LOCATION_COLUMNS
         f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
         (after, len(before) + 1, before, len(before) + 1, f"{before}/"),
     )

@@ -141,11 +141,11 @@ def track(
 ) -> Iterator[Run]:
     """Open a run in MLflow for as long as the block lasts, with provenance; close it at its end.
 
-    `kind` is claim, setting, training, seeds, study, trial or benchmark; `resume` continues a run
-    by its id. Without a parent, it is below the run of the process that started this one, if there
-    is one. Ends FINISHED; KILLED after Ctrl-C, a termination signal, Paused or Pruned;
-    FAILED, with the traceback as an artifact, after any other exception, which goes on to the
-    caller; of a command of ours that has failed, what it said.
+    `kind` says what it is: claim, sweep, setting, training, seeds, study, trial, benchmark and
+    others; `resume` continues a run by its id. Without a parent, it is below the run of the process
+    that started this one, if there is one. Ends FINISHED; KILLED after Ctrl-C, a termination
+    signal, Paused or Pruned; FAILED, with the traceback as an artifact, after any other exception,
+    which goes on to the caller; of a command of ours that has failed, what it said.
     """
     where = store.uri()
     above = parent or inherited_parent()

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import sqlite3
 import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -116,16 +115,6 @@ def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:
         assert {job.name for job in schedule.next_ticks(client)} == names - {"reap"}
 
 
-def test_a_schedule_of_an_earlier_version_is_refused_with_the_way_to_take_it_over(
-    home: Path,
-) -> None:
-    with sqlite3.connect(home / "schedule.db") as database:
-        database.execute("CREATE TABLE apscheduler_jobs (id TEXT)")
-    database.close()
-    with pytest.raises(UserError, match="add each"), engine.open_client():
-        pass
-
-
 def test_a_schedules_address_is_the_same_from_any_folder(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +162,7 @@ def test_a_shipped_job_takes_what_is_given_and_keeps_the_rest(
         ("run gradient-formula --bogus 3", r": There is no option --bogus\. Try"),
         ("reep", "reep"),
         ("run gradient-formla", "Did you mean gradient-formula"),
-        ("reap --json", ""),
+        ("recover --json", ""),
     ],
 )
 def test_a_command_is_refused_that_would_refuse_its_words(line: str, message: str) -> None:

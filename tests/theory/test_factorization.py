@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from theory._path import log_schatten
 from theory.factorization import (
     augment,
     balanced,
@@ -20,7 +19,6 @@ from theory.factorization import (
     polar_angle,
     printed,
     psd_bound,
-    refine,
 )
 
 SLACK = 1 + 1e-12
@@ -244,52 +242,6 @@ def test_printed_statement_shown_false_by_explicit_counterexample():
         assert np.all(norms > (4 * np.pi + 1.5) / depth)
 
 
-@pytest.mark.parametrize("depth", [1, 2, 9])
-@pytest.mark.parametrize("name", SPECIAL)
-def test_refined_layers_multiply_to_the_target_and_are_never_farther(name, depth):
-    A = refine(R := SPECIAL[name], depth)
-    assert error(A, R) < 1e-12
-    assert np.all(max_norm(A) <= max_norm(balanced(R, depth)))
-    assert np.all(lower_bound(R, depth) <= max_norm(A) * SLACK + 1e-15)
-
-
-def test_refined_reaches_the_optimum_in_the_plane():
-    # the limit of l max ||A_i|| is theta + arctan(sinh g); the polar form stays at theta + g
-    R = rotation(1.5) @ np.diag(np.exp([1.0, -1.0]))
-    limit = 1.5 + np.arctan(np.sinh(1))
-    assert 48 * max_norm(refine(R, 48)) == pytest.approx(limit, rel=1e-3)
-    assert 48 * max_norm(balanced(R, 48)) == pytest.approx(2.5, rel=1e-3)
-
-
-def test_refined_closes_most_of_the_gap_to_the_lower_bound():
-    R = positive(3, 8, 8)
-    low, high = lower_bound(R, 24), max_norm(balanced(R, 24))
-    A = refine(R, 24)
-    assert error(A, R) < 1e-14
-    assert max_norm(A) < low + 0.15 * (high - low)
-
-
-def test_refined_is_exact_for_an_ill_conditioned_target():
-    U, _, Vt = np.linalg.svd(positive(95, 5, 5))
-    R = U @ np.diag(np.geomspace(1e5, 1e-5, 5)) @ Vt
-    A = refine(R, 9)
-    assert max_norm(A) < max_norm(balanced(R, 9))
-    assert error(A, R) < 1e-12
-
-
-def test_gradient_of_the_schatten_norm_agrees_with_central_differences():
-    rng = np.random.default_rng(96)
-    M = np.eye(3) + 0.2 * rng.normal(size=(5, 3, 3))
-    step = np.zeros_like(M)
-    step[1:-1] = 1e-6 * rng.normal(size=(3, 3, 3))
-    for p in (4, 16, 64):
-        rise = log_schatten(M + step, p)[0] - log_schatten(M - step, p)[0]
-        slope = np.sum(log_schatten(M, p)[1] * step[1:-1])
-        assert rise == pytest.approx(2 * slope, rel=1e-6)
-    norms = np.linalg.svd((M[1:] - M[:-1]) @ np.linalg.inv(M[:-1]), compute_uv=False)
-    assert log_schatten(M, 4)[0] == pytest.approx(np.log(np.sum(norms**4)) / 4)
-
-
 def test_augment_factors_a_reflected_target():
     R = positive(60, 4, 3, 3)
     R[:, 0] *= -1
@@ -309,7 +261,7 @@ def test_sign_of_a_determinant_that_underflows():
 
 
 @pytest.mark.parametrize(
-    "function", [balanced, printed, merged_split, refine, paper_bound, balanced_bound, lower_bound]
+    "function", [balanced, printed, merged_split, paper_bound, balanced_bound, lower_bound]
 )
 @pytest.mark.parametrize(
     ("R", "depth", "message"),

@@ -5,7 +5,6 @@ import pytest
 
 from theory.composition import compose, inverse, near_layers, whole_layers, whole_profile
 from theory.near_identity import (
-    HENON,
     ball,
     distances,
     equalise_scales,
@@ -14,7 +13,16 @@ from theory.near_identity import (
     scales,
     uniform_bound,
 )
-from theory.smooth_maps import A, SmoothMap, henon_largest, henon_map, normalize, pendulum, tanh_map
+from theory.smooth_maps import (
+    HENON,
+    A,
+    SmoothMap,
+    henon_largest,
+    henon_map,
+    normalize,
+    pendulum,
+    tanh_map,
+)
 
 
 def lengths(u):

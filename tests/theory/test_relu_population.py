@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from theory.circulant import circulant_matrix
+from theory.circulant import circulant_matrix, circulant_start
 from theory.relu_population import (
-    circulant_start,
     column_potentials,
     correlated_gradient,
     gradient,

@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import os
 import re
-import shlex
 import signal
 import socket
 import subprocess
@@ -160,10 +159,7 @@ def test_every_tracking_server_has_studies_of_its_own(
         ("postgresql://me:se@secret@127.0.0.1/db", "an @ of the password is %40"),
         ("postgresql://me:secret@h:port/db", "A storage must be journal:///FILE"),
         ("postgresql://me:sec[secret@h/db", "A storage must be journal:///FILE"),
-        (
-            "sqlite:////a.db",
-            "Received: .* take its studies over with .* copy",
-        ),
+        ("sqlite:////a.db", "A storage must be journal:///FILE"),
         ("grpc://", "A storage must be journal:///FILE"),
         ("grpc://127.0.0.1:9", "must be reachable.*timeout"),
         ("postgresql://me:secret@127.0.0.1:9/db", "must be reachable.*onnection refused"),
@@ -216,7 +212,7 @@ def test_a_file_of_others_is_left_alone(tmp_path: Path) -> None:
 def test_mlflows_database_is_refused_and_not_touched(empty_database: Path) -> None:
     before = empty_database.read_bytes()
     with pytest.raises(UserError, match="A storage must be a database of its own"):
-        storage.open_storage(f"sqlite:///{empty_database}")
+        storage._refuse_others(f"sqlite:///{empty_database}", {})
     assert empty_database.read_bytes() == before
 
 
@@ -227,7 +223,7 @@ def test_a_line_that_a_kill_tore_is_cut_off_by_the_next(tmp_path: Path) -> None:
         file.write('{"op_code":4,"wor')
     study.enqueue_trial({})
     assert len(study.trials) == 1
-    anew = storage.open_storage.__wrapped__(url)  # as another process opens it
+    anew = storage.connect.__wrapped__(url)  # as another process opens it
     assert len(optuna.load_study(study_name="s", storage=anew).trials) == 1
 
 
@@ -245,9 +241,9 @@ def test_a_process_that_is_killed_as_it_writes_holds_nobody_up(tmp_path: Path) -
     assert time.monotonic() - begun < 5
 
 
-def old_database(file: Path, *names: str) -> str:
-    """A database as earlier versions made it, with studies of three trials; its URL."""
-    there = optuna.storages.RDBStorage(url := f"sqlite:///{file}")
+def journal_of(file: Path, *names: str) -> str:
+    """A journal with studies of three trials; its URL."""
+    there = storage.connect(url := f"journal:///{file}")
     for name in names:
         study = optuna.create_study(study_name=name, storage=there)
         study.set_user_attr("run_id", f"of {name}")
@@ -286,33 +282,26 @@ def test_what_is_no_proxy_of_optunas_is_said_once() -> None:
     assert said in str(caught.value)
 
 
-def test_an_old_database_is_named_and_taken_over_by_one_command(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_studies_are_copied_whole_by_one_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("OPTUNA_STORAGE", raising=False)
-    old = old_database(home / "optuna.db", "a", "b")
-    before = optuna.load_study(study_name="a", storage=storage.open_storage(old))
-    where = storage.resolve_url()
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
-        f"The studies in {home}/optuna.db are not read any more. Take them over: "
-        f"python -m tuning copy {old}"
-    ]
-    trials = [{**vars(each), "_trial_id": 0} for each in before.trials]
-    dispatch(shlex.split(said[0].partition("python -m tuning ")[2]))
+    old, where = journal_of(tmp_path / "old.journal", "a", "b"), journal_in(tmp_path)
+    dispatch(["copy", old, "--storage", where])
     assert capsys.readouterr().out == "Copied: a, b.\n"
-    there = optuna.load_study(study_name="a", storage=storage.connect(where))
-    assert [{**vars(each), "_trial_id": 0} for each in there.trials] == trials
+    before, there = (
+        optuna.load_study(study_name="a", storage=storage.connect(url)) for url in (old, where)
+    )
+    trials = [
+        [{**vars(each), "_trial_id": 0} for each in study.trials] for study in (before, there)
+    ]
+    assert trials[0] == trials[1]
     assert there.user_attrs == {"run_id": "of a"}
-    storage.resolve_url()
-    assert capsys.readouterr().err == ""
-    assert (home / "optuna.db.taken-over").exists()
 
 
 def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
     tmp_path: Path,
 ) -> None:
-    old, where = old_database(tmp_path / "old.db", "a", "b"), journal_in(tmp_path)
+    old, where = journal_of(tmp_path / "old.journal", "a", "b"), journal_in(tmp_path)
     here = storage.connect(where)
     optuna.create_study(study_name="a", storage=here).set_user_attr("run_id", "of a")
     assert copies.copy(old, ["a"], where) == ["a"]
@@ -323,10 +312,8 @@ def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
     with pytest.raises(UserError, match="Received: b, which is another study"):
         copies.copy(old, ["b"], where)
     with pytest.raises(UserError, match="file to copy must be there"):
-        copies.copy(f"sqlite:///{tmp_path}/none.db", [], where)
-    with pytest.raises(UserError, match="file to copy must be there"):
         copies.copy(f"journal:///{tmp_path}/none.journal", [], where)
-    with pytest.raises(UserError, match=r"A study of sqlite.*Choices: a, b"):
+    with pytest.raises(UserError, match=r"A study of journal.*Choices: a, b"):
         copies.copy(old, ["c"], where)
 
 

@@ -87,7 +87,7 @@ def measure(
 ) -> Tunability:
     """Return all of it; `chance_pct` is the error of guessing, 100 (1 - 1/classes).
 
-    `good_pct`: the error up to which a trial is good, as of `good`.
+    `good_pct`: the error up to which a trial is good, as of `find_good`.
     """
     done = trial_results.finished_trials(trials)
     best = trial_results.best_trial(trials)

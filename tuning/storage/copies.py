@@ -4,7 +4,6 @@ The run of a finished study in MLflow has the study as an artifact, a journal of
 runs can be carried to another machine; where a storage lacks a study, it is copied from its run.
 """
 
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,31 +37,28 @@ def delete_if_there(name: str, connected: Any) -> None:
 
 
 def copy(source: str, names: Sequence[str], where: str) -> list[str]:
-    """Copy studies, all if none is named, into the storage `where`; return those that were lacking.
-
-    An SQLite file of the tracking home, whose studies have all been taken over, is renamed.
-    """
+    """Copy studies, all if none is named, into the storage `where`; return those it lacked."""
     import optuna
 
     source = storage.resolve_url(source)
-    old = Path(source.removeprefix(store.SQLITE))
-    for start in (store.SQLITE, storage.JOURNAL):
-        if source.startswith(start) and not (file := Path(source.removeprefix(start))).exists():
-            raise UserError(f"The file to copy must be there. Received: {file}. Name another.")
-    origin, target = storage.open_storage(source), storage.connect(where)
+    if _is_lost(source):
+        file = source.removeprefix(storage.JOURNAL)
+        raise UserError(f"The file to copy must be there. Received: {file}. Name another.")
+    origin, target = storage.connect(source), storage.connect(where)
     known = optuna.get_all_study_names(origin)
     for name in names:
         if name not in known:
             raise unknown(
                 f"A study of {without_password(source)}", name, known, "python -m tuning list"
             )
-    copied = [name for name in names or known if _copy(name, origin, target)]
-    if source.startswith(store.SQLITE) and not names and old.parent == store.home():
-        origin.remove_session()
-        origin.engine.dispose()
-        old.rename(backup := old.with_suffix(".db.taken-over"))
-        print(f"{old} is now {backup}.", file=sys.stderr)
-    return copied
+    return [name for name in names or known if _copy(name, origin, target)]
+
+
+def _is_lost(place: str) -> bool:
+    """Return whether a place is a journal that is not there."""
+    return (
+        place.startswith(storage.JOURNAL) and not Path(place.removeprefix(storage.JOURNAL)).exists()
+    )
 
 
 def _copy(name: str, origin: Any, target: Any) -> bool:
@@ -112,9 +108,7 @@ def find_finished_run(name: str, where: str) -> history.Row | None:
 def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None:
     """Raise UserError where the study is in another storage: a second one would part from it."""
     place = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
-    files = (storage.JOURNAL, store.SQLITE)
-    lost = any(place.startswith(f) and not Path(place.removeprefix(f)).exists() for f in files)
-    if place and place != without_password(where) and not lost:
+    if place and place != without_password(where) and not _is_lost(place):
         raise UserError(
             f"A study is kept in one storage. Received: {without_password(where)} for study "
             f"{name}, which is in {place}. Name that with --storage or OPTUNA_STORAGE, or take the "

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines.errors import UserError, without_password
+from pipelines.runtime.notify import LOOPBACK
 from tuning.optuna_log import silence
 from tuning.storage.storage import connect
 
 ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def serve_proxy(url: str, host: str, port: int) -> None:
@@ -74,7 +74,7 @@ def _is_local(address: str, host: str) -> bool:
     """Return whether a Host header names this machine as served at `host`, at any port."""
     try:
         name = urlsplit(f"//{address}").hostname or ""
-        if name in (*LOCAL_NAMES, host.lower(), _public_name(host).lower()):
+        if name in (*LOOPBACK, host.lower(), _public_name(host).lower()):
             return True
         return host in ALL_INTERFACES and bool(ip_address(name))  # an address resolves to itself
     except ValueError:

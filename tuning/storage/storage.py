@@ -3,7 +3,6 @@
 import fcntl
 import functools
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,26 +28,14 @@ PROXY_PORT = 13_000
 
 
 def resolve_url(url: str | None = None) -> str:
-    """Return the storage's URL: the one given, else OPTUNA_STORAGE, else a journal beside the runs.
-
-    Say so where studies of earlier versions are in a database beside that journal.
-    """
+    """Return the URL that is given, else OPTUNA_STORAGE, else that of a journal beside the runs."""
     asked = url or os.environ.get("OPTUNA_STORAGE")
     if not asked:  # one for every tracking server
         is_ours = store.uri().startswith(store.SQLITE)
         suffix = "" if is_ours else f"-{digest(store.uri())}"
-        journal = store.home() / f"optuna{suffix}.journal"
-        old = journal.with_suffix(".db")
-        if old.exists():
-            print(
-                f"The studies in {old} are not read any more. Take them over: "
-                f"python -m tuning copy sqlite:///{old}",
-                file=sys.stderr,
-            )
-        return f"{JOURNAL}{journal}"
-    for start in (JOURNAL, store.SQLITE):
-        if asked.startswith(start):
-            return f"{start}{Path(asked.removeprefix(start)).resolve()}"
+        return f"{JOURNAL}{store.home() / f'optuna{suffix}.journal'}"
+    if asked.startswith(JOURNAL):
+        return f"{JOURNAL}{Path(asked.removeprefix(JOURNAL)).resolve()}"
     return asked.rstrip("/")
 
 
@@ -58,16 +45,10 @@ def connect(url: str) -> Any:
 
     Raise UserError or Unavailable, within seconds, where none can be had there.
     """
-    _check(url)
-    return open_storage(url)
-
-
-@functools.cache
-def open_storage(url: str) -> Any:
-    """Return the Optuna storage at a URL, which may be an SQLite file of an earlier version."""
     from optuna.exceptions import OptunaError
     from sqlalchemy.exc import SQLAlchemyError
 
+    _check(url)
     try:
         with silence():
             if url.startswith(JOURNAL):
@@ -110,13 +91,10 @@ def _check(url: str) -> None:
     if url.startswith("journal:"):
         is_valid = url.startswith(JOURNAL)
     if not is_valid:
-        old = url.startswith(store.SQLITE)
-        take_over = f"take its studies over with python -m tuning copy {url}, or " if old else ""
         raise UserError(
             "A storage must be journal:///FILE, postgresql://USER:PASSWORD@HOST/DATABASE, "
             "mysql+pymysql://USER:PASSWORD@HOST/DATABASE (an @ of the password is %40) or "
-            f"grpc://HOST:PORT. Received: {without_password(url)}. Please {take_over}set --storage "
-            "or OPTUNA_STORAGE."
+            f"grpc://HOST:PORT. Received: {without_password(url)}. Set --storage or OPTUNA_STORAGE."
         )
 
 
@@ -163,11 +141,8 @@ class _FileLock:
 def _database(url: str) -> Any:
     """Return the storage in a database, whose tables are made where there are none."""
     from optuna.storages import RDBStorage
-    from sqlalchemy import make_url
 
-    options: dict[str, Any] = {"pool_pre_ping": True}
-    if make_url(url).get_backend_name() != "sqlite":  # SQLite's is for a lock
-        options["connect_args"] = {"connect_timeout": CONNECT_S}
+    options = {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_S}}
     _refuse_others(url, options)
     return RDBStorage(url.replace("{", "{{").replace("}", "}}"), engine_kwargs=options)
 

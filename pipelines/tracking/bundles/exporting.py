@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import LISTED_BY, UserError, unknown
+from pipelines.errors import LISTED_BY, UserError, short, unknown
 from pipelines.runtime import heartbeat, provenance
 from pipelines.runtime.files import lock
 from pipelines.runtime.progress import progress_bar
@@ -111,7 +111,7 @@ def _find_matching(condition: str) -> set[str]:
             raise
         raise UserError(
             f"--filter must be a filter of MLflow. Received: {condition!r}: "
-            f"{str(error).splitlines()[0]} For example: --filter \"tags.kind = 'claim'\""
+            f"{short(error)} For example: --filter \"tags.kind = 'claim'\""
         ) from error
 
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pipelines.errors import short
 from pipelines.runtime import files, heartbeat
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, store
@@ -52,8 +53,8 @@ def check_document(document: Document) -> None:
             validation._validate_logged_model_name(model.name)
             _model_metrics(model, "")
     except store.unavailable() as error:
-        first = str(error).splitlines()[0]
-        raise refusal("Every name and value must be one that MLflow takes.", first) from error
+        rule = "Every name and value must be one that MLflow takes."
+        raise refusal(rule, short(error)) from error
 
 
 def create_run(document: Document, places: Mapping[str, str]) -> str:
