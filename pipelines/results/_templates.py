@@ -20,9 +20,8 @@ DOCUMENTS = {  # by the letters that name a source
 }
 VERDICTS = ("reproduced", "refuted", "inconclusive", "smaller scale", "not run")  # as sorted
 FAILS = "as printed fails"
-LABELLED = re.compile(
-    r"\n(?=(?:Cost|Expect|Measured|Run|Source|Verdict)[^:\n]{0,20}: | *python -m )"
-)
+LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Source|Verdict)[^:\n]{0,20}: )")
+COMMANDS = re.compile(r"^Run: (.+(?:\n {5}.+)*)$", re.MULTILINE)  # those after the first, set in
 
 
 def render_page(
@@ -79,8 +78,14 @@ def render(template: str, **values: Any) -> str:
 
 
 def card_html(name: str) -> Any:
-    """Return the card of a claim as HTML; `Run: ...` and commands begin lines of their own."""
-    return _html_of(LABELLED.sub("\\\\\n", claim_catalog.card(name)))
+    """Return the card of a claim as HTML: labels begin lines, its commands are a block of code."""
+    labelled = LABELLED.sub("\\\\\n", claim_catalog.card(name))
+    return _html_of(COMMANDS.sub(_code_block, labelled))
+
+
+def _code_block(commands: re.Match[str]) -> str:
+    lines = commands[1].removesuffix("\\").replace("\n     ", "\n")
+    return f"\nRun:\n\n```\n{lines}\n```\n"
 
 
 def _html_of(markdown: str) -> Any:

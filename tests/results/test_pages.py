@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 from collections import defaultdict
 from dataclasses import replace
 from types import ModuleType
@@ -116,6 +117,15 @@ def test_learning_curves_have_the_names_and_the_order_of_the_arms() -> None:
     }
     first, second, *_ = _claim_charts.COLOURS  # the figure's, too, which draws them in this order
     assert list(shown.items()) == [("plain", first), ("normalized", second)]
+
+
+@pytest.mark.parametrize("name", ["gradient-formula", "two-phases", "allconv-cifar10"])
+def test_every_command_of_a_card_can_be_pasted_from_its_page(name: str) -> None:
+    _, _, commands = write(name, claim_pages.read(name)).partition("<p>Run:</p>\n<pre><code>")
+    block, _, _ = commands.partition("</code></pre>")
+    words = [shlex.split(line, comments=True) for line in block.replace("\\\n", "").splitlines()]
+    assert len(words) == claim_catalog.card(name).count("python -m pipelines ")
+    assert all(line[:3] == ["python", "-m", "pipelines"] and name in line for line in words)
 
 
 def test_a_claim_that_is_not_run_has_a_page_with_its_cost() -> None:
