@@ -121,7 +121,7 @@ def evidence_command(
         results_command.evidence_work_command(what, max_minutes, json)
     else:
         if action == "import":
-            bundles.import_if_own()
+            bundles.import_missing(None)
         print_answer(bundles.list_bundles(), json, bundles.print_bundles)
 
 

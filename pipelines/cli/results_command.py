@@ -20,7 +20,7 @@ from pipelines.tracking.history import Row
 def _find_result(run_id: str, names: Collection[str]) -> Row:
     """Return the finished result of a claim or recipe with that id."""
     row = history.find(run_id)
-    if row is None:
+    if row is None or history.is_deleted(row.id):
         raise unknown("A claim or recipe", run_id, names, LISTED_BY)
     kind = row.tags.get("kind", "run")
     if kind not in regressions.KINDS or row.status != "FINISHED":

@@ -82,6 +82,8 @@ def show_claim(document: Mapping[str, Any]) -> None:
     _print_headline(document)
     if document["reused"]:
         print(reason_not_measured(document))
+    elif "other_code" in document:
+        print("Some of its seeds were measured by other code than this.")
     _print_table(_claim_table(entry, document))
     for title in ("as_printed", "floor"):
         if document[title]:
@@ -174,6 +176,9 @@ def show_sweep(document: Mapping[str, Any]) -> None:
     _print_headline(document)
     if document["reused"]:
         print(FOUND)
+    if not document["settings"]:
+        print(f"{documents.CSV} is not here: the run was exported without it.")
+        return
     head, *body = documents.summary_table(document["settings"])
     inner = claim_catalog.load(document["claim"]).inner
     over = f"over {inner}" if inner else "of every setting"

@@ -191,8 +191,14 @@ class Claim:
 
 
 def describe_contradiction(bound: Bound, values: Sequence[float]) -> str:
-    """Return what is printed beside the mean over seeds that contradicts it."""
-    value = f"{bound.metric} {mean(values):.4g}"
+    """Return what is printed beside the number that contradicts it: the mean, or the worst seed.
+
+    The worst is shown where the bound is for every seed and the mean satisfies it.
+    """
+    shown = mean(values)
+    if bound.every and bound.at_least <= shown <= bound.at_most:
+        shown = bound.worst(np.array(values))
+    value = f"{bound.metric} {shown:.4g}"
     if bound.wording:
         return f"{bound.wording} ({value}, not {bound.rule})"
     return f"{value}, where {bound.rule} is printed"

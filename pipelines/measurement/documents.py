@@ -19,6 +19,7 @@ from pipelines.measurement.verdict import Bound, format_spread, metric_spreads, 
 from pipelines.measurement.verdict import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
 
+MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
 CSV = "settings.csv"  # one row a cell
 FIGURE = "figure"  # begins the names of pictures
 WORST_PREFIX = "worst_"  # begins the columns of the bounded metrics
@@ -292,6 +293,7 @@ def claim_document(row: history.Row) -> dict[str, Any]:
         "run_id": row.id,
         "wall_s": row.metrics["wall_s"],
         "reused": False,
+        **({"other_code": True} if MEASURED_BY in row.tags else {}),
         **sweep,
     }
 

@@ -161,14 +161,17 @@ def list_cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 
                     f"{name} must be between -{MAX_SETTING:,} and {MAX_SETTING:,}. Received: "
                     f"{name}={value}. Set --{name.replace('_', '-')} accordingly."
                 )
-    count = math.prod(len(values) for values in axes.values()) * seeds
+    _check_count(math.prod(len(values) for values in axes.values()) * seeds)
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [Cell(point, seed) for point in points for seed in range(first_seed, first_seed + seeds)]
+
+
+def _check_count(count: int) -> None:
     if count > MOST:
         raise UserError(
             f"A grid must have at most {MOST:,} settings times seeds. Received: {count:,}. "
             "Choose fewer values."
         )
-    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-    return [Cell(point, seed) for point in points for seed in range(first_seed, first_seed + seeds)]
 
 
 def split_batches(todo: Sequence[Cell], apart: Sequence[str], size: int) -> Iterator[Cells]:
@@ -203,6 +206,7 @@ def apply_specs(settings: Any, specs: Sequence[str]) -> tuple[Any, dict[str, tup
         given[name] = values
     many = {k: v for k, v in given.items() if isinstance(getattr(settings, k), tuple)}
     varied = {k: v for k, v in given.items() if k not in many}
+    _check_count(math.prod(map(len, varied.values())))
     settings = dataclasses.replace(settings, **many)
     for values in itertools.product(*varied.values()):  # rejects what the settings reject
         dataclasses.replace(settings, **dict(zip(varied, values, strict=True)))

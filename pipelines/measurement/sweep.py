@@ -29,7 +29,6 @@ from pipelines.tracking.tracked_run import Run
 
 BUSY_S = "busy_s"  # tag: seconds of the slices before
 CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
-MEASURED_BY = "measured_by"  # tag: the digests of the codes that measured a claim's cells
 EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
 EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
 SEED_PARAMS = ("seeds", ONLY_SEED)
@@ -91,8 +90,7 @@ def sweep(
     recorded is the same.
     """
     settings, varied = grid.apply_specs(claim_catalog.get_settings(name, scale), specs)
-    if scheduler is not None:
-        _check_cluster(name, scheduler, workers)
+    _check_workers(name, scheduler, workers)
     workers = count_cores() if workers is None else workers
     check_counts(WORKERS, workers=workers)
     return measure(
@@ -110,14 +108,16 @@ def sweep(
     )
 
 
-def _check_cluster(name: str, scheduler: str, workers: int | None) -> None:
-    """Raise UserError for what the workers of a scheduler cannot do."""
-    if isinstance(claim_catalog.load(name), claim.Experiment):
+def _check_workers(name: str, scheduler: str | None, workers: int | None) -> None:
+    """Raise UserError for workers of a claim that trains, or beside those of a scheduler."""
+    given = f"--workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
+    if isinstance(claim_catalog.load(name), claim.Experiment) and given != "--workers None":
         raise UserError(
-            f"A cluster measures theorems. Received: --scheduler {scheduler} for {name}, which "
-            "trains networks. Leave it out: they are trained here."
+            f"{'Workers measure' if scheduler is None else 'A cluster measures'} theorems. "
+            f"Received: {given} for {name}, which trains networks. Leave it out: they are trained "
+            "here, one after the other."
         )
-    if workers is not None:
+    if scheduler is not None and workers is not None:
         raise UserError(
             "A cluster has its own workers. Received: --workers "
             f"{workers} with --scheduler {scheduler}. Leave one of the two out."
@@ -180,7 +180,9 @@ def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any
     values = values_of_cells(plan, row)
     if values is None:
         return documents.rejudged_document(row, bool(plan.changed_settings))
-    is_of_this_code = row.tags.get(CELL_CODE) in plan.codes and MEASURED_BY not in row.tags
+    is_of_this_code = (
+        row.tags.get(CELL_CODE) in plan.codes and documents.MEASURED_BY not in row.tags
+    )
     return (
         documents.claim_document(row)
         | {"metrics": metric_spreads(summarize(values), plan.seeds)}
@@ -299,7 +301,7 @@ def _take_in(plan: MeasurementPlan, run_ids: Collection[str], run: Run) -> float
     codes = Counter(row.tags["code"] for row in rows)
     if set(codes) - plan.codes:
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
-        run.tag(MEASURED_BY, ", ".join(counts))
+        run.tag(documents.MEASURED_BY, ", ".join(counts))
     return history.measuring_seconds(rows)
 
 

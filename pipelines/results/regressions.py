@@ -224,4 +224,7 @@ def print_regressions(document: Mapping[str, Any]) -> None:
     if document["compared"] or document["one_seed"]:
         print(f"{document['compared']} results compared, {len(document['changes'])} changes.")
     else:
-        print("Nothing to compare: no result was measured twice. Repeat one: run NAME --force")
+        print(
+            "Nothing to compare: no result was measured twice. Repeat one: run CLAIM --force, or "
+            "run RECIPE --seeds 3 --force (of a recipe the mean over seeds is compared)."
+        )

@@ -74,7 +74,7 @@ class Result:
 
     def commit(self) -> str:
         """Return the commit, and the codes of cells that were measured by others."""
-        codes = self.run.tags.get(sweep.MEASURED_BY)
+        codes = self.run.tags.get(documents.MEASURED_BY)
         return self.run.tags["commit"] + (f"; measured by the codes {codes}" if codes else "")
 
 

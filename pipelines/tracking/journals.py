@@ -16,12 +16,13 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pipelines.errors import without_password
 from pipelines.runtime.heartbeat import JOURNAL_LOST_S
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
@@ -53,8 +54,9 @@ class Journal:
         self.undelivered = _parse_content(_parse_lines(written))
         self._torn = bool(written)  # by a kill, it may be
         self._end = len(written)
+        self._header = {"uri": without_password(uri), "host": socket.gethostname()}
         with contextlib.suppress(OSError):  # a full disk: the first numbers will say so
-            self.write(uri=uri, host=socket.gethostname())
+            self._write_header()
 
     @property
     def spool(self) -> Path:
@@ -63,6 +65,16 @@ class Journal:
 
     def write(self, **content: Any) -> None:
         """Append one line; OSError, and nothing but a torn line written, on a full disk."""
+        self._write_header()
+        self._append(content)
+
+    def _write_header(self) -> None:
+        """Write what comes first, unless it is written."""
+        if self._header:
+            self._append(self._header)
+            self._header = {}
+
+    def _append(self, content: Mapping[str, Any]) -> None:
         line = b"\n" * self._torn + json.dumps(content).encode() + b"\n"
         self._torn = True
         self._file.seek(self._end)
@@ -91,6 +103,14 @@ def _open_locked(path: Path) -> BinaryIO:
         if os.fstat(file.fileno()).st_nlink:
             return file
         file.close()
+
+
+def has_header(path: Path) -> bool:
+    """Return whether a journal is there that says of which store it is; no other holds numbers."""
+    try:
+        return any("uri" in line for line in _parse_lines(path.read_bytes()))
+    except FileNotFoundError:
+        return False
 
 
 def delete(path: Path) -> None:
@@ -165,7 +185,8 @@ def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:
 
 
 def _store_name(uri: str) -> str:
-    return uri.rpartition("/")[2] if uri.startswith("sqlite:") else uri
+    """Return what tells stores apart: not the password, which may be changed."""
+    return uri.rpartition("/")[2] if uri.startswith("sqlite:") else without_password(uri)
 
 
 def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:

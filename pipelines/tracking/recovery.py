@@ -62,6 +62,7 @@ def recover() -> dict[str, str]:
     with files.lock(store.home() / "live", "settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)
+            journals.delete(store.home() / "live" / f"{run_id}.jsonl")  # of a kill as it began
             closed[run_id] = why
     return closed
 
@@ -70,7 +71,11 @@ def dead_without_journal() -> dict[str, str]:
     """Return by id why runs that say RUNNING are dead, but for those that have a journal."""
     whys = {row.id: heartbeat.reason_dead(row.tags) for row in history.rows("RUNNING")}
     folder = store.home() / "live"
-    return {i: why for i, why in whys.items() if why and not (folder / f"{i}.jsonl").exists()}
+    return {
+        run_id: why
+        for run_id, why in whys.items()
+        if why and not journals.has_header(folder / f"{run_id}.jsonl")
+    }
 
 
 @contextmanager

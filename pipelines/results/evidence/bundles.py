@@ -31,7 +31,14 @@ def import_if_own(names: Collection[str] | None = None) -> int:
 
 
 def import_runs(file: Path) -> dict[str, Any]:
-    """Import the runs of a bundle, with the pages and charts of claims as this code writes them."""
+    """Import the runs of a bundle, with the pages and charts of claims as this code writes them.
+
+    What it holds of the project's evidence is taken from there, first.
+    """
+    given = {row.origin for row in rows_of(file)}
+    import_if_own(
+        {subject(f) for f in files() if not given.isdisjoint(r.origin for r in rows_of(f))}
+    )
     document = importing.import_runs(file)
     _renew_pages(set(document["imported"]))
     return document
@@ -51,7 +58,8 @@ def import_missing(names: Collection[str] | None) -> int:
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        _renew_pages(set(importing.import_runs(file)["imported"]), claim=subject(file))
+        imported = importing.import_runs(file, as_project=True)["imported"]
+        _renew_pages(set(imported), claim=subject(file))
     return len(missing)
 
 

@@ -112,8 +112,8 @@ def deciding_scales(claim: Claim) -> list[str]:
 def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Decision | None:
     """Return what a claim lacks at a scale; None where it is complete."""
     plan = stated_plan(name, scale, claim_catalog.load(name).seeds)
-    rows = history.rows_with_evidence(kind="setting", claim=name)
-    measured = {row.tags["fingerprint"] for row in rows}
+    measured = {row.tags["fingerprint"] for row in history.rows(kind="setting", claim=name)}
+    measured |= {str(row.fingerprint) for row in bundles.rows([name]) if row.kind == "setting"}
     missing = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in measured]
     if not missing:
         return None

@@ -30,16 +30,27 @@ from pipelines.tracking.bundles.shape import (
     refusal,
 )
 from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
-from pipelines.tracking.store import NOTE, ORIGIN, PARENT, REUSED
+from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
+NEEDED = {  # tags that are read of every run of these kinds
+    "claim": ("claim", "scale", "seeds", "source", "fingerprint", "code"),
+    "sweep": ("claim", "scale", "seeds", "source", "fingerprint", "code"),
+    "setting": ("claim", "fingerprint", "code"),
+}
+JUDGED = dict.fromkeys(("claim", "sweep"), ("verdict", "as_printed", "floor"))  # of finished ones
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
 
 
 def check_document(document: Document) -> None:
-    """Raise UserError for names and values that MLflow would refuse."""
+    """Raise UserError for names and values that MLflow would refuse, and results without tags."""
     from mlflow.utils import validation
 
+    kind = document.tags.get("kind", "")
+    needed = NEEDED.get(kind, ()) + (JUDGED if document.status == "FINISHED" else {}).get(kind, ())
+    if missing := [key for key in needed if key not in document.tags]:
+        rule = f"A run of kind {kind} must have its tags."
+        raise refusal(rule, f"run {document.run_id} without {', '.join(missing)}")
     try:
         validation._validate_experiment_name(document.experiment)
         for key, value in document.params.items():
@@ -261,8 +272,11 @@ LINK = re.compile(r"(?:#/experiments/(\d+)|get-artifact\?)([^\s)]*)")
 WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
 
 
-def import_runs(file: Path) -> dict[str, Any]:
-    """Import the runs of a file, none twice; return ids of this store."""
+def import_runs(file: Path, as_project: bool = False) -> dict[str, Any]:
+    """Import the runs of a file, none twice; return ids of this store.
+
+    Only the project's own evidence, `as_project`, says of its runs that they are the project's.
+    """
     store.client()
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
@@ -279,7 +293,7 @@ def import_runs(file: Path) -> dict[str, Any]:
         ids |= {each.run_id: p.run_id for each, p in by_row.items() if p}
         todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
-            _write_runs(archive, todo, ids)
+            _write_runs(archive, todo, ids, as_project)
             bulk.analyze()
     if deleted := [p.run_id for p in present if p.deleted]:
         print(
@@ -291,7 +305,9 @@ def import_runs(file: Path) -> dict[str, Any]:
     return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
 
 
-def _write_runs(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str]) -> None:
+def _write_runs(
+    archive: file_format.Archive, todo: Sequence[Listed], ids: dict[str, str], as_project: bool
+) -> None:
     """Write the runs `todo`; `ids`, by the ids of the archive those of this store, is filled."""
     names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
@@ -302,7 +318,11 @@ def _write_runs(archive: file_format.Archive, todo: Sequence[Listed], ids: dict[
         ids[each.run_id] = new
 
     def documents(rows: Iterable[Listed]) -> Iterator[Document]:
-        return (_readdress(archive.run(each), ids, experiments) for each in rows)
+        for each in rows:
+            document = _readdress(archive.run(each), ids, experiments)
+            if not as_project:
+                document.tags.pop(OWNER, None)
+            yield document
 
     with progress_bar("import", len(todo), "") as advance:
         unwritten, bare = todo, set[str]()
