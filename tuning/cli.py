@@ -25,9 +25,9 @@ class Length(Goal):
     workers: int = 1
     """Processes on this machine, each with a share of its cores and of CUDA_VISIBLE_DEVICES."""
     storage: str | None = None
-    """Where the study is kept: journal:///FILE (for one machine), postgresql://..., or
-    grpc://HOST:PORT (None: OPTUNA_STORAGE, else a journal beside MLflow's database). With the same
-    one, other machines help."""
+    """Where the study is kept: journal:///FILE (for one machine; an absolute path begins with a
+    fourth /), postgresql://..., or grpc://HOST:PORT (None: OPTUNA_STORAGE, else a journal beside
+    MLflow's database). With the same one, other machines help."""
     json: bool = False
     """Print one JSON document on standard output."""
     data_dir: Path | None = None

@@ -6,11 +6,13 @@ machines, try trials beside it. Started again, a study goes on; where its storag
 copied from its finished run in MLflow.
 """
 
+import contextlib
 import math
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pipelines.errors import Unavailable, UserError, without_password
@@ -92,8 +94,11 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr(copies.RUN, tracked.id)
-        with progress_bar(name, goal.trials or 0, "trials/s") as advance:
-            record = _make_recorder(study, plan, tracked, advance)
+        with (
+            progress_bar(name, goal.trials or 0, "trials/s") as advance,
+            _count_hours(study) as save_hours,
+        ):
+            record = _make_recorder(study, plan, tracked, advance, save_hours)
             _bring_to_goal(study, where, worker_count, record)
             while trial_queue.running_trials(study):  # at work elsewhere
                 record()
@@ -145,8 +150,29 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
         workers.work(study, Plan.to_continue(study), parent, after)
 
 
+@contextmanager
+def _count_hours(study: Any) -> Iterator[Callable[[], None]]:
+    """Add the time that the block lasts to the study's, now and then and at its end; yield how."""
+    before, began = study.user_attrs.get("spent_s", 0.0), time.time()
+
+    def save() -> None:
+        if leader.is_leader(study):
+            study.set_user_attr("spent_s", before + time.time() - began)
+
+    try:
+        with leader.beat_regularly(save, SAVE_S):
+            yield save
+    finally:
+        with contextlib.suppress(Exception):  # the storage may be what has failed
+            save()
+
+
 def _make_recorder(
-    study: Any, plan: Plan, tracked: tracked_run.Run, advance: Callable[[int, float], Any]
+    study: Any,
+    plan: Plan,
+    tracked: tracked_run.Run,
+    advance: Callable[[int, float], Any],
+    save_hours: Callable[[], None],
 ) -> Callable[[], None]:
     """Return what the leader does between trials.
 
@@ -155,17 +181,15 @@ def _make_recorder(
     """
     known, suspects, began = set[int](), set[int](), time.time()
     earlier = len(trial_results.finished_trials(study.get_trials(deepcopy=False)))
-    before, saved = study.user_attrs.get("spent_s", 0.0), 0.0
 
     def record() -> None:
-        nonlocal saved, suspects
+        nonlocal suspects
         suspects = trial_queue.requeue_lost(study, suspects)
         trial_queue.fill(study, plan, workers.load_goal(study))
         ended = trial_results.finished_trials(study.get_trials(deepcopy=False))
         new = [trial for trial in ended if trial.number not in known]
-        if new or time.time() > saved + SAVE_S:
-            saved = time.time()
-            study.set_user_attr("spent_s", before + saved - began)
+        if new:
+            save_hours()
         for trial in new:
             known.add(trial.number)
             when = int(1000 * trial.datetime_complete.timestamp())  # a point is kept once

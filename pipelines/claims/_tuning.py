@@ -119,6 +119,11 @@ def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) 
         for arm, name in names.items()
     }
     most = min(map(len, curves.values()))  # trials whose point the sampler drew
+    if most == 0:
+        raise UserError(
+            "A search must draw trials beside the published schedules. Received: --trials "
+            f"{setting.trials}, of which it drew none. Set --trials higher."
+        )
     single = compare_networks(variants, {arm: metrics[name] for arm, name in names.items()})
     constant = {key: np.full(most, value) for key, value in single.items()}
     return range(1, most + 1), {key: curve[:most] for key, curve in curves.items()} | constant

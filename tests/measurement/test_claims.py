@@ -180,6 +180,13 @@ def test_the_printed_statement_is_judged_beside_the_tested_one() -> None:
     ) == ("fails: half the error (gain_pct 2, not >= 5)")
 
 
+def test_the_number_that_refutes_a_rule_for_every_seed_breaks_it() -> None:
+    every = Bound("gain_pct", at_most=1.0, every=True, wording="the constant")
+    printed = dataclasses.replace(comparison(), as_printed=(every,))
+    said = printed.judge_printed({"gain_pct": [0.5, 0.5, 1.2]})
+    assert said == "fails: the constant (gain_pct 1.2, not <= 1 for every seed)"
+
+
 def test_a_failure_is_printed_even_where_another_part_was_not_measured() -> None:
     both = (Bound("gain_pct", at_least=5.0), Bound("other", at_most=1.0))
     tested_claim = dataclasses.replace(comparison(), as_printed=both)

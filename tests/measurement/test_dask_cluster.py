@@ -37,6 +37,11 @@ def test_options_that_do_not_fit_are_one_sentence(name: str, workers, expected: 
         sweep.sweep(name, "smoke", (), workers=workers, scheduler="tcp://a:1")
 
 
+def test_workers_of_a_claim_that_trains_are_refused() -> None:
+    with pytest.raises(UserError, match=r"Workers measure theorems\. Received: --workers 4"):
+        sweep.sweep("identity-beats-plain", "smoke", (), workers=4)
+
+
 @pytest.mark.parametrize(
     "address", ["nonsense", "tcp://127.0.0.1:{free}", "tcp://127.0.0.1:{mute}"]
 )

@@ -114,6 +114,20 @@ def test_grids_that_nobody_could_wait_for_are_refused():
         grid.list_cells({"d": range(10_000)}, 1_000)
 
 
+def test_a_grid_that_nobody_could_wait_for_is_refused_before_its_settings_are_tried():
+    @dataclass(frozen=True)
+    class Two:
+        step: float = 0.1
+        trace: float = 0.1
+
+        def __post_init__(self) -> None:
+            assert self.step == 0.1, "a setting of the grid was made"
+
+    specs = ["step=0.01:0.7:0.0001", "trace=-0.9:0:0.0001"]
+    with pytest.raises(UserError, match="at most 100,000 settings"):
+        grid.apply_specs(Two(), specs)
+
+
 def test_cells_are_the_product_of_axes_and_seeds_and_keep_the_inner_axis_whole():
     cells = grid.list_cells(grid.axis_values(Setting(), "l", {}), 3)
     assert len(cells) == 2 * 2 * 3

@@ -1,6 +1,7 @@
 """The evidence: it travels, counts as the project's and nobody's own, adds up, and is checked."""
 
 import dataclasses
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,24 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
     document = shown.document()
     assert (document["run_id"], document["recorded_by"]) == (own, "you")
     assert document["project"]["run_id"] == measured
+
+
+def test_only_the_evidence_itself_says_what_the_project_recorded(
+    folder: Path, go: Go, tmp_path: Path
+) -> None:
+    measured = measure()
+    [added] = bundles.add([NAME])["added"]
+    copy = Path(shutil.copy(added["file"], tmp_path / "copy.zip"))
+    go("b")
+    assert bundles.import_runs(copy)["imported"] == []  # it came from the evidence, first
+    assert [row.id for row in history.rows(kind="claim", origin="project")] == [measured]
+    Path(added["file"]).unlink()
+    go("c")
+    assert measured in bundles.import_runs(copy)["imported"]
+    assert history.rows(None, kind="claim", origin="project") == []
+    assert [row.id for row in history.rows(kind="claim")] == [measured]
+    [again] = bundles.add([str(copy)])["added"]
+    assert again["seeds"] == {"smoke": 5}
 
 
 def test_a_store_that_was_named_is_left_alone(
@@ -238,9 +257,10 @@ def test_cells_of_other_code_are_joined_and_named(
     assert project is not None
     [checked] = check.check_evidence(publish(folder.parent))["claims"]
     assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
-    codes = project.run.tags[sweep.MEASURED_BY]
+    codes = project.run.tags[documents.MEASURED_BY]
     assert codes.count("settings)") == 2
     assert codes in project.commit()
+    assert entry().document()["other_code"]
 
 
 def test_a_seed_of_another_backend_is_of_the_same_code(
@@ -258,7 +278,7 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
     assert checked["other_code"] == 0
     project = entry().project
     assert project is not None
-    assert sweep.MEASURED_BY not in project.run.tags
+    assert documents.MEASURED_BY not in project.run.tags
 
 
 def test_an_expensive_claim_is_shown_and_measured_by_force_alone(

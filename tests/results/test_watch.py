@@ -130,6 +130,9 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
         pass
     with pytest.raises(UserError, match="a training that is FINISHED"):
         results_command.watch_command([training.id])
+    store.client().delete_run(new)
+    with pytest.raises(UserError, match="must be a known name"):
+        results_command.watch_command([new])
 
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])

@@ -301,6 +301,16 @@ def bare(**changes: Any) -> dict[str, Any]:
     return {**ids, "start_ms": 1, "end_ms": None, **nothing, **changes}
 
 
+def test_a_result_without_the_tags_that_are_read_of_it_is_refused() -> None:
+    keys = (*importing.NEEDED["claim"], *importing.JUDGED["claim"])
+    tags = {"kind": "claim"} | dict.fromkeys(keys, "1")
+    importing.check_document(validate(Document, bare(tags=tags), "x"))
+    for key in keys:
+        without = {k: v for k, v in tags.items() if k != key}
+        with pytest.raises(UserError, match=f"must have its tags. Received: run .* without {key}"):
+            importing.check_document(validate(Document, bare(tags=without), "x"))
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_a_point_is_taken_where_its_shape_is(point: str) -> None:
     document = bare(metrics={"loss": json.loads(f"[[{point}]]")})

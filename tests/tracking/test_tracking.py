@@ -624,6 +624,40 @@ def test_a_journal_is_nobody_s_before_its_header(home: Path) -> None:
     assert path.exists()
 
 
+@pytest.mark.parametrize("content", ["", '{"uri": "sql'])
+def test_a_run_that_was_killed_before_its_journal_had_a_header_is_closed(
+    home: Path, content: str
+) -> None:
+    run_id = running("r", process="999999 1.00")
+    path = home / "live" / f"{run_id}.jsonl"
+    path.write_text(content)
+    assert recovery.recover().keys() == {run_id}
+    assert history.row(run_id).status == "KILLED"
+    assert not path.exists()
+
+
+def test_a_journal_has_no_password_and_is_found_under_another_one(home: Path) -> None:
+    uri = "postgresql://me:{}@127.0.0.1/runs"
+    folder = home / "live"
+    journal = journals.Journal(folder, "r", uri.format("secret"))
+    journal.close(delivered=False)
+    assert "secret" not in (folder / "r.jsonl").read_text()
+    assert journals.find_stale(folder, uri.format("another")) == [folder / "r.jsonl"]
+    assert journals.find_stale(folder, uri.format("secret").replace("runs", "others")) == []
+
+
+def test_a_header_that_a_full_disk_refused_comes_before_the_first_number(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(journals.Journal, "_append", refusing)
+        journal = journals.Journal(home / "live", "r", "http://elsewhere")
+    journal.write(numbers=[["loss", 1.0, 1, 5]])
+    journal.close(delivered=False)
+    head, numbers = map(json.loads, journal.path.read_text().splitlines())
+    assert (head["uri"], numbers) == ("http://elsewhere", {"numbers": [["loss", 1.0, 1, 5]]})
+
+
 def test_a_journal_that_is_delivered_meanwhile_is_begun_anew(home: Path) -> None:
     run_id = running("r")
     path = dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})

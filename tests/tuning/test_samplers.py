@@ -15,6 +15,7 @@ from tuning.storage import storage
 optuna = pytest.importorskip("optuna")
 
 STEPS, REPORTS = 900, 9
+SHARED = {"learning_rate", "momentum"}  # parameters of `error_pct` whatever the schedule
 torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="PyTorch is not installed: no test of gp"
 )
@@ -133,6 +134,26 @@ def test_hyperband_goes_from_the_first_report_to_the_last_by_threes() -> None:
 def test_the_median_waits_for_five_whole_trials() -> None:
     rising = [float(i) for i in range(20, 30)]  # each worse than all before it
     assert family("median", rising) == ["COMPLETE"] * 5 + ["PRUNED"] * 5
+
+
+def test_cmaes_searches_what_all_families_share_from_the_first_to_the_last_trial() -> None:
+    def ask(trial: Any) -> float:
+        value = error_pct(trial)
+        if trial.params["schedule"] == "constant":  # in all trials at first
+            trial.suggest_float("warmup", 0, 0.1)
+        if trial.number == 25:
+            raise optuna.TrialPruned
+        return value
+
+    sampler = samplers.make_sampler("cmaes", seed=0, objectives=1, shared=SHARED)
+    searched = optuna.create_study(sampler=sampler)
+    for number in range(40):
+        of_late = number in (25, 30)
+        searched.enqueue_trial({"schedule": "polynomial" if of_late else "constant"})
+    searched.optimize(ask, n_trials=40)
+    assert sampler.infer_relative_search_space(searched, None).keys() == SHARED
+    last = [trial.system_attrs.keys() for trial in searched.trials[-5:]]
+    assert all(any(key.startswith("cma:generation") for key in keys) for keys in last)
 
 
 def test_two_objectives_are_searched_by_those_that_can() -> None:

@@ -225,6 +225,19 @@ def test_a_trial_s_boundaries_are_those_to_type() -> None:
     assert found == "schedule steps, rate 0.05, boundaries 0.5 0.75"
 
 
+def test_the_stairs_of_a_trial_are_said() -> None:
+    params = {"schedule": "staircase", "learning_rate": 0.05, "staircase.drops": 70.0}
+    assert spaces.describe(params) == "schedule staircase, rate 0.05, drops 70"
+
+
+@every_space
+def test_what_all_families_share_is_asked_of_every_trial(space: str) -> None:
+    base = get_recipe("allconv-digits")
+    shared = spaces.shared_ranges(space, base)
+    assert "learning_rate" in shared
+    assert all(shared <= trial.params.keys() for trial, _ in draw_recipes(space, base, 30))
+
+
 def test_boundaries_come_back_from_their_shares() -> None:
     assert _ranges.shares_of((0.5, 0.75, 0.875)) == [0.5, 0.5, 0.5]
     assert _ranges.boundaries_of([0.5, 0.5, 0.5]) == (0.5, 0.75, 0.875)

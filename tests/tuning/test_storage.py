@@ -298,6 +298,21 @@ def test_studies_are_copied_whole_by_one_command(
     assert there.user_attrs == {"run_id": "of a"}
 
 
+def test_a_copy_of_a_study_at_work_is_renewed_when_more_of_its_trials_have_ended(
+    tmp_path: Path,
+) -> None:
+    old, where = journal_of(tmp_path / "old.journal", "a"), journal_in(tmp_path)
+    origin = optuna.load_study(study_name="a", storage=storage.connect(old))
+    for _ in range(2):
+        origin.enqueue_trial({"x": 0.5})
+    assert copies.copy(old, [], where) == ["a"]
+    origin.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
+    assert copies.copy(old, [], where) == ["a"]
+    there = optuna.load_study(study_name="a", storage=storage.connect(where))
+    assert [trial.state.name for trial in there.trials] == ["COMPLETE"] * 5
+    assert copies.copy(where, [], old) == []
+
+
 def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
     tmp_path: Path,
 ) -> None:

@@ -381,6 +381,31 @@ def dead_process() -> dict[str, str]:
     return heartbeat.tags() | {heartbeat.PROCESS: "1 0.0"}
 
 
+def test_a_study_that_is_killed_again_and_again_tries_the_same_trial(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    there.enqueue_trial({"learning_rate": 0.5})
+    for _ in range(3):
+        taken = trial_queue.start_next(there, RATES)
+        taken.set_user_attr(trial_queue.WORKER, dead_process())
+        trial_queue.requeue_lost(there)  # as whoever leads next begins
+        assert [each.state.name for each in there.trials] == ["WAITING"]
+
+
+def test_the_hours_of_a_trial_that_is_interrupted_count(home: Path) -> None:
+    import optuna
+
+    there = optuna.create_study()
+    assert leader.take_lead(there, several=False)
+    with leader.lead(there):
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt), study._count_hours(there):
+                time.sleep(0.1)
+                raise KeyboardInterrupt
+    assert 0.2 <= there.user_attrs["spent_s"] < 5
+
+
 def test_a_dead_worker_s_trial_waits_again_as_it_is_once(home: Path) -> None:
     import optuna
 

@@ -57,9 +57,10 @@ def markdown(measured: Tunability, title: str, start: str = "published") -> str:
 
 
 def _describe_search(measured: Tunability) -> str:
-    states = ", ".join(f"{count} {state.lower()}" for state, count in measured.states.items())
+    begun = {state: count for state, count in measured.states.items() if state != "WAITING"}
+    states = ", ".join(f"{count} {state.lower()}" for state, count in begun.items())
     head = (
-        f"**Searched** by {_trials(sum(measured.states.values()))} ({states}; {measured.diverged} "
+        f"**Searched** by {_trials(sum(begun.values()))} ({states}; {measured.diverged} "
         f"diverged); the sampler drew {measured.drawn} of the {measured.finished_count} finished "
         "ones:\n"
     )

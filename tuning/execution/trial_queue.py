@@ -92,7 +92,10 @@ def start_next(study: Any, plan: Plan) -> Any:
     study._storage.set_trial_user_attr(trial_id, WORKER, heartbeat.tags())
     number = study._storage.get_trial_number_from_id(trial_id)
     seed = int(digest([plan.base.seed, number]), 16) % 2**31
-    study.sampler = samplers.make_sampler(plan.sampler, seed=seed, objectives=plan.objectives)
+    shared = spaces.shared_ranges(plan.space, plan.base)
+    study.sampler = samplers.make_sampler(
+        plan.sampler, seed=seed, objectives=plan.objectives, shared=shared
+    )
     return optuna.trial.Trial(study, trial_id)
 
 
@@ -117,7 +120,8 @@ def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int
     """Let the trials wait again whose workers are dead, and close their runs; for the leader.
 
     Where there are `suspects`, only those: return the numbers of all that seem lost, which the
-    next look confirms, for a worker may be about to sign a trial or to put it back itself.
+    next look confirms, for a worker may be about to sign a trial or to put it back itself. Without,
+    as a leader begins, the study as a whole was killed: that is no failure of the trial.
     """
     lost = [(trial, why) for trial in running_trials(study) if (why := _reason_dead(trial))]
     for trial, reason in lost:
@@ -126,7 +130,7 @@ def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int
             tags = {store.PARENT: study.user_attrs.get("run_id", ""), NUMBER: str(trial.number)}
             for row in history.rows("RUNNING", **tags):  # the trial's next try goes on with it
                 recovery.mark_killed(row.id, reason)
-            requeue(study, trial, reason)
+            requeue(study, trial, reason, failed=suspects is not None)
     return {trial.number for trial, _ in lost}
 
 

@@ -5,7 +5,7 @@ brings its own parameters. To add a sampler or a pruner, write the function and 
 """
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pipelines.errors import UserError, unknown
@@ -16,9 +16,10 @@ POPULATION = 12  # trials; Optuna's 50 would be more than most studies have
 REDUCTION_FACTOR = 3  # Hyperband goes on with one trial of so many
 MEDIAN_STARTUP_TRIALS = 5  # whole trials before a median is believed
 ONE_OBJECTIVE = ("cmaes", "grid")
+Names = Collection[str] | None
 
 
-def _tpe(seed: int) -> Any:
+def _tpe(seed: int, shared: Names) -> Any:
     """Return tree-structured Parzen estimators, Bergstra et al. 2011, jointly in each family.
 
     Points near those of running trials are avoided: several workers choose at the same time.
@@ -34,11 +35,20 @@ def _tpe(seed: int) -> Any:
     )
 
 
-def _cmaes(seed: int) -> Any:
-    """Return CMA-ES, Hansen 2016, of the parameters that all families share; others at random."""
+def _cmaes(seed: int, shared: Names) -> Any:
+    """Return CMA-ES, Hansen 2016, of the parameters that all families share; others at random.
+
+    Optuna would take those that the complete trials happen to share, and stop searching when a
+    trial of another family makes them fewer.
+    """
     from optuna.samplers import CmaEsSampler
 
-    return CmaEsSampler(
+    class SharedCmaEs(CmaEsSampler):
+        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+            found = super().infer_relative_search_space(study, trial)
+            return {k: v for k, v in found.items() if shared is None or k in shared}
+
+    return SharedCmaEs(
         seed=seed,
         n_startup_trials=STARTUP_TRIALS,
         consider_pruned_trials=True,
@@ -46,21 +56,21 @@ def _cmaes(seed: int) -> Any:
     )
 
 
-def _gp(seed: int) -> Any:
+def _gp(seed: int, shared: Names) -> Any:
     """Return expected improvement under a Gaussian process, of parameters of all families."""
     from optuna.samplers import GPSampler
 
     return GPSampler(seed=seed, n_startup_trials=STARTUP_TRIALS, warn_independent_sampling=False)
 
 
-def _random(seed: int) -> Any:
+def _random(seed: int, shared: Names) -> Any:
     """Draw every point from the whole space; a grid's points are enqueued and need no other."""
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)
 
 
-def _nsga2(seed: int) -> Any:
+def _nsga2(seed: int, shared: Names) -> Any:
     """Return NSGA-II, Deb et al. 2002; children between and beyond two parents, never equal."""
     from optuna.samplers import NSGAIISampler
     from optuna.samplers.nsgaii import BLXAlphaCrossover
@@ -93,7 +103,7 @@ def _none(steps: int, reports: int) -> Any:
     return NopPruner()
 
 
-SAMPLERS: dict[str, Callable[[int], Any]] = {
+SAMPLERS: dict[str, Callable[[int, Names], Any]] = {
     "tpe": _tpe,
     "cmaes": _cmaes,
     "gp": _gp,
@@ -135,11 +145,14 @@ def check_installed(sampler: str) -> None:
         )
 
 
-def make_sampler(name: str, *, seed: int, objectives: int) -> Any:
-    """Return the Optuna sampler of that name; each trial takes another seed."""
+def make_sampler(name: str, *, seed: int, objectives: int, shared: Names = None) -> Any:
+    """Return the Optuna sampler of that name; each trial takes another seed.
+
+    `shared` names the ranges that every family of schedules has (None: those that trials show).
+    """
     check(name, "none", objectives)
     with silence():
-        return SAMPLERS[name](seed)
+        return SAMPLERS[name](seed, shared)
 
 
 def make_pruner(name: str, *, steps: int, reports: int) -> Any:

@@ -72,11 +72,17 @@ def _copy(name: str, origin: Any, target: Any) -> bool:
                 f"A storage has one study of a name. Received: {name}, which is another study "
                 "where it comes from. Delete one of them, or leave it out: name those to copy."
             )
-        if len(new.trials) >= len(old.trials):
+        if _progress(new) >= _progress(old):
             return False
         optuna.delete_study(study_name=name, storage=target)  # a kill has cut its copying short
     optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
     return True
+
+
+def _progress(study: Any) -> tuple[int, int]:
+    """Return how many trials have ended, and how many there are."""
+    trials = study.get_trials(deepcopy=False)
+    return sum(trial.state.is_finished() for trial in trials), len(trials)
 
 
 def to_journal(study: Any) -> str:

@@ -60,12 +60,12 @@ def lead(study: Any) -> Iterator[None]:
 
 
 @contextmanager
-def beat_regularly(beat: Callable[[], None]) -> Iterator[None]:
+def beat_regularly(beat: Callable[[], None], every_s: float = BEAT_S) -> Iterator[None]:
     """Call `beat` now and then, in a thread, for as long as the block lasts."""
     ended = threading.Event()
 
     def work() -> None:
-        while not ended.wait(BEAT_S):
+        while not ended.wait(every_s):
             with contextlib.suppress(Exception):  # a storage that is away may take the next one
                 beat()
 

@@ -81,7 +81,7 @@ CLAIM = tuning_claim(
     r"&\operatorname{share}_{\text{both}} - \operatorname{share}_{\text{neither}} \ge 0.2 "
     r"\text{ in each of three searches,} \\ "
     r"&\operatorname{share} = \text{trials whose validation error is at most } 30\,\% "
-    r"\text{, over all trials,} \\ "
+    r"\text{, over those that were drawn,} \\ "
     r"&\text{judged where the best trial of each of the four networks errs at most } 30\,\% "
     r"\end{split}",
     scales=scales(Setting),

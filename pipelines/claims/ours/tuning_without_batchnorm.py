@@ -52,7 +52,7 @@ CLAIM = tuning_claim(
     r"&\operatorname{share}_{\text{normalized}} - \operatorname{share}_{\text{plain}} \ge 0.2 "
     r"\text{ in each of three searches,} \\ "
     r"&\operatorname{share} = \text{trials whose validation error is at most } 30\,\% "
-    r"\text{, over all trials,} \\ "
+    r"\text{, over those that were drawn,} \\ "
     r"&\text{judged where the best trials of both networks err at most } 30\,\% "
     r"\end{split}",
     scales=scales(TuningSearch),
