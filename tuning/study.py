@@ -161,6 +161,7 @@ def _count_hours(study: Any) -> Iterator[Callable[[], None]]:
 
     try:
         with leader.beat_regularly(save, SAVE_S):
+            save()  # so that no trial begins where no time is left
             yield save
     finally:
         with contextlib.suppress(Exception):  # the storage may be what has failed
