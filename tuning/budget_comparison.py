@@ -110,9 +110,10 @@ def markdown(by_share: Mapping[float, Numbers]) -> str:
         "",
         "Bands are 5-95 % of resamples. Spearman: 1 ranks as the full budget does, 0 as chance. "
         "Best fifth shared: of the best fifth in full, what the cheap budget would have "
-        "kept; chance keeps 0.2. Points lost: final error of the one it puts first, less the best "
-        "there is. Trust it to discard settings where the low ends are well above chance, and to "
-        "choose the last one only where the points lost are few. Pruned trials are not among them.",
+        "kept; chance keeps about a fifth. Points lost: final error of the one it puts first, less "
+        "the best there is. Trust it to discard settings where the low ends are well above chance, "
+        "and to choose the last one only where the points lost are few. Pruned trials are not "
+        "among them.",
     ]
     return "\n".join(lines) + "\n"
 
