@@ -28,7 +28,7 @@ def identity(fingerprint: str) -> dict[str, str]:
     return {"fingerprint": fingerprint, "code": code_digest.training()}
 
 
-def finished(kind: str, fingerprint: str) -> list[history.Row]:
+def find_finished(kind: str, fingerprint: str) -> list[history.Row]:
     """Return the finished runs of these settings that today's code trained from start to end."""
     rows = history.rows(kind=kind, **identity(fingerprint))
     return [row for row in rows if BEGUN_WITH_CODE not in row.tags]

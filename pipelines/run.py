@@ -102,7 +102,7 @@ def run(
     identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        if done := [] if run_options.force else resume.finished(kind, recipe.fingerprint):
+        if done := [] if run_options.force else resume.find_finished(kind, recipe.fingerprint):
             if run_options.trainer:
                 run_options.trainer.dismiss(recipe)
             Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
@@ -149,7 +149,7 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     try:
         recipe.check_here()
     except (UserError, Unavailable):
-        if run_options.force or not resume.finished("training", recipe.fingerprint):
+        if run_options.force or not resume.find_finished("training", recipe.fingerprint):
             raise
 
 

@@ -110,12 +110,15 @@ def sweep(
 
 def _check_workers(name: str, scheduler: str | None, workers: int | None) -> None:
     """Raise UserError for workers of a claim that trains, or beside those of a scheduler."""
-    given = f"--workers {workers}" if scheduler is None else f"--scheduler {scheduler}"
-    if isinstance(claim_catalog.load(name), claim.Experiment) and given != "--workers None":
+    if scheduler is None and workers is None:
+        return
+    if isinstance(claim_catalog.load(name), claim.Experiment):
+        who, given = "A cluster measures", f"--scheduler {scheduler}"
+        if scheduler is None:
+            who, given = "Workers measure", f"--workers {workers}"
         raise UserError(
-            f"{'Workers measure' if scheduler is None else 'A cluster measures'} theorems. "
-            f"Received: {given} for {name}, which trains networks. Leave it out: they are trained "
-            "here, one after the other."
+            f"{who} theorems. Received: {given} for {name}, which trains networks. Leave it out: "
+            "they are trained here, one after the other."
         )
     if scheduler is not None and workers is not None:
         raise UserError(
