@@ -183,11 +183,9 @@ def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any
     values = values_of_cells(plan, row)
     if values is None:
         return documents.rejudged_document(row, bool(plan.changed_settings))
-    is_of_this_code = (
-        row.tags.get(CELL_CODE) in plan.codes and documents.MEASURED_BY not in row.tags
-    )
+    is_of_this_code = row.tags.get(CELL_CODE) in plan.codes
     return (
-        documents.claim_document(row)
+        documents.claim_document(row)  # which says itself where cells are of other code
         | {"metrics": metric_spreads(summarize(values), plan.seeds)}
         | plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
         | ({} if is_of_this_code else {"other_code": True})
