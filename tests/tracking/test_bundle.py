@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -370,6 +371,26 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
     assert pictures() == before
     assert len(all_runs()) == len(ids)
     assert not [run for run in all_runs() if IMPORTING in run.data.tags]
+
+
+@pytest.mark.parametrize("revision", [store.REVISION, "another"])
+def test_an_import_that_is_told_to_stop_leaves_nothing_running(
+    revision: str, home: Path, go: Go, tmp_path: Path
+) -> None:
+    sample()
+    file = tmp_path / "runs.zip"
+    exported(file)
+    before = pictures()
+    go("b")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "REVISION", revision)
+        with pytest.MonkeyPatch.context() as stopped, pytest.raises(SystemExit):
+            stopped.setattr(importing, "_upload", lambda *_: sys.exit(143))
+            importing.import_runs(file)
+        assert history.rows("RUNNING") == []
+        assert [row for row in history.rows("KILLED") if IMPORTING in row.tags]
+        importing.import_runs(file)
+    assert pictures() == before
 
 
 def strange() -> str:

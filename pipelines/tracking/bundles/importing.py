@@ -1,9 +1,11 @@
 """Runs of an archive as runs of the tracking store: what `import` writes.
 
-A run that is being imported has a tag that says so, and those of its process: `recover` ends what
-that left. All of it can be written twice and is there once: an import that was killed is repeated.
+A run that is being imported has a tag that says so, and those of its process. An import that fails
+or is told to stop marks such runs KILLED; `recover` marks those that a killed process left. All of
+it can be written twice and is there once: an import that did not end is repeated.
 """
 
+import contextlib
 import gc
 import itertools
 import math
@@ -18,7 +20,7 @@ from typing import Any
 from pipelines.errors import short
 from pipelines.runtime import files, heartbeat
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, store
+from pipelines.tracking import bulk, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import (
@@ -300,7 +302,11 @@ def import_runs(file: Path, as_project: bool = False) -> dict[str, Any]:
         ids |= {each.run_id: p.run_id for each, p in by_row.items() if p}
         todo = [each for each in rows if ids.get(each.run_id) not in done]
         if todo:
-            _write_runs(archive, todo, ids, as_project)
+            try:
+                _write_runs(archive, todo, ids, as_project)
+            except BaseException:
+                _mark_unfinished(ids.values())
+                raise
             bulk.analyze()
     if deleted := [p.run_id for p in present if p.deleted]:
         print(
@@ -343,6 +349,14 @@ def _write_runs(
                 send_rows(document, ids[each.run_id])
             complete(document, ids[each.run_id], archive)
             advance(1, math.nan)
+
+
+def _mark_unfinished(run_ids: Iterable[str]) -> None:
+    """Mark KILLED those runs whose import has begun and not ended, if the store answers."""
+    with contextlib.suppress(store.unavailable()):
+        for present in {*exporting.find_present([*run_ids]).values()}:
+            if present.unfinished and not present.deleted:
+                recovery.mark_killed(present.run_id, "its import was stopped")
 
 
 def _readdress(
