@@ -96,6 +96,20 @@ def test_only_the_evidence_itself_says_what_the_project_recorded(
     assert again["seeds"] == {"smoke": 5}
 
 
+def test_a_claim_that_a_server_imported_is_added_to_the_evidence(
+    folder: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporting.export_runs(tmp_path / "claim.zip", [measure()], None)
+    go("b")
+    monkeypatch.setattr(store, "REVISION", "of a server, which gives ids of its own")
+    assert len(bundles.import_runs(tmp_path / "claim.zip")["imported"]) == 1 + 10
+    [row] = history.rows(kind="claim")
+    assert {*documents.cell_ids(row.id)} == {each.id for each in history.rows(kind="setting")}
+    [added] = bundles.add([NAME])["added"]
+    assert added["seeds"] == {"smoke": 5}
+    assert row.id in {each.run_id for each in bundles.rows()}
+
+
 def test_a_store_that_was_named_is_left_alone(
     home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,13 +167,18 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def complete(document: Document, run_id: str, archive: Archive) -> None:
-    """Write data sets, files and models of a run; then it is ended as it was."""
+def complete(document: Document, run_id: str, archive: Archive, new_ids: Mapping[str, str]) -> None:
+    """Write data sets, files and models of a run; then it is ended as it was.
+
+    Its tables name runs by ids, of which this store may have given others.
+    """
     to = store.client()
     if document.datasets:
         to.log_inputs(run_id, _datasets(document))
     with tempfile.TemporaryDirectory() as folder:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
+            for table in Path(folder).glob("*.csv") if new_ids else ():
+                _rename(table, new_ids)
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
     with files.lock(store.home() / "live", "settle"):  # or `recover` might end it after us
@@ -247,7 +252,7 @@ def _create_model(model: Model, run: Any, origin: str) -> str:
 
 
 def _rename(path: Path, ids: Mapping[str, str]) -> None:
-    """Let a model's own file name the run and the model as they are called here."""
+    """Let a file name runs and models as they are called here."""
     if path.is_file():
         content = path.read_bytes()
         for old, new in ids.items():
@@ -329,6 +334,7 @@ def _write_runs(
     for each in fresh:
         new = each.run_id if database else create_run(archive.run(each), places)
         ids[each.run_id] = new
+    new_ids = {old: new for old, new in ids.items() if old != new}
 
     def documents(rows: Iterable[Listed]) -> Iterator[Document]:
         for each in rows:
@@ -347,7 +353,7 @@ def _write_runs(
         for each, document in zip(unwritten, documents(unwritten), strict=True):
             if database is None or each not in fresh:
                 send_rows(document, ids[each.run_id])
-            complete(document, ids[each.run_id], archive)
+            complete(document, ids[each.run_id], archive, new_ids)
             advance(1, math.nan)
 
 
