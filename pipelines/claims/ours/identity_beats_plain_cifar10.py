@@ -58,8 +58,8 @@ CLAIM = dataclasses.replace(
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 0.5 \text{ points}, \\ "
-    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{residual}} \le 27\,\% "
-    r"\text{ and the plain rate is no extreme of those tried} "
+    r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{residual}} \le 27\,\% \\ "
+    r"&\text{and the plain rate is no extreme of those tried} "
     r"\end{split}",
     scales={
         "smoke": Setting(**SMOKE),
