@@ -110,6 +110,20 @@ def test_a_claim_that_a_server_imported_is_added_to_the_evidence(
     assert row.id in {each.run_id for each in bundles.rows()}
 
 
+def test_a_seed_that_was_measured_beside_a_server_joins_the_evidence(
+    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure()
+    bundles.add([NAME])
+    go("b")
+    monkeypatch.setattr(store, "REVISION", "of a server, which gives ids of its own")
+    bundles.import_missing([NAME])
+    assert bundles.add([NAME])["added"] == []
+    measure(only_seed=5)
+    [added] = bundles.add([NAME])["added"]
+    assert added["seeds"] == {"smoke": 6}
+
+
 def test_a_store_that_was_named_is_left_alone(
     home: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

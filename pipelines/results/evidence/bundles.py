@@ -109,8 +109,8 @@ def _add_claim(
     Only cells with these ids are taken, if any are given; `runs` are all finished ones of the
     store. What is written becomes the project's.
     """
-    listed = rows([name])
-    shipped = {str(row.fingerprint): row.run_id for row in listed if row.kind == "setting"}
+    ids = _ids_here(rows([name]))
+    shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
     measured = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {
@@ -119,7 +119,7 @@ def _add_claim(
         if (run := _join_cells(name, scale, measured))
     }
     cells = exporting.with_relatives([row.id for row in new.values()], runs)
-    chosen = sorted((cells | {row.id for row in joined.values()}) - {row.run_id for row in listed})
+    chosen = sorted((cells | {row.id for row in joined.values()}) - {*ids.values()})
     if not chosen:
         return None
     file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
@@ -129,6 +129,13 @@ def _add_claim(
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
     seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
     return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
+
+
+def _ids_here(listed: Sequence[Listed]) -> dict[Listed, str]:
+    """Return the ids that the runs of bundles have in this store: a server gives its own."""
+    here = exporting.find_present([i for row in listed for i in (row.run_id, row.origin)])
+    found = {row: here.get(row.run_id) or here.get(row.origin) for row in listed}
+    return {row: present.run_id if present else row.run_id for row, present in found.items()}
 
 
 def _as_evidence(document: Document) -> Document:
