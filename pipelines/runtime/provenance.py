@@ -20,26 +20,54 @@ ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
 
 
-def _git(*arguments: str, accept: tuple[int, ...] = (0,)) -> str:
-    """Return Git's answer; empty without git or without a history, where tags say "unknown"."""
+# Set by Git for a hook's commands: they would name that hook's repository for ours
+OTHERS_GIT = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"),
+    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX"),
+)
+
+
+def _git(*arguments: str) -> str:
+    """Return Git's answer; empty without git or without a history, where tags say "unknown".
+
+    A project that is not a repository of its own has no history, whatever is above its folder.
+    """
+    environment = {key: value for key, value in os.environ.items() if key not in OTHERS_GIT}
+    if not (ROOT / ".git").exists():
+        return ""
     try:
         done = subprocess.run(
-            ["git", *arguments], cwd=ROOT, capture_output=True, errors="replace", check=False
+            ["git", *arguments],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            errors="replace",
+            check=False,
         )
     except OSError:
         return ""
-    return done.stdout.strip() if done.returncode in accept else ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 @functools.cache
 def diff() -> str:
-    """Return the uncommitted changes, new files among them, as a patch; empty without any."""
+    """Return the uncommitted changes as a patch; empty without any.
+
+    Files that Git does not track are named with their SHA-256, below the patch: they may hold
+    secrets.
+    """
     paths = (".", *(f":!{name}" for name in GENERATED))
-    new = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *paths).split("\0")
-    added = [
-        _git("diff", "--no-index", "--", os.devnull, name, accept=(0, 1)) for name in new if name
-    ]
-    return "\n".join(filter(None, [_git("diff", "HEAD", "--", *paths), *added]))
+    patch = _git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", "--", *paths)
+    names = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *paths).split("\0")
+    untracked = [f"# not tracked: {name}  {_file_digest(ROOT / name)}" for name in names if name]
+    return "\n".join(filter(None, [patch, *untracked]))
+
+
+def _file_digest(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        return str(error.strerror)
 
 
 @functools.cache

@@ -1,5 +1,6 @@
-"""Provenance: a commit with changes says so, new files among them, and the patch applies."""
+"""Provenance: a commit with changes says so, the patch applies, no untracked file is kept."""
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,15 +12,20 @@ from pipelines.errors import without_password
 from pipelines.runtime import provenance
 
 
+def make_repository(folder: Path, text: str) -> Path:
+    """Make a repository of one committed file, and a report."""
+    (folder / "kept.py").write_text(f"{text}\n")
+    (folder / "RESULTS.md").write_text("# Results\n")
+    identity = ["-c", "user.email=a@b.c", "-c", "user.name=a"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    return folder
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A repository of one committed file, in the place of the project's own."""
-    for words in (["init", "-q"], ["config", "user.email", "a@b.c"], ["config", "user.name", "a"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True)
-    (tmp_path / "kept.py").write_text("one = 1\n")
-    (tmp_path / "RESULTS.md").write_text("# Results\n")
-    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
-    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    make_repository(tmp_path, "one = 1")
     monkeypatch.setattr(provenance, "ROOT", tmp_path)
     for cached in (provenance.diff, provenance.tags):
         cached.cache_clear()
@@ -36,28 +42,57 @@ def test_a_clean_commit_has_no_patch_even_after_a_report(repository: Path) -> No
 
 def test_the_patch_makes_the_changes_again(repository: Path) -> None:
     (repository / "kept.py").write_text("one = 2\n")
-    (repository / "new.py").write_text("two = 2\n")
+    (repository / ".env").write_text("TOKEN=secret\n")
     patch = provenance.diff() + "\n"
     assert provenance.tags()["commit"].endswith("+changes")
     subprocess.run(["git", "checkout", "-q", "."], cwd=repository, check=True)
-    (repository / "new.py").unlink()
     subprocess.run(["git", "apply", "-"], cwd=repository, input=patch, text=True, check=True)
     assert (repository / "kept.py").read_text() == "one = 2\n"
-    assert (repository / "new.py").read_text() == "two = 2\n"
 
 
-def test_a_file_of_any_name_and_bytes_is_a_change(repository: Path) -> None:
+def test_files_that_git_does_not_track_are_named_with_their_digest_and_not_kept(
+    repository: Path,
+) -> None:
+    secret = b"TOKEN=secret \xfc\n"
+    (repository / ".env").write_bytes(secret)
     (repository / "grün.py").write_text("two = 2\n")
-    (repository / "notes.txt").write_bytes("grün\n".encode("latin-1"))
-    assert "two = 2" in provenance.diff()
-    assert "notes.txt" in provenance.diff()
+    (repository / "gone.txt").symlink_to("nowhere")
+    lines = provenance.diff().splitlines()
+    assert f"# not tracked: .env  {hashlib.sha256(secret).hexdigest()}" in lines
+    assert [line.split("  ")[0] for line in lines] == [
+        f"# not tracked: {name}" for name in (".env", "gone.txt", "grün.py")
+    ]
+    assert provenance.tags()["commit"].endswith("+changes")
+
+
+def test_the_repository_of_a_hook_or_of_a_folder_above_is_not_ours(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = provenance.tags()["mlflow.source.git.commit"]
+    other = make_repository(tmp_path_factory.mktemp("other"), "their secret")
+    for variable, place in (
+        ("GIT_DIR", other / ".git"),
+        ("GIT_WORK_TREE", other),
+        ("GIT_INDEX_FILE", other / ".git" / "index"),
+    ):
+        monkeypatch.setenv(variable, str(place))
+    for cached in (provenance.diff, provenance.tags):
+        cached.cache_clear()
+    assert provenance.diff() == ""
+    assert provenance.tags()["mlflow.source.git.commit"] == commit
+    unpacked = other / "unpacked"
+    unpacked.mkdir()
+    monkeypatch.setattr(provenance, "ROOT", unpacked)
+    for cached in (provenance.diff, provenance.tags):
+        cached.cache_clear()
+    assert provenance.diff() == ""
+    assert provenance.tags()["commit"] == "unknown"
 
 
 def test_a_copy_without_history_says_unknown_or_what_it_is_told(
     tmp_path: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(provenance, "ROOT", tmp_path.parent)
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent.parent))
     monkeypatch.delenv("GIT_COMMIT", raising=False)
     assert provenance.tags()["commit"] == "unknown"
     provenance.tags.cache_clear()
@@ -73,6 +108,8 @@ def test_a_copy_without_history_says_unknown_or_what_it_is_told(
         ("mysql://h/db?PASSWORD=secret", "mysql://h/db?PASSWORD=***"),
         ("mysql://h/db?ssl_key_password=secret&a=b", "mysql://h/db?ssl_key_password=***&a=b"),
         ("postgresql://h/db?a=b&sslpassword=secret", "postgresql://h/db?a=b&sslpassword=***"),
+        ("https://u:secret@h", "https://u:***@h"),
+        ("https://secret@h/path", "https://***@h/path"),
         ("grpc://h:13000", "grpc://h:13000"),
     ],
 )
