@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from pipelines.data.splits import Splits
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, provenance
-from pipelines.tracking import store, tracked_run
+from pipelines.tracking import database, tracked_run
 
 Ways = Mapping[str, Callable[[], Any]]
 Rounds = dict[str, NDArray[np.float64]]  # by way; [rounds] each
@@ -62,7 +62,7 @@ def temporary_database() -> Iterator[Path]:
     """Yield the folder of an empty database, which is in force until the block ends."""
     before = os.environ.get("MLFLOW_TRACKING_URI")
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["MLFLOW_TRACKING_URI"] = f"{store.SQLITE}{folder}/mlflow.db"
+        os.environ["MLFLOW_TRACKING_URI"] = f"{database.SQLITE}{folder}/mlflow.db"
         try:
             yield Path(folder)
         finally:

@@ -180,7 +180,7 @@ def register(
 
 @app.command
 def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
-    """Serve the MLflow UI on the project's runs, or name the server that does."""
+    """Serve the MLflow UI on the store's runs, or name the server that does."""
     from pipelines.results import reference_runs
     from pipelines.results.evidence import bundles
     from pipelines.tracking import mlflow_ui, recovery, store
@@ -189,12 +189,13 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
         mlflow_ui.check_port(host, port)
     recovery.recover()
     bundles.import_if_own()
-    reference_runs.write()
+    if any(map(store.is_ours, store.client().search_experiments())):
+        reference_runs.write()  # into a store of others they go by `reference` alone
     addresses = mlflow_ui.links(mlflow_ui.address(host, port))
-    width = max(map(len, addresses))
+    width = max(map(len, addresses), default=0)
     for title, link in addresses.items():
         print(f"{title:<{width}}  {link}")
-    best = mlflow_ui.best_link(addresses)
+    best = mlflow_ui.best_link(addresses) or mlflow_ui.address(host, port)
     print(f"Open this: {best}", flush=True)
     if store.is_server():
         mlflow_ui.open_browser(best)

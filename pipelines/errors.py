@@ -55,7 +55,7 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
 
 def short(error: Exception) -> str:
     """Return what an error of another library says, in one line; its name where it says nothing."""
-    return next(iter(str(error).splitlines()), type(error).__name__)[:300]
+    return hide_passwords(next(iter(str(error).splitlines()), type(error).__name__))[:300]
 
 
 def foreign_worker(worker: str, difference: str) -> UserError:
@@ -78,7 +78,13 @@ def missing_driver(url: str, error: ImportError) -> UserError:
 def without_password(url: str) -> str:
     """Return a URL as people may read it, wherever in it a password stands."""
     without = re.sub(r"((?:^|//)[^/@:]*):(?!//).*@", r"\1:***@", url)
+    without = re.sub(r"(https?://)[^/@:]+@", r"\1***@", without)  # a token
     return re.sub(r"(?i)([?&][a-z_]*passw(?:or)?d=)[^&]*", r"\1***", without)
+
+
+def hide_passwords(text: str) -> str:
+    """Return a text without the passwords of the URLs in it."""
+    return re.sub(r"\S+://\S+", lambda url: without_password(url[0]), text)
 
 
 def check_sizes(least: float, **lists: Sequence[float]) -> None:

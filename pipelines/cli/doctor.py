@@ -182,37 +182,43 @@ def check_disk() -> Finding:
 
 
 def check_tracking_store() -> Finding:
-    """Check that runs can be recorded: the store answers, takes a tag and gives it back."""
+    """Check that runs can be recorded: the store answers, takes a tag and gives it back.
+
+    What the project did not make is not written to: of a store without its runs, that it answers.
+    """
     from pipelines.tracking import store
+    from pipelines.tracking.database import REVISION
 
     where = store.display_uri()
     try:
-        _write_and_undo(store.client())
-        database = store.sql_store()
-        found = f"{where}: it can be written"
+        written = _write_and_undo(store.client())
+        tables = store.sql_store()
+        found = f"{where}: it can be {'written' if written else 'read'}"
     except Exception as error:
         reason = describe_error(error).replace(store.uri(), where)
         reason = reason if where in reason else f"{where}: {reason}"
         costs = "no run can be recorded or looked up; what is recorded has not been examined"
         return Finding("problem", reason, costs, REACH_STORE)
-    if database is not None:
-        return Finding("ok", f"{found}, in tables of revision {store.REVISION}")
+    if tables is not None:
+        return Finding("ok", f"{found}, in tables of revision {REVISION}")
     slow = "sweeps write their runs one by one, many times slower than in bulk"
     if store.is_server():
         mend = "for a large sweep set MLFLOW_TRACKING_URI to the database behind the server"
         return Finding("note", f"{found}, through a server", slow, mend)
-    found += (
-        f", in tables other than revision {store.REVISION}, which pipelines/tracking/store.py knows"
-    )
+    found += f", in other tables than those of revision {REVISION}"
     return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
 
 
-def _write_and_undo(client: Any) -> None:
-    """Set a tag on an experiment and take it back: all kinds of stores can do both."""
-    for experiment in client.search_experiments(max_results=1):
+def _write_and_undo(client: Any) -> bool:
+    """Set a tag on an experiment of the project and take it back; return whether there is one."""
+    from pipelines.tracking import store
+
+    for experiment in filter(store.is_ours, client.search_experiments()):
         key = f"doctor.{secrets.token_hex(4)}"
         client.set_experiment_tag(experiment.experiment_id, key, "can be written")
         client.delete_experiment_tag(experiment.experiment_id, key)
+        return True
+    return False
 
 
 def check_runs() -> Finding:

@@ -18,8 +18,8 @@ from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
 from pipelines.resume import RUN_AS, TRAINING
-from pipelines.runtime import backend, files
-from pipelines.tracking import history, store, stored_models
+from pipelines.runtime import backend
+from pipelines.tracking import database, history, store, stored_models
 from pipelines.tracking.store import PARENT
 
 ALIAS = "champion"
@@ -36,7 +36,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     such recipe, no finished run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
-    with files.lock(store.home() / "live", f"register-{name}"):
+    with store.lock(f"register-{name}"):
         version = _find_champion(name)
         row, chosen_scale = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
@@ -245,7 +245,9 @@ def _verdict(name: str | None) -> str | None:
 def serve(name: str) -> str:
     """Return the command that serves the champion from any folder, in this environment."""
     settings = {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    if store.uri().startswith(store.SQLITE):  # any other store is named by the environment already
+    if store.uri().startswith(
+        database.SQLITE
+    ):  # any other store is named by the environment already
         settings["MLFLOW_TRACKING_URI"] = store.uri()
     if backend.name() != "tensorflow":
         settings["KERAS_BACKEND"] = backend.name()

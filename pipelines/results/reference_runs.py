@@ -14,7 +14,6 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
 from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
-from pipelines.runtime import files
 from pipelines.runtime.plain_table import plain_table
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import bulk, history, store
@@ -49,7 +48,7 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     An existing run is left; one that the table no longer holds, or holds with other numbers, is
     deleted.
     """
-    with files.lock(store.home() / "live", KIND):
+    with store.lock(KIND):
         wanted = {each.fingerprint: each for each in map(build_reference, table)}
         present = _delete_outdated(wanted)
         missing = [each for each in wanted.values() if each.fingerprint not in present]

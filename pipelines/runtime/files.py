@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
-from pipelines.errors import disk_error
+from pipelines.errors import UserError, disk_error
 
 HALF = "half."  # begins the name of a file or folder that is being written; its ending stays
 
@@ -40,25 +41,58 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def user_path(text: str) -> Path:
+    """Return a path that a person typed, where `~` is a home.
+
+    Raise UserError if the system knows no such home.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise UserError(
+            f"A path must not begin with a home that is not known. Received: {text!r}. Write the "
+            "whole path."
+        ) from error
+
+
 @contextmanager
 def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
     """Let one process at a time into the block; print `waiting` where another one is in it.
 
-    Raise UserError if the folder cannot be written, Unavailable if its disk is full.
+    Raise UserError if the folder cannot be written or has no locks, Unavailable if its disk is
+    full.
     """
+    path = folder / f"{name}.lock"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = (folder / f"{name}.lock").open("w")
+        handle = path.open("w")
     except OSError as error:
         raise disk_error(error)(
-            f"The folder must be writable. Received: {folder}: {error.strerror}. Change its "
-            "permissions, or choose another with MLRUNS_HOME (runs) or --data-dir (data)."
+            f"The folder must be writable. Received: {path if path.exists() else folder}: "
+            f"{error.strerror}. Change its permissions or owner, or choose another folder with "
+            "MLRUNS_HOME (runs) or --data-dir (data)."
         ) from error
     with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(handle, path, wait=False):
             if waiting:
                 print(waiting, file=sys.stderr)
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            take_lock(handle, path, wait=True)
         yield
+
+
+def take_lock(file: IO[Any], path: Path, wait: bool) -> bool:
+    """Lock an open file until it is closed; return False where
+    another process holds it and we do not wait.
+
+    Raise UserError where the file system has no locks.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise UserError(
+            f"Files must be on a file system with locks. Received: {path}: {error.strerror}. Set "
+            "MLRUNS_HOME (runs) or --data-dir (data) to a folder on a local disk."
+        ) from error
+    return True

@@ -1,8 +1,8 @@
 """Runs that are over and only have to be written down: the settings of a sweep, one run each.
 
 MLflow's client writes them one after another, at tens of milliseconds a run. A database whose
-tables are those that store.py knows takes a list of them in one transaction, all or none, and then
-holds exactly what the client would have written: tests/tracking/test_bulk.py compares the two.
+tables database.py knows takes a list of them in one transaction, all or none, and then holds
+exactly what the client would have written: tests/tracking/test_bulk.py compares the two.
 """
 
 import operator

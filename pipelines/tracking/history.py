@@ -60,7 +60,7 @@ def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row
 
 
 def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
-    """Read a database that store.py knows in one query a table, else ask MLflow's client."""
+    """Read a database that database.py knows in one query a table, else ask MLflow's client."""
     database = store.sql_store()
     if database is None:
         return [row for row in _search_rows(status, tags) if not (own and row.is_project)]

@@ -9,7 +9,6 @@ MLflow: every command can look for such journals at the cost of a directory list
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -23,7 +22,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from pipelines.errors import without_password
+from pipelines.runtime import files
 from pipelines.runtime.heartbeat import JOURNAL_LOST_S
+from pipelines.tracking.database import SQLITE, database_path
 
 Number = tuple[str, float, int, int]  # metric, value, step, milliseconds since 1970
 Fact = tuple[str, Any]  # one of FACTS, and what a line says of it
@@ -99,10 +100,12 @@ def _open_locked(path: Path) -> BinaryIO:
     """Return the file, locked; a new one if it was deleted, as delivered, while we waited."""
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b", buffering=0)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file.fileno()).st_nlink:
-            return file
-        file.close()
+        with contextlib.ExitStack() as opened:
+            opened.enter_context(file)
+            files.take_lock(file, path, wait=True)
+            if os.fstat(file.fileno()).st_nlink:
+                opened.pop_all()
+                return file
 
 
 def has_header(path: Path) -> bool:
@@ -166,9 +169,7 @@ def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
         yield None
         return
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # its process lives
+        if not files.take_lock(file, path, wait=False):  # its process lives
             yield None
             return
         lines = _parse_lines(file.read())
@@ -186,7 +187,8 @@ def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:
 
 def _store_name(uri: str) -> str:
     """Return what tells stores apart: not the password, which may be changed."""
-    return uri.rpartition("/")[2] if uri.startswith("sqlite:") else without_password(uri)
+    is_file = uri.startswith(SQLITE)
+    return database_path(uri).name if is_file else without_password(uri)
 
 
 def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:

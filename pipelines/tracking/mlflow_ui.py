@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from pipelines.errors import UserError
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import store
+from pipelines.tracking import database, store
 
 MODELS = "workflowType=machine_learning"  # past the page on which the UI opens
 VIEW = "mlflow.sharedViewState."  # begins the tag of a view
@@ -92,7 +92,7 @@ def links(server: str) -> dict[str, str]:
         name, number = experiment.name, experiment.experiment_id
         if name == "Default":
             continue
-        about = DESCRIPTIONS.get(name)
+        about = DESCRIPTIONS.get(name) if store.is_ours(experiment) else None
         if about and store.NOTE not in experiment.tags:  # a person may have written another
             store.client().set_experiment_tag(number, store.NOTE, about)
         addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
@@ -107,7 +107,10 @@ def _has_kind(number: str, kind: str) -> bool:
 
 
 def best_link(addresses: Mapping[str, str]) -> str:
-    """Return the address to open first: of the claims beside the newest one, else the first."""
+    """Return the address to open first: of the claims beside the newest one, else the first.
+
+    Empty where there is none.
+    """
     newest = store.client().search_runs(
         [each.experiment_id for each in store.client().search_experiments()],
         "tags.kind = 'claim' and attributes.status = 'FINISHED'",
@@ -116,7 +119,7 @@ def best_link(addresses: Mapping[str, str]) -> str:
     for run in newest:
         name = store.client().get_experiment(run.info.experiment_id).name
         return addresses[f"{name}, by claim"]
-    return next(iter(addresses.values()))
+    return next(iter(addresses.values()), "")
 
 
 def _write_table(number: str, name: str, key: str) -> str:
@@ -140,13 +143,16 @@ def _table_state(runs: str, order: str, ascending: bool) -> dict[str, Any]:
 
 
 def _write_view(number: str, key: str, state: Mapping[str, Any]) -> str:
-    """Keep a view in its experiment, packed as the UI packs it, for tags are short.
+    """Keep a view in an experiment of the project, packed as the UI packs it, for tags are short.
 
-    Return its address within the UI.
+    Return its address within the UI; of another's experiment, that of its table.
     """
+    experiment = store.client().get_experiment(number)
+    if not store.is_ours(experiment):
+        return f"#/experiments/{number}/runs?{MODELS}"
     packed = base64.b64encode(zlib.compress(json.dumps(state).encode(), 9)).decode()
-    text, tags = f"deflate;{packed}", store.client().get_experiment(number).tags
-    if tags.get(VIEW + key) != text:
+    text = f"deflate;{packed}"
+    if experiment.tags.get(VIEW + key) != text:
         store.client().set_experiment_tag(number, VIEW + key, text)
     return f"#/experiments/{number}/runs?{MODELS}&viewStateShareKey={key}"
 
@@ -231,7 +237,7 @@ def run_page(run_id: str) -> str:
 def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] = ()) -> str:
     """Return the address of these charts of runs; of runs of several experiments, of a table."""
     numbers = _experiments_of(run_ids)
-    if charts and len(numbers) == 1:
+    if charts and len(numbers) == 1 and store.is_ours(store.client().get_experiment(numbers[0])):
         return f"{address()}/{_runs_chart(numbers[0], run_ids, charts)}"
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
@@ -327,13 +333,15 @@ def check_port(host: str, port: int) -> None:
 def serve(host: str, port: int, link: str) -> None:
     """Become the MLflow server of the present store, which must be a database; does not return.
 
-    A browser opens the link once the server answers.
+    A browser opens the link once the server answers. The store's address goes by the environment:
+    every user of the machine can read the arguments of a process, and in the address is a password.
     """
     open_browser(link)
+    os.environ["MLFLOW_BACKEND_STORE_URI"] = store.uri()
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}
-    arguments = ["server", "--backend-store-uri", store.uri(), "--host", host, "--port", str(port)]
+    arguments = ["server", "--host", host, "--port", str(port)]
     arguments += ["--uvicorn-opts", "--log-level warning"]  # the address stays in sight
-    if store.uri().startswith(store.SQLITE):
+    if store.uri().startswith(database.SQLITE):
         arguments += ["--default-artifact-root", (store.home() / "artifacts").as_uri()]
     os.execv(sys.executable, [sys.executable, "-m", "mlflow", *arguments, "--workers", "1"])

@@ -59,7 +59,7 @@ def recover() -> dict[str, str]:
     is taken for dead after a long silence alone, and says RUNNING again if it was not.
     """
     closed = dict.fromkeys(deliver_journals(), "delivered from its journal")
-    with files.lock(store.home() / "live", "settle"):
+    with store.lock("settle"):
         for run_id, why in dead_without_journal().items():
             mark_killed(run_id, why)
             journals.delete(store.home() / "live" / f"{run_id}.jsonl")  # of a kill as it began
@@ -84,7 +84,7 @@ def one_at_a_time(name: str, waiting: str) -> Iterator[None]:
 
     What a process that was killed has left is closed first, so that its run can go on.
     """
-    with files.lock(store.home() / "live", name, waiting):
+    with store.lock(name, waiting):
         recover()
         yield
 

@@ -12,17 +12,23 @@ import sqlite3
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
 from pipelines.runtime import files, provenance
-from pipelines.runtime.files import replace_whole
+from pipelines.tracking import database
+from pipelines.tracking.database import (
+    ARTIFACTS,
+    MADE_BY,
+    REVISION,
+    SQLITE,
+    database_path,
+    sqlite_uri,
+)
 
-SQLITE = "sqlite:///"
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RESULT = "result"  # tag: the numbers that count, in one line
@@ -31,20 +37,19 @@ ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
 RETRIES_VARIABLE = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
-CONNECT_TIMEOUT_S = 5.0
-CACHE_KB = 65_536  # of a database in memory: with the default indices of many runs are reread
 
 
 def uri() -> str:
     """Return MLFLOW_TRACKING_URI, else the project's own database, in one spelling."""
     given = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
     if given.startswith(SQLITE):
-        return f"{SQLITE}{Path(given.removeprefix(SQLITE)).resolve()}"
+        _, mark, options = given.partition("?")
+        return sqlite_uri(database_path(given)) + mark + options
     return given.rstrip("/")
 
 
 def _project_uri() -> str:
-    return f"{SQLITE}{_project_home() / 'mlflow.db'}"
+    return sqlite_uri(_project_home() / "mlflow.db")
 
 
 def is_project_home() -> bool:
@@ -65,13 +70,14 @@ def display_uri() -> str:
 def home() -> Path:
     """Return the folder of journals, locks and artifacts: an SQLite database's, else our own."""
     if uri().startswith(SQLITE):
-        return Path(uri().removeprefix(SQLITE)).resolve().parent
+        return database_path(uri()).parent
     return _project_home()
 
 
 def _project_home() -> Path:
     """Return MLRUNS_HOME, for a project that cannot be written, else mlruns/ in the project."""
-    return Path(os.environ.get("MLRUNS_HOME") or provenance.ROOT / "mlruns").resolve()
+    given = os.environ.get("MLRUNS_HOME")
+    return (files.user_path(given) if given else provenance.ROOT / "mlruns").resolve()
 
 
 def client(where: str | None = None) -> Any:
@@ -92,28 +98,29 @@ def _client(where: str) -> Any:
     retries = os.environ.get(RETRIES_VARIABLE)
     os.environ[RETRIES_VARIABLE] = retries or "2"  # a wrong address is soon said to be one
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "30")
-    with files.lock(home() / "live", "database"):
-        warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook its bars are text
-        import mlflow
+    warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook its bars are text
+    import mlflow
 
-        _silence_loggers()
-        from sqlalchemy.exc import SQLAlchemyError
+    _silence_loggers()
+    from sqlalchemy.exc import SQLAlchemyError
 
-        try:
-            _check_connection(where)
-            _create_database(where)
+    try:
+        _check_connection(where)
+        if not database.is_made_here(where, is_project_home()):
+            database.check_revision(where)
+        with files.lock(home() / "live", "database"):
+            if where.startswith(SQLITE):
+                database.prepare(where, is_project_home())
             mlflow.set_tracking_uri(where)
             mlflow_client = mlflow.MlflowClient(tracking_uri=where)
             mlflow_client.search_experiments(max_results=1)
-            if where.startswith(SQLITE):
-                follow_move(Path(where.removeprefix(SQLITE)))
-        except ImportError as error:
-            raise missing_driver(where, error) from error
-        except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-            raise (Unavailable if _is_temporary(error) else UserError)(
-                f"The tracking store must be reachable. Received: {display_uri()}: "
-                f"{short(error)}. Check MLFLOW_TRACKING_URI."
-            ) from error
+    except ImportError as error:
+        raise missing_driver(where, error) from error
+    except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
+        raise (Unavailable if _is_temporary(error) else UserError)(
+            f"The tracking store must be reachable. Received: {display_uri()}: "
+            f"{short(error).replace(where, display_uri())}. Check MLFLOW_TRACKING_URI."
+        ) from error
     os.environ[RETRIES_VARIABLE] = retries or "3"  # one that has answered will again: wait a little
     return mlflow_client
 
@@ -139,48 +146,15 @@ def _check_connection(where: str) -> None:
             f"The tracking store must be an address. Received: {display_uri()}: {error}. Check "
             "MLFLOW_TRACKING_URI."
         ) from error
-    if parts.hostname and port and scheme not in getproxies():
-        socket.create_connection((parts.hostname, port), CONNECT_TIMEOUT_S).close()
+    if parts.hostname and port and not (scheme in ("http", "https") and _has_proxy(where)):
+        socket.create_connection((parts.hostname, port), database.CONNECT_TIMEOUT_S).close()
 
 
-def _create_database(where: str) -> None:
-    """Make a new SQLite database beside its place, then move it there: none is half made."""
-    path = Path(where.removeprefix(SQLITE))
-    if not where.startswith(SQLITE):
-        return
-    import mlflow
+def _has_proxy(url: str) -> bool:
+    """Return whether requests, by which MLflow asks a server, goes through a proxy."""
+    from requests.utils import get_environ_proxies, select_proxy
 
-    if not path.exists():
-        with replace_whole(path) as half:
-            mlflow.MlflowClient(tracking_uri=f"{SQLITE}{half}").search_experiments(max_results=1)
-    _enable_wal(path)
-
-
-def _enable_wal(path: Path) -> None:
-    """Let readers and a writer of an SQLite database not wait for one another, and commits be fast.
-
-    A write-ahead log, which stays in force; a commit then need not wait for the disk, for a crash
-    of the machine alone could undo the last ones.
-    """
-    from sqlalchemy import Engine, event
-
-    with (
-        contextlib.suppress(sqlite3.OperationalError),
-        contextlib.closing(sqlite3.connect(path, timeout=1)) as database,
-    ):  # where it cannot be, as on a network's disk, all works, slower
-        database.execute("PRAGMA journal_mode = WAL")
-
-    if not event.contains(Engine, "connect", _set_pragmas):
-        event.listen(Engine, "connect", _set_pragmas)
-
-
-def _set_pragmas(connection: Any, _: Any) -> None:
-    """Set up a new connection to an SQLite database with a write-ahead log."""
-    if isinstance(connection, sqlite3.Connection):
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        if mode == "wal":
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KB}")
+    return bool(select_proxy(url, get_environ_proxies(url)))
 
 
 def _silence_loggers() -> None:
@@ -189,6 +163,17 @@ def _silence_loggers() -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     # a locked or full database: raised as well, and said by us in a sentence
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+
+
+@contextlib.contextmanager
+def lock(name: str, waiting: str = "") -> Iterator[None]:
+    """Let one process of this store at a time into the block, as `files.lock` does.
+
+    A store that is refused gets no folder beside it.
+    """
+    client()
+    with files.lock(home() / "live", name, waiting):
+        yield
 
 
 @functools.cache
@@ -201,14 +186,25 @@ def experiment(where: str, name: str) -> str:
         on_server = where.startswith("http")  # a server has its own place
         artifacts = None if on_server else (home() / ARTIFACTS).as_uri()
         try:
-            client(where).create_experiment(name, artifact_location=artifacts)
+            client(where).create_experiment(name, artifacts, dict([MADE_BY]))
         except mlflow.MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                 raise
         entity = client(where).get_experiment_by_name(name)
     if entity.lifecycle_stage == "deleted":
+        if not is_ours(entity):
+            raise UserError(
+                f"The experiment of new runs must not be deleted. Received: {name!r}, which "
+                "another program made and somebody deleted. Restore it: mlflow experiments restore "
+                f"-x {entity.experiment_id}; or choose another store with MLFLOW_TRACKING_URI."
+            )
         client(where).restore_experiment(entity.experiment_id)
     return str(entity.experiment_id)
+
+
+def is_ours(experiment: Any) -> bool:
+    """Return whether the project has made an experiment, and may write views and notes into it."""
+    return is_project_home() or experiment.tags.get(MADE_BY[0]) == MADE_BY[1]
 
 
 def artifact(run_id: str, path: str) -> bytes | None:
@@ -262,7 +258,6 @@ def is_server() -> bool:
     return uri().startswith("http")
 
 
-REVISION = "dc11669786a5"  # of the tables of MLflow 3.17.2, as their alembic_version says
 DIALECTS = ("sqlite", "postgresql")
 
 Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
@@ -288,58 +283,5 @@ def sql_store() -> Any:
 
 @functools.cache
 def _warn_unknown_revision(revision: str) -> None:
-    revisions = f"revision {revision}, and pipelines/tracking/store.py knows {REVISION}"
+    revisions = f"revision {revision}, and pipelines/tracking/database.py knows {REVISION}"
     print(f"The database has {revisions}: runs are written one by one, slowly.", file=sys.stderr)
-
-
-ARTIFACTS = "artifacts"  # of runs, beside an SQLite database
-LOCATION_COLUMNS = {  # the columns of MLflow's tables that hold places
-    "experiments": ("artifact_location",),
-    "runs": ("artifact_uri",),
-    "logged_models": ("artifact_location",),
-    "model_versions": ("source", "storage_location"),
-}
-
-
-def follow_move(database: Path) -> None:
-    """Make the places of an SQLite database those beside it, if it has been copied or moved.
-
-    A database that cannot be written keeps the places that it has.
-    """
-    place = (database.parent / ARTIFACTS).as_uri()
-    with (
-        contextlib.suppress(sqlite3.OperationalError),
-        contextlib.closing(sqlite3.connect(database)) as connection,
-        connection,
-    ):
-        before = _artifact_location(connection)
-        if before == place:
-            return
-        for table, columns in LOCATION_COLUMNS.items() if before else ():
-            for column in columns:
-                _replace_prefix(connection, table, column, (before, place))
-        connection.execute(
-            "UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0", (place,)
-        )
-
-
-def _artifact_location(connection: sqlite3.Connection) -> str:
-    """Return where the artifacts were; empty in a database that was never ours."""
-    query = "SELECT artifact_location FROM experiments ORDER BY experiment_id"
-    places = [str(place) for (place,) in connection.execute(query)]
-    own_places = [
-        each for each in places if each.startswith("file:") and each.endswith(f"/{ARTIFACTS}")
-    ]
-    return own_places[0] if own_places else ""
-
-
-def _replace_prefix(
-    connection: sqlite3.Connection, table: str, column: str, change: tuple[str, str]
-) -> None:
-    """Let the places at or below one folder be at or below another."""
-    before, after = change
-    connection.execute(
-        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of LOCATION_COLUMNS
-        f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
-        (after, len(before) + 1, before, len(before) + 1, f"{before}/"),
-    )

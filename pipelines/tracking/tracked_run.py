@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.errors import Ended, Paused, Pruned
+from pipelines.errors import Ended, Paused, Pruned, hide_passwords
 from pipelines.runtime import backend, heartbeat, progress, provenance
 from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
@@ -165,12 +165,12 @@ def track(
         raise
     except Ended as error:
         with suppress(OSError, store.unavailable()):
-            run.tag(FAILURE, str(error)[:1000])
+            run.tag(FAILURE, hide_passwords(str(error))[:1000])
         raise
     except Exception as error:
         with suppress(OSError, store.unavailable()):  # the error itself is what the caller needs
-            run.tag(FAILURE, f"{type(error).__name__}: {error}"[:1000])
-            run.text(traceback.format_exc(), "traceback.txt")
+            run.tag(FAILURE, hide_passwords(f"{type(error).__name__}: {error}")[:1000])
+            run.text(hide_passwords(traceback.format_exc()), "traceback.txt")
         raise
     finally:
         run.outbox.close(status)

@@ -1,6 +1,5 @@
 """Where Optuna's studies are: a journal file on one machine, PostgreSQL or a proxy for several."""
 
-import fcntl
 import functools
 import os
 from collections.abc import Iterator
@@ -17,8 +16,9 @@ from pipelines.errors import (
     short,
     without_password,
 )
+from pipelines.runtime.files import take_lock
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import store
+from pipelines.tracking import database, store
 from tuning.optuna_log import silence
 
 JOURNAL = "journal:///"
@@ -31,7 +31,7 @@ def resolve_url(url: str | None = None) -> str:
     """Return the URL that is given, else OPTUNA_STORAGE, else that of a journal beside the runs."""
     asked = url or os.environ.get("OPTUNA_STORAGE")
     if not asked:  # one for every tracking server
-        is_ours = store.uri().startswith(store.SQLITE)
+        is_ours = store.uri().startswith(database.SQLITE)
         suffix = "" if is_ours else f"-{digest(store.uri())}"
         return f"{JOURNAL}{store.home() / f'optuna{suffix}.journal'}"
     if asked.startswith(JOURNAL):
@@ -125,7 +125,7 @@ class _FileLock:
     def acquire(self) -> bool:
         """Wait until no other process writes; cut off a line that a kill or a full disk tore."""
         self.file = self.path.open("r+b")
-        fcntl.flock(self.file, fcntl.LOCK_EX)
+        take_lock(self.file, self.path, wait=True)
         end = self.file.seek(0, os.SEEK_END)
         self.file.seek(max(0, end - 1))
         if self.file.read() not in (b"", b"\n"):

@@ -13,7 +13,6 @@ from typing import Any
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
-from pipelines.runtime.files import lock
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
@@ -95,7 +94,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     cells = history.rows_with_evidence(kind="setting")
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
-    with lock(store.home() / "live", "evidence", "Another process adds; waiting for it."):
+    with store.lock("evidence", "Another process adds; waiting for it."):
         runs = list(history.search("attributes.status = 'FINISHED'"))
         added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}

@@ -12,7 +12,6 @@ from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, short, unknown
 from pipelines.runtime import heartbeat, provenance
-from pipelines.runtime.files import lock
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format
@@ -149,7 +148,7 @@ def write(
     names = {e.experiment_id: e.name for e in store.client().search_experiments()}
     stored, rows, experiments = models_by_run() if models else {}, [], {}
     with (
-        lock(store.home() / "live", "export", "Another export is going on; waiting for it."),
+        store.lock("export", "Another export is going on; waiting for it."),
         file_format.create_archive(file) as archive,
         progress_bar("export", len(run_ids), "") as advance,
     ):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import short
-from pipelines.runtime import files, heartbeat
+from pipelines.runtime import heartbeat
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import bulk, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
@@ -181,7 +181,7 @@ def complete(document: Document, run_id: str, archive: Archive, new_ids: Mapping
                 _rename(table, new_ids)
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
-    with files.lock(store.home() / "live", "settle"):  # or `recover` might end it after us
+    with store.lock("settle"):  # or `recover` might end it after us
         _end(document, run_id)
 
 
@@ -295,7 +295,7 @@ def import_runs(file: Path, as_project: bool = False) -> dict[str, Any]:
     gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         file_format.open_archive(file, store.home(), check_document) as archive,
-        files.lock(store.home() / "live", "import", "Another import is going on; waiting for it."),
+        store.lock("import", "Another import is going on; waiting for it."),
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
