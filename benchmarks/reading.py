@@ -1,79 +1,92 @@
-"""How long does the scoreboard take over 10,000 runs, and the list of what there is?
+"""Does a command cost more in a store that holds more, though it asks for as much?
 
-Against a floor: the time that bare SQL takes to read the same rows. In a database of its own, which
-is deleted afterwards, 10,000 finished runs of claims, each with 20 params and 10 metrics of one
-step; the commands start as a person starts them, Python and all.
+In databases of their own, which are deleted afterwards, of 1,000, 4,000 and 16,000 finished runs:
+claims with 20 settings each, of 20 params and 10 metrics of one step. The commands start as a
+person starts them, Python and all, and ask for one claim or two runs; `report` asks for all claims.
+The seconds are of the processor; a ratio is to the smallest database, in the same round.
 
-    python -m benchmarks.reading      about 3 minutes on 2 cores
+    python -m benchmarks.reading      about 10 minutes on 2 cores
 """
 
-import sqlite3
+import os
+import resource
 import subprocess
 import sys
-import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 from benchmarks import side_by_side
 from benchmarks.recording import make_runs
 from pipelines.measurement import claim_catalog
-from pipelines.tracking.bulk import FinishedRun, write
+from pipelines.tracking import bulk, store, tracked_run
 
-MANY, BATCH, ROUNDS = 10_000, 500, 3
+SIZES, CELLS, ROUNDS = (1_000, 4_000, 16_000), 20, 3
+MEASURED = "gradient-formula"
 
 
 def main() -> None:
     """Measure, print, and record in the tracking store of the project."""
-    side_by_side.print_title(f"Seconds of whole commands over {MANY:,} runs of claims")
-    with side_by_side.temporary_database() as folder:
-        for start in range(0, MANY, BATCH):
-            write("claims", make_claims(start), None)
-        ways = {
-            "report_s": lambda: time_command("report", "--json", "--out", str(folder)),
-            "list_s": lambda: time_command("list"),
-            "bare_SQL_s": lambda: read_rows(folder / "mlflow.db"),
-        }
+    side_by_side.print_title(f"Processor seconds of whole commands over {SIZES} runs")
+    with ExitStack() as databases:
+        ways: dict[str, Callable[[], float]] = {}
+        for size in SIZES:
+            folder = databases.enter_context(side_by_side.temporary_database())
+            first, second = fill(size)
+            for words in (
+                ["run", MEASURED, "--scale", "smoke", "--force"],
+                ["export", str(folder / "one.zip"), first, "--without-artifacts"],
+                ["list"],
+                ["compare", first, second],
+                ["report", "--out", str(folder / "report")],
+            ):
+                ways[f"{words[0]}_{size}"] = timed(words)
         seconds = side_by_side.take_turns(ways, ROUNDS)
-    side_by_side.report("reading", seconds, runs=MANY, rounds=ROUNDS)
+    ratios = {
+        f"{name}_over_{SIZES[0]}": values / seconds[f"{name.partition('_')[0]}_{SIZES[0]}"]
+        for name, values in seconds.items()
+        if not name.endswith(f"_{SIZES[0]}")
+    }
+    side_by_side.report("reading", {**seconds, **ratios}, cells=CELLS, rounds=ROUNDS)
 
 
-def make_claims(start: int) -> list[FinishedRun]:
-    """Return finished runs of all claims in turn, as a measurement records them."""
-    names = claim_catalog.names()
-    claims = []
-    for i, run in enumerate(make_runs(BATCH), start):
-        name = names[i % len(names)]
-        tags = {
-            "kind": "claim",
-            "claim": name,
-            "source": claim_catalog.load(name).source,
-            "seeds": "5",
-            "scale": "cpu",
-            "verdict": "inconclusive",
-            "fingerprint": str(i),
-            "as_stated": "True",
-        }
-        curves = {key: [i] for key in (*run.curves, "wall_s")}
-        claims.append(replace(run, tags=tags, steps=[0], curves=curves))
-    return claims
+def fill(size: int) -> list[str]:
+    """Write that many runs into the present database; return the ids of its claims."""
+    names, ids = claim_catalog.names(), list[str]()
+    while len(ids) * (CELLS + 1) < size:
+        name = names[len(ids) % len(names)]
+        tags = {"claim": name, "source": claim_catalog.load(name).source, "seeds": "5"}
+        tags |= {"scale": "cpu", "verdict": "inconclusive", "as_stated": "True"}
+        tags |= {"fingerprint": f"claim {len(ids)}"}
+        with tracked_run.track(name, experiment="claims", kind="claim", tags=tags) as run:
+            run.log({"wall_s": 1.0})
+        settings = {"kind": "setting", "claim": name, "code": "another", "seeds": "1"}
+        cells = [
+            replace(
+                cell,
+                tags=settings | {"fingerprint": f"{run.id}-{i}"},
+                steps=[0],
+                curves={key: [float(i)] for key in cell.curves},
+            )
+            for i, cell in enumerate(make_runs(CELLS))
+        ]
+        bulk.write("claims", cells, run.id)
+        ids.append(run.id)
+    return ids[:2]
 
 
-def time_command(*words: str) -> float:
-    """Return the seconds of a whole command."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "pipelines", *words]
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - start
+def timed(words: list[str]) -> Callable[[], float]:
+    """Return a way to run a command on the present database, which gives its processor seconds."""
+    environment = os.environ | {"MLFLOW_TRACKING_URI": store.uri()}
 
+    def run() -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        command = [sys.executable, "-m", "pipelines", *words]
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
-def read_rows(path: Path) -> float:
-    """Return the seconds to read the runs with their tags, params and latest metrics."""
-    start = time.perf_counter()
-    with closing(sqlite3.connect(path)) as database:
-        for table in ("runs", "tags", "params", "latest_metrics"):
-            database.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608
-    return time.perf_counter() - start
+    return run
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
             f"A comparison needs at least two runs. Received: {len(names)}. Name two or more, by "
             "their ids or names."
         )
-    recorded = history.rows_with_evidence(None)
+    recorded = history.outlines()
     rows = [find_run(name, recorded) for name in names]
     differing = sorted(history.differing_keys([row.params for row in rows]))
     return {
@@ -61,7 +61,10 @@ def _keys(mappings: Any) -> list[str]:
 
 
 def find_run(name: str, rows: Sequence[Row]) -> Row:
-    """Return the run of that id or beginning of an id, else the newest of that name."""
+    """Return the run of that id or beginning of an id, else the newest of that name, of outlines.
+
+    The newest come first.
+    """
     matches = [r for r in rows if r.id.startswith(name) or r.origin.startswith(name)]
     if len(name) < MIN_ID_LETTERS:
         matches = []
@@ -71,7 +74,7 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
             "more letters."
         )
     for row in matches or [row for row in rows if row.name == name]:
-        return row
+        return history.row(row.id)
     names = {row.name for row in rows if row.tags.get("kind") != "setting"}
     shown_by = f"python -m pipelines ui (of an id, {MIN_ID_LETTERS} letters or more are enough)"
     raise unknown("A run", name, names, shown_by)

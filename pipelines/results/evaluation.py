@@ -31,7 +31,9 @@ def evaluate(name: str) -> dict[str, Any]:
     `name` is a run's id, the beginning of one, or a name, of which the newest is taken. Raise
     UserError for a run that stored no network, or one that cannot be read, or recorded no number.
     """
-    row = history.find(name) or comparison.find_run(name, history.rows(None))
+    row = history.find(name) or comparison.find_run(
+        name, [each for each in history.outlines() if not each.is_project]
+    )
     precision = row.params.get("precision", "float32")
     recipe, rounding, model = _read_recipe(row), ROUNDING[precision], _load_model(row, precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)

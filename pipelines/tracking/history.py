@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.tracking import store
-from pipelines.tracking.store import ORIGIN, OWNER, PROJECT, client, is_away, unavailable
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, client, is_away, unavailable
 
+LEADING = (PARENT, ORIGIN, OWNER, "kind", "claim", "recipe", "study", "studies", "importing")
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
 
@@ -105,19 +106,50 @@ def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
 
 
 def _select_rows(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
-    from mlflow.store.tracking.dbmodels.models import SqlParam, SqlRun, SqlTag
-    from sqlalchemy import select
+    """Select the runs first, then what belongs to these: conditions on tags read all runs' tags."""
+    from mlflow.store.tracking.dbmodels.models import SqlParam, SqlTag
 
-    run, conditions = SqlRun.__table__.c, _conditions(status, tags, own)
-    ids = select(run.run_uuid).where(*conditions)
-    columns = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
+    found = _select_runs(session, _conditions(status, tags, own))
+    ids = [run[0] for run in found]
     params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
     texts = _texts(session, SqlTag, ids)
+    return [Row(*run, params[run[0]], metrics[run[0]], texts[run[0]]) for run in found]
+
+
+def _select_runs(
+    session: Any, conditions: Iterable[Any]
+) -> list[tuple[str, str, str, int, int | None]]:
+    """Return id, name, status, start and end of runs, newest first."""
+    from mlflow.store.tracking.dbmodels.models import SqlRun
+    from sqlalchemy import select
+
+    run = SqlRun.__table__.c
+    columns = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
     newest_first = columns.where(*conditions).order_by(run.start_time.desc(), run.run_uuid)
     return [
-        Row(i, name, state, start, end, params[i], metrics[i], texts[i])
-        for i, name, state, start, end in session.execute(newest_first)
+        (i, name, status, start, end)
+        for i, name, status, start, end in session.execute(newest_first)
     ]
+
+
+def outlines() -> list[Row]:
+    """Return all runs, newest first, without params and metrics, to choose some of many.
+
+    Of their tags those that name them and lead to others.
+    """
+    database = store.sql_store()
+    if database is None:
+        return list(_search_rows(None, {}))
+    from mlflow.store.tracking.dbmodels.models import SqlTag
+    from sqlalchemy import or_, select
+
+    t, texts = SqlTag.__table__.c, defaultdict[str, dict[str, str]](dict)
+    leading = or_(t.key.in_(LEADING), t.key.between(store.REUSED, f"{store.REUSED}~"))
+    with database.ManagedSessionMaker() as session:
+        for i, key, text in session.execute(select(t.run_uuid, t.key, t.value).where(leading)):
+            texts[i][key] = text
+        runs = _select_runs(session, _conditions(None, {}, own=False))
+        return [Row(*run, {}, {}, texts[run[0]]) for run in runs]
 
 
 def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
@@ -137,28 +169,31 @@ def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[
     return conditions + ([run.run_uuid.not_in(ids_tagged(OWNER, PROJECT))] if own else [])
 
 
-def _texts(session: Any, model: Any, ids: Any) -> dict[str, dict[str, str]]:
+def _texts(session: Any, model: Any, ids: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return params or tags of these runs, by run."""
-    from sqlalchemy import select
-
     t, texts = model.__table__.c, defaultdict[str, dict[str, str]](dict)
-    for i, key, text in session.execute(
-        select(t.run_uuid, t.key, t.value).where(t.run_uuid.in_(ids))
-    ):
+    for i, key, text in _select_of(session, ids, t.run_uuid, t.key, t.value):
         texts[i][key] = text
     return texts
 
 
-def _latest(session: Any, ids: Any) -> dict[str, dict[str, float]]:
+def _latest(session: Any, ids: Sequence[str]) -> dict[str, dict[str, float]]:
     """Return the latest value of every metric of these runs, by run."""
     from mlflow.store.tracking.dbmodels.models import SqlLatestMetric
-    from sqlalchemy import select
 
     t, metrics = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
-    query = select(t.run_uuid, t.key, t.value, t.is_nan).where(t.run_uuid.in_(ids))
-    for i, key, value, is_nan in session.execute(query):
+    for i, key, value, is_nan in _select_of(session, ids, t.run_uuid, t.key, t.value, t.is_nan):
         metrics[i][key] = number(None if is_nan else value)
     return metrics
+
+
+def _select_of(session: Any, ids: Sequence[str], run_id: Any, *columns: Any) -> Iterator[Any]:
+    """Yield rows of a table that belong to these runs."""
+    from sqlalchemy import select
+
+    for start in range(0, len(ids), IDS_A_QUERY):
+        page = run_id.in_(ids[start : start + IDS_A_QUERY])
+        yield from session.execute(select(run_id, *columns).where(page))
 
 
 def row(run_id: str) -> Row:

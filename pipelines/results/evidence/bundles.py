@@ -95,13 +95,13 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
     with store.lock("evidence", "Another process adds; waiting for it."):
-        runs = list(history.search("attributes.status = 'FINISHED'"))
+        runs = [row for row in history.outlines() if row.status == "FINISHED"]
         added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
 def _add_claim(
-    name: str, run_ids: Collection[str] | None, runs: Sequence[Any]
+    name: str, run_ids: Collection[str] | None, runs: Sequence[history.Row]
 ) -> dict[str, Any] | None:
     """Write the new cells of a claim into a bundle, with the runs that join them; None if none is.
 

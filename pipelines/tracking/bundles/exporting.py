@@ -28,7 +28,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, reused_ids
+from pipelines.tracking.store import ORIGIN, PARENT, reused_ids
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 
@@ -68,20 +68,14 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
 
     The project's evidence is everywhere already: of it goes what is named by its id alone.
     """
-    all_runs = list(history.search())
-    ended = {
-        run.info.run_id: run.info.status in ENDED and IMPORTING not in run.data.tags
-        for run in all_runs
-    }
-    named = {
-        r.info.run_id: {r.info.run_id} | {r.data.tags[k] for k in NAMED if k in r.data.tags}
-        for r in all_runs
-    }
+    runs = history.outlines()
+    ended = {run.id: run.status in ENDED and IMPORTING not in run.tags for run in runs}
+    named = {r.id: {r.id, *(r.tags[key] for key in NAMED if key in r.tags)} for r in runs}
     wanted = _find_named(names, named) if names else set(named)
     if condition is not None:
         wanted &= _find_matching(condition)
-    evidence = {r.info.run_id for r in all_runs if r.data.tags.get(OWNER) == PROJECT} - {*names}
-    chosen = sorted((with_relatives(wanted, all_runs) & ended.keys()) - evidence)
+    evidence = {run.id for run in runs if run.is_project} - {*names}
+    chosen = sorted((with_relatives(wanted, runs) & ended.keys()) - evidence)
     run_ids = [run_id for run_id in chosen if ended[run_id]]
     if not run_ids:
         words = [*names, *([f"--filter {condition!r}"] if condition else [])]
@@ -114,10 +108,10 @@ def _find_matching(condition: str) -> set[str]:
         ) from error
 
 
-def with_relatives(found: Collection[str], every: Iterable[Any]) -> set[str]:
-    """Return runs with all that are below them, that they reuse or searched, of MLflow's runs."""
+def with_relatives(found: Collection[str], every: Iterable[history.Row]) -> set[str]:
+    """Return runs with all that are below them, that they reuse or searched, of `every`."""
     links: dict[str, list[str]] = {}
-    tags_of = {run.info.run_id: run.data.tags for run in every}
+    tags_of = {run.id: run.tags for run in every}
     newest_last = reversed(tags_of.items())
     studies = {tags["study"]: i for i, tags in newest_last if tags.get("kind") == "study"}
     for run_id, tags in tags_of.items():
