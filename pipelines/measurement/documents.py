@@ -15,7 +15,7 @@ import numpy as np
 from pipelines.measurement import claim, claim_catalog
 from pipelines.measurement.grid import ASSUMPTION, Measured
 from pipelines.measurement.plan import MeasurementPlan, shorten, stated_plan_of
-from pipelines.measurement.verdict import Bound, format_spread, metric_spreads, standard_deviation
+from pipelines.measurement.verdict import format_spread, metric_spreads, standard_deviation
 from pipelines.measurement.verdict import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
 
@@ -125,7 +125,7 @@ def read_trainings(cell: str, arm_names: Mapping[str, str]) -> list[claim.Traini
     under which they were trained.
     """
     rows = sorted(trainings([cell]), key=lambda row: (row.status == "FINISHED", row.start_ms))
-    last = {row.tags["fingerprint"]: row for row in rows}.values()
+    last = {row.tags.get("fingerprint", row.id): row for row in rows}.values()
     curves = history.curves([row.id for row in last])
     return [claim.Training(arm_name(row.tags, arm_names), *curves[row.id]) for row in last]
 
@@ -213,19 +213,17 @@ def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict
         {
             **{key: value for key, value in m.cell.params.items() if key != inner},
             ASSUMPTION: float(m.holds.mean()),
-            **{f"{WORST_PREFIX}{b.metric}": _worst_judged(b, m) for b in bounds},
+            **{  # NaN where no value is judged
+                f"{WORST_PREFIX}{b.metric}": b.worst(judged) if len(judged) else math.nan
+                for b in bounds
+                for judged in [m.curves[b.metric][m.holds]]
+            },
             **{f"last_{key}": float(values[-1]) for key, values in m.curves.items()},
             "points": len(m.steps),
             "run_id": m.run_id,
         }
         for m in measured
     ]
-
-
-def _worst_judged(bound: Bound, m: Measured) -> float:
-    """Return the worst value that is judged; NaN where none is."""
-    judged = m.curves[bound.metric][m.holds]
-    return bound.worst(judged) if len(judged) else math.nan
 
 
 def table_csv(cells: Sequence[Mapping[str, Any]]) -> str:

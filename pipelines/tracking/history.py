@@ -47,6 +47,45 @@ class Row:
         return self.tags.get(OWNER) == PROJECT
 
 
+RESULTS = ("claim", "sweep")
+NEEDED = {  # tags that are read of every run of these kinds
+    **dict.fromkeys(RESULTS, ("claim", "scale", "seeds", "source", "fingerprint", "code")),
+    **dict.fromkeys(("training", "search"), ()),
+    "setting": ("claim", "fingerprint", "code"),
+    "seeds": ("recipe", "fingerprint"),
+    "study": ("study",),
+}
+JUDGED = ("verdict", "as_printed", "floor", "commit")  # of finished results
+COUNTS = ("seed", "seeds", "only_seed")  # params and tags that are whole numbers, where they are
+
+
+def find_lacking(status: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
+    """Return what a run lacks that is read of its kind: tags, or numbers that are none."""
+    kind = tags.get("kind", "")
+    if kind not in NEEDED or (kind == "setting" and "claim" not in tags):
+        return ""  # nothing finds it
+    judged = JUDGED if kind in RESULTS and status == "FINISHED" else ()
+    lacking = [key for key in (*NEEDED[kind], *judged) if key not in tags]
+    counts = [(key, each[key]) for each in (tags, params) for key in COUNTS if key in each]
+    lacking += ["seed"] * (kind == "setting" and "seed" not in params)
+    return ", ".join(
+        [*lacking, *(f"{key}={n} as a number" for key, n in counts if not n.isdecimal())]
+    )
+
+
+def _is_readable(row: Row) -> bool:
+    """Return whether a run has what is read of its kind; say once what it lacks."""
+    lacking = find_lacking(row.status, row.tags, row.params)
+    if lacking and row.id not in _said:
+        _said.add(row.id)
+        print(
+            f"Run {row.name} ({row.id}) is left out: a {row.tags['kind']} without {lacking}. Set "
+            f"it again, or delete the run: mlflow runs delete --run-id {row.id}",
+            file=sys.stderr,
+        )
+    return not lacking
+
+
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     """Return runs, not deleted ones, with that status (None: any) and these tags, newest first.
 
@@ -64,9 +103,11 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     """Read a database that database.py knows in one query a table, else ask MLflow's client."""
     database = store.sql_store()
     if database is None:
-        return [row for row in _search_rows(status, tags) if not (own and row.is_project)]
-    with database.ManagedSessionMaker() as session:
-        return _select_rows(session, status, tags, own)
+        every = [row for row in _search_rows(status, tags) if not (own and row.is_project)]
+    else:
+        with database.ManagedSessionMaker() as session:
+            every = _select_rows(session, status, tags, own)
+    return [row for row in every if "kind" not in tags or _is_readable(row)]
 
 
 def _search_rows(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
@@ -243,6 +284,7 @@ def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
+_said = set[str]()  # ids of runs of which this process has said what they lack
 IDS_A_QUERY = 500  # run ids a query
 
 

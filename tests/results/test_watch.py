@@ -18,7 +18,7 @@ from pipelines.errors import UserError
 from pipelines.measurement import verdict
 from pipelines.results import regressions
 from pipelines.runtime import notify
-from pipelines.tracking import store, tracked_run
+from pipelines.tracking import history, store, tracked_run
 
 NAME, METRIC = "small-norm-factorization", "ratio"
 
@@ -27,7 +27,8 @@ def result(
     mean: float, sd: float | None = 0.1, n: int = 5, verdict: str = "reproduced", **more: Any
 ) -> str:
     """A finished run of a claim with that number over seeds; its id."""
-    tags = {"claim": NAME, "scale": "cpu", "fingerprint": "f", "verdict": verdict}
+    tags = dict.fromkeys((*history.NEEDED["claim"], *history.JUDGED), "5")  # all that is read
+    tags |= {"claim": NAME, "scale": "cpu", "fingerprint": "f", "verdict": verdict}
     packages, parent = more.pop("packages", None), more.pop("below", None)
     with tracked_run.track(
         NAME, experiment="test", kind="claim", tags=tags | more, parent=parent

@@ -25,7 +25,9 @@ SCRIPTS = {
     "sleeps": "import time; print('begun', flush=True); time.sleep(60)",
     "measures": f"""
         from pipelines.tracking import tracked_run
-        tags = {{"claim": "{NAME}", "scale": "cpu", "fingerprint": "f", "verdict": "refuted"}}
+        from pipelines.tracking.history import JUDGED, NEEDED
+        tags = dict.fromkeys((*NEEDED["claim"], *JUDGED), "5")
+        tags |= {{"claim": "{NAME}", "scale": "cpu", "verdict": "refuted"}}
         with tracked_run.track("{NAME}", experiment="test", kind="claim", tags=tags) as run:
             run.log({{"{METRIC}": 0.5}})
         print("measured")

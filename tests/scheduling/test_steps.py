@@ -182,7 +182,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     (claim,) = history.rows(kind="claim")
     assert claim.tags[PARENT] == row.id
 
-    own = ("claim", "scale", "fingerprint", "code", "as_stated", "seeds", "source")
+    own = (*history.NEEDED["claim"], *history.JUDGED, "as_stated")
     tags = {key: claim.tags[key] for key in own} | {"verdict": "refuted"}
     with tracked_run.track("flip", experiment="linear theory", kind="claim", tags=tags) as run:
         run.log({"wall_s": 1.0})

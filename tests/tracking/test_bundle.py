@@ -31,7 +31,7 @@ def sample() -> dict[str, str]:
     """Runs with all that a run can have; ids by name."""
     with tracked("old", experiment="two", tags={"recipe": "old"}) as old:
         old.log({"loss": 1.0}, 3)
-    tags = dict.fromkeys((*importing.NEEDED["claim"], *importing.JUDGED["claim"]), "1")
+    tags = dict.fromkeys((*history.NEEDED["claim"], *history.JUDGED), "1")
     with tracked("top", kind="claim", params={"d": 4}, tags=tags | {"claim": "top"}) as top:
         top.tag(f"reused.{old.id}", "seed 0")
         top.tag("mlflow.note.content", f"See [all]({mlflow_ui.children_chart(top.id)}), {old.id}")

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from pipelines.errors import Unavailable, UserError
-from pipelines.tracking import store
+from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
 from pipelines.tracking.bundles.shape import Document, validate
 from tests.conftest import Go, command, exit_code
@@ -302,7 +302,7 @@ def bare(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_result_without_the_tags_that_are_read_of_it_is_refused() -> None:
-    keys = (*importing.NEEDED["claim"], *importing.JUDGED["claim"])
+    keys = (*history.NEEDED["claim"], *history.JUDGED)
     tags = {"kind": "claim"} | dict.fromkeys(keys, "1")
     importing.check_document(validate(Document, bare(tags=tags), "x"))
     for key in keys:

@@ -19,18 +19,18 @@ def filled(
     else:
         monkeypatch.setenv("MLRUNS_HOME", str(tmp_path))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", request.getfixturevalue("postgresql"))
-    for number, kind in enumerate(("claim", "setting", "claim")):
+    for number, kind in enumerate(("mine", "setting", "mine")):
         with tracked_run.track(
             f"run {number}", experiment="test", kind=kind, params={"n": number, "quote": "it's"}
         ) as run:
             for step, value in enumerate((1.5, math.inf, -math.inf, float(number))):
                 run.log({"loss": value, "inf": -math.inf, "nan": math.nan}, step)
-    with pytest.raises(ValueError), tracked_run.track("f", experiment="test", kind="claim"):
+    with pytest.raises(ValueError), tracked_run.track("f", experiment="test", kind="mine"):
         raise ValueError
-    with tracked_run.track("deleted", experiment="test", kind="claim") as run:
+    with tracked_run.track("deleted", experiment="test", kind="mine") as run:
         pass
     store.client().delete_run(run.id)
-    with tracked_run.track("elsewhere", experiment="away", kind="claim"):
+    with tracked_run.track("elsewhere", experiment="away", kind="mine"):
         pass
     away = store.experiment(store.uri(), "away")
     store.client().delete_experiment(away)
@@ -39,7 +39,7 @@ def filled(
 
 
 @pytest.mark.parametrize("status", ["FINISHED", "FAILED", None])
-@pytest.mark.parametrize("tags", [{}, {"kind": "claim"}, {"kind": "claim", "python": "none"}])
+@pytest.mark.parametrize("tags", [{}, {"kind": "mine"}, {"kind": "mine", "python": "none"}])
 def test_the_tables_say_what_the_client_says(
     filled: None, status: str | None, tags: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -138,8 +138,8 @@ def _read_steps_done() -> dict[str, float]:
     """
     steps_done: dict[str, float] = {}
     for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
-        fingerprint = row.tags["fingerprint"]
-        is_finished = row.status == "FINISHED" and row.tags["code"] == code_digest.training()
+        fingerprint = row.tags.get("fingerprint", "")
+        is_finished = row.status == "FINISHED" and row.tags.get("code") == code_digest.training()
         steps = math.inf if is_finished else resume.last_checkpoint_step(row.id)
         steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
     return steps_done
@@ -169,8 +169,12 @@ def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str
     options = RunOptions(until=time.monotonic() + 60 * max_minutes)
     measured, left_out = [], {}
     for decision in plan_decisions(names):
-        if reason := _reason_left_out(decision, decision.plan.name in names):
-            left_out[decision.name] = reason
+        if decision.absent_data:
+            absent = ", ".join(decision.absent_data)
+            left_out[decision.name] = f"{absent} is not on this machine"
+            continue
+        if decision.cost.gpu and decision.plan.name not in names:
+            left_out[decision.name] = "it asks for a GPU; name it all the same"
             continue
         print(f"{decision.name}: {decision.cost} to go.", file=sys.stderr)
         document = _measure(decision.plan, options)
@@ -186,12 +190,6 @@ def _measure(plan: MeasurementPlan, options: RunOptions) -> dict[str, Any]:
         )
     finally:
         bundles.add([plan.name])
-
-
-def _reason_left_out(decision: Decision, named: bool) -> str:
-    if decision.absent_data:
-        return f"{', '.join(decision.absent_data)} is not on this machine"
-    return "it asks for a GPU; name it all the same" if decision.cost.gpu and not named else ""
 
 
 def print_plan(document: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 from pipelines.errors import short
 from pipelines.runtime import heartbeat
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, recovery, store
+from pipelines.tracking import bulk, history, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import (
@@ -35,12 +35,6 @@ from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
 from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
-NEEDED = {  # tags that are read of every run of these kinds
-    "claim": ("claim", "scale", "seeds", "source", "fingerprint", "code"),
-    "sweep": ("claim", "scale", "seeds", "source", "fingerprint", "code"),
-    "setting": ("claim", "fingerprint", "code"),
-}
-JUDGED = dict.fromkeys(("claim", "sweep"), ("verdict", "as_printed", "floor"))  # of finished ones
 RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
 
 
@@ -48,7 +42,9 @@ def check_document(document: Document) -> None:
     """Raise UserError for names and values that MLflow would refuse, and results without tags."""
     from mlflow.utils import validation
 
-    _check_tags(document)
+    if lacking := history.find_lacking(document.status, document.tags, document.params):
+        rule = f"A run of kind {document.tags['kind']} must have its tags."
+        raise refusal(rule, f"run {document.run_id} without {lacking}")
     try:
         validation._validate_experiment_name(document.experiment)
         for key, value in document.params.items():
@@ -64,17 +60,6 @@ def check_document(document: Document) -> None:
     except store.unavailable() as error:
         rule = "Every name and value must be one that MLflow takes."
         raise refusal(rule, short(error)) from error
-
-
-def _check_tags(document: Document) -> None:
-    """Raise UserError for a result that lacks a tag which is read of it."""
-    tags, kind = document.tags, document.tags.get("kind", "")
-    if kind == "setting" and "claim" not in tags:
-        return  # nothing finds it
-    judged = JUDGED.get(kind, ()) if document.status == "FINISHED" else ()
-    if missing := [key for key in (*NEEDED.get(kind, ()), *judged) if key not in tags]:
-        rule = f"A run of kind {kind} must have its tags."
-        raise refusal(rule, f"run {document.run_id} without {', '.join(missing)}")
 
 
 def create_run(document: Document, places: Mapping[str, str]) -> str:
