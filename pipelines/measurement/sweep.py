@@ -311,8 +311,10 @@ def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list
 
     That is in seconds, of the cells of other runs.
     """
-    if resumed and isinstance(plan.claim, claim.Theorem):  # an experiment's go on
-        _discard_half_written(run)
+    is_theorem = isinstance(plan.claim, claim.Theorem)  # children of an experiment go on
+    for child in history.rows(None, **{store.PARENT: run.id}) if resumed and is_theorem else ():
+        if child.status != "FINISHED":  # a kill interrupted it: it is measured again
+            store.client().delete_run(child.id)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
     finished = {key: run_id for key, run_id in _finished_cells(plan).items() if key in cells}
     before_s = _take_in(plan, finished.values(), run)
@@ -332,10 +334,3 @@ def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list
     if todo:
         bulk.analyze()
     return [measured[key] for key in cells], before_s
-
-
-def _discard_half_written(run: Run) -> None:
-    """Delete the children that a kill interrupted: they will be measured again."""
-    for child in history.rows(None, **{store.PARENT: run.id}):
-        if child.status != "FINISHED":
-            store.client().delete_run(child.id)

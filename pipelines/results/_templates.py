@@ -30,7 +30,10 @@ def render_page(
     figures: Mapping[str, Path],
 ) -> str:
     """Return results.html: the entries of scoreboard.py, Markdown tables by title, PNGs."""
-    pictures = {key: _data_address(path) for key, path in figures.items()}
+    pictures = {
+        key: f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+        for key, path in figures.items()
+    }
     board = _board(entries, pictures, pages={})
     html = {title: _html_of("\n".join(lines)) for title, lines in tables.items()}
     return render("results.html", **board, tables=html)
@@ -50,9 +53,12 @@ def _board(
     pictures: Mapping[str, str],
     pages: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return what the template of the scoreboard shows."""
+    """Return what the template of the scoreboard shows, decided claims first."""
+    places = [*DOCUMENTS]
     return {
-        "entries": sorted(entries, key=_order),
+        "entries": sorted(
+            entries, key=lambda e: (VERDICTS.index(e.verdict), places.index(e.document_of), e.name)
+        ),
         "documents": DOCUMENTS,
         "tiles": tiles(entries),
         "verdicts": VERDICTS,
@@ -94,15 +100,6 @@ def _html_of(markdown: str) -> Any:
 
     prose = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
     return Markup(prose.render(markdown))  # noqa: S704 - the renderer escapes
-
-
-def _data_address(path: Path) -> str:
-    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
-
-
-def _order(entry: Any) -> tuple[int, int, str]:
-    """Return where an entry stands: decided claims first, then by document, then by name."""
-    return VERDICTS.index(entry.verdict), [*DOCUMENTS].index(entry.document_of), entry.name
 
 
 def tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:

@@ -44,12 +44,13 @@ def _row(entry: Any) -> Sequence[str]:
     bounds = claim_catalog.load(entry.name).decided_by
     decided = (describe_decision(b, values[b.metric]) for b in bounds if b.metric in values)
     files = bundles.files([entry.name]) if run.is_project else []
+    tested = ((TEST_ERROR.fullmatch(key), each) for key, each in document["metrics"].items())
     return (
         entry.name,
         document["scale"],
         ", ".join(arms(entry.name, document["scale"])),
         str(document["seeds"]),
-        "; ".join(describe_test_errors(document["metrics"])),
+        "; ".join(f"{arm[1] or ''} {format_mean(each)} %".strip() for arm, each in tested if arm),
         document["floor"],
         document["verdict"],
         "; ".join(decided),
@@ -71,12 +72,6 @@ def describe_time(run_id: str, wall_s: float) -> str:
     devices = {row.tags["device"].partition(",")[0] for row in rows if "device" in row.tags}
     time = format_duration(wall_s)
     return f"{time} on {' and '.join(sorted(devices))}" if devices else time
-
-
-def describe_test_errors(metrics: dict[str, Any]) -> list[str]:
-    """Return `plain 90.1 ± 0.3 %` of every arm that is tested, in the order of their names."""
-    matches = ((TEST_ERROR.fullmatch(key), spread) for key, spread in metrics.items())
-    return [f"{m[1] or ''} {format_mean(spread)} %".strip() for m, spread in matches if m]
 
 
 def describe_decision(bound: Bound, values: Sequence[float]) -> str:

@@ -100,7 +100,9 @@ def print_comparison(document: Mapping[str, Any]) -> None:
     runs = [f"{run['name']}\n{run['run_id'][:8]}" for run in document["runs"]]
     params = Table("parameter", *runs, caption=f"{document['equal_params']} others are equal")
     for key, values in document["params"].items():
-        params.add_row(key, *(MISSING if v is None else _truncate(v) for v in values))
+        whole = [MISSING if value is None else value for value in values]
+        n = MAX_VALUE_LETTERS
+        params.add_row(key, *(each if len(each) <= n else f"{each[:n]}..." for each in whole))
     metrics = Table("metric", *runs)
     for key, metric in document["metrics"].items():
         metrics.add_row(key, *(_cell(metric, i) for i in range(len(runs))))
@@ -117,7 +119,3 @@ def _cell(metric: Mapping[str, Any], i: int) -> str:
     number = f" (n = {n:.0f})" if n else ""
     spread = f" ± {sd:.2g}{number}" if sd else ""
     return f"{value:.4g}{spread}" + (f"  {difference:+.3g}" if i and difference else "")
-
-
-def _truncate(value: str) -> str:
-    return value if len(value) <= MAX_VALUE_LETTERS else f"{value[:MAX_VALUE_LETTERS]}..."

@@ -88,14 +88,11 @@ def build_reference(row: Reported) -> Reference:
         store.NOTE: note(row, metrics),
         **recipe,
     }
-    name, date = f"{SOURCE}: {row.name}", datetime(_year(row.places[0][0]), 1, 1, tzinfo=UTC)
+    name, date = f"{SOURCE}: {row.name}", datetime(int(row.places[0][0][-4:]), 1, 1, tzinfo=UTC)
     start_ms = int(1000 * date.timestamp())
-    return Reference(name, _experiment(row), _params(row), metrics, tags, start_ms)
-
-
-def _year(citation: str) -> int:
-    """Return the year with which a citation ends."""
-    return int(citation[-4:])
+    is_claim = row.name in claim_catalog.names()
+    experiment = claim_catalog.load(row.name).family if is_claim else EXPERIMENT
+    return Reference(name, experiment, _params(row), metrics, tags, start_ms)
 
 
 def stated_numbers(name: str) -> Mapping[str, float]:
@@ -103,13 +100,6 @@ def stated_numbers(name: str) -> Mapping[str, float]:
     if name in claim_catalog.names():
         return claim_catalog.load(name).reported
     return catalog.get_recipe(name, SCALE).reported if name in catalog.RECIPES else {}
-
-
-def _experiment(row: Reported) -> str:
-    """Return the experiment of the claim's own runs; for a recipe alone, that of trainings."""
-    if row.name in claim_catalog.names():
-        return claim_catalog.load(row.name).family
-    return EXPERIMENT
 
 
 def _params(row: Reported) -> dict[str, str]:

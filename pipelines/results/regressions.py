@@ -49,7 +49,9 @@ def compare_newest(
     return {
         "compared": len(pairs),
         "changes": [change for pair in pairs for change in changes[pair.new.id]],
-        "one_seed": sorted({pair.name for pair in pairs if _has_one_seed(pair)}),
+        "one_seed": sorted(
+            {pair.name for pair in pairs for m in _common_metrics(pair) if _seeds(pair, m) < 2}
+        ),
         **_code_changes(changed or pairs),
     }
 
@@ -94,12 +96,8 @@ def _common_metrics(pair: Pair) -> list[str]:
     return [metric for metric in _headline(pair.new) if metric in pair.old.metrics]
 
 
-def _seeds(row: Row, metric: str) -> float:
-    return row.metrics.get(f"n/{metric}", 1)
-
-
-def _has_one_seed(pair: Pair) -> bool:
-    return any(min(_seeds(pair.new, m), _seeds(pair.old, m)) < 2 for m in _common_metrics(pair))
+def _seeds(pair: Pair, metric: str) -> float:
+    return min(row.metrics.get(f"n/{metric}", 1) for row in (pair.old, pair.new))
 
 
 def _find_changes(pair: Pair) -> list[dict[str, Any]]:
@@ -111,7 +109,8 @@ def _find_changes(pair: Pair) -> list[dict[str, Any]]:
     for metric in _common_metrics(pair):
         low_high = _changed_interval(pair, metric)
         if low_high is not None:
-            old, new = (_to_json(row.metrics[metric]) for row in (pair.old, pair.new))
+            numbers = (row.metrics[metric] for row in (pair.old, pair.new))
+            old, new = (n if math.isfinite(n) else str(n) for n in numbers)  # as JSON has it
             interval: dict[str, Any] = {"interval": list(low_high)} if low_high else {}
             changes.append(runs | {"what": metric, "before": old, "after": new} | interval)
     return changes
@@ -125,25 +124,19 @@ def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
     old, new = pair.old.metrics[metric], pair.new.metrics[metric]
     if not (math.isfinite(old) and math.isfinite(new)):
         return None if str(old) == str(new) else ()  # NaN equals itself here
-    n = min(_seeds(pair.old, metric), _seeds(pair.new, metric))
-    if n < 2 or math.isclose(old, new, rel_tol=RELATIVE_TOLERANCE):
+    if _seeds(pair, metric) < 2 or math.isclose(old, new, rel_tol=RELATIVE_TOLERANCE):
         return None
     spreads = [row.metrics.get(f"sd/{metric}", math.nan) for row in (pair.old, pair.new)]
     if spreads == [0.0, 0.0]:
         return ()
     if not all(map(math.isfinite, spreads)):
         return None
-    low, high = verdict.difference_interval(*(_sample(row, metric) for row in (pair.old, pair.new)))
+    samples = (
+        (row.metrics[metric], row.metrics[f"sd/{metric}"], row.metrics[f"n/{metric}"])
+        for row in (pair.old, pair.new)
+    )
+    low, high = verdict.difference_interval(*samples)
     return (low, high) if low > 0 or high < 0 else None
-
-
-def _sample(row: Row, metric: str) -> verdict.Sample:
-    return row.metrics[metric], row.metrics[f"sd/{metric}"], _seeds(row, metric)
-
-
-def _to_json(value: float) -> float | str:
-    """Return a number for JSON: the name of one that is not finite."""
-    return value if math.isfinite(value) else str(value)
 
 
 def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:

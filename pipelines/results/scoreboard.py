@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents, sweep
-from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
+from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks
@@ -232,7 +232,12 @@ def largest_results(
 def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the project's trained networks that lack seeds, at larger scales than in `entries`."""
     rows = history.rows_with_evidence(kind="claim")
-    plans = {row.id: plan for row in rows if (plan := stated_plan_of(row)) and _is_begun(plan)}
+    plans = {
+        row.id: plan
+        for row in rows
+        if (plan := stated_plan_of(row)) and plan.claim.recipes
+        if not plan.first_seed and not plan.is_as_stated
+    }
     begun = project_results(row for row in rows if row.id in plans)
     judged = documents.judgements(list(begun.values()))
     for entry in entries:
@@ -242,11 +247,6 @@ def unfinished_entries(entries: Iterable[Entry]) -> Iterator[Entry]:
             plan = plans[row.id]
             verdict = {"verdict": f"none yet: {plan.seeds} of {plan.claim.seeds} seeds"}
             yield Entry(entry.name, Result(row, judged[row.id] | verdict))
-
-
-def _is_begun(plan: MeasurementPlan) -> bool:
-    """Return whether these are the first seeds of trained networks, and not all of them."""
-    return bool(plan.claim.recipes) and not plan.first_seed and not plan.is_as_stated
 
 
 def is_stated(row: history.Row) -> bool:
