@@ -4,6 +4,7 @@ Measure: list, show, run, sweep, quickstart. Compare: report, reference, compare
 ui, register. At their times: pipeline, schedule. Look after: data, doctor, recover, evidence,
 export, import."""
 
+import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,36 +90,50 @@ def evidence_command(
         Literal["list", "import", "add", "check", "plan", "work"]
     ] = "list",
     what: tyro.conf.Positional[tuple[str, ...]] = (),
+    *,
     max_minutes: float | None = None,
+    again: int | None = None,
+    draw: int | None = None,
     json: bool = False,
 ) -> None:
     """List the bundles of runs behind RESULTS.md, in mlruns/evidence; import those that this home
     lacks; add FILE (of `export`) or CLAIM (run here), joined with what they hold; check: derive
-    every verdict anew from its curves and compare it with RESULTS.md, with exit code 1 where one
-    differs; plan: the verdicts that are lacking, the cheapest first, with the seeds and trainings
-    that each lacks; work: measure and add them, all or those of CLAIMs, at the lowest priority, for
-    --max-minutes or to the end: the same command goes on."""
+    every verdict anew from its curves and compare it with RESULTS.md, and cells with their
+    trainings, with exit code 1 where one differs; --again N: measure N cells anew, drawn by the
+    seed --draw among those that take --max-minutes (1) for all N; plan: the verdicts that are
+    lacking, the cheapest first, with the seeds and trainings that each lacks; work: measure and add
+    them, all or those of CLAIMs, at the lowest priority, for --max-minutes or to the end: the same
+    command goes on."""
     from pipelines.cli import results_command
-    from pipelines.errors import UserError
-    from pipelines.results.evidence import bundles
+    from pipelines.errors import UserError, check_minutes
+    from pipelines.results.evidence import bundles, queue
 
-    if max_minutes is not None and action != "work":
+    if max_minutes is not None and action not in ("work", "check"):
         raise UserError(
             f"--max-minutes belongs to `evidence work`. Received: evidence {action} with "
             f"--max-minutes {max_minutes:g}. Leave it out."
+        )
+    if (again, draw) != (None, None) and action != "check":
+        raise UserError(
+            f"--again and --draw belong to `evidence check`. Received: evidence {action} with one "
+            "of them. Leave it out."
         )
     if what and action not in ("add", "plan", "work"):
         raise UserError(
             f"`evidence {action}` takes no names. Received: {' '.join(what)}. Leave them out."
         )
     if action == "check":
-        results_command.evidence_check_command(json)
+        results_command.evidence_check_command(again, draw, max_minutes, json)
     elif action == "add":
         print_answer(bundles.add(what), json, bundles.print_added)
     elif action == "plan":
-        results_command.evidence_plan_command(what, json)
+        bundles.import_if_own()
+        lacking = [decision.document() for decision in queue.plan_decisions(what)]
+        print_answer({"lacking": lacking}, json, queue.print_plan)
     elif action == "work":
-        results_command.evidence_work_command(what, max_minutes, json)
+        check_minutes(max_minutes)
+        bundles.import_if_own()
+        print_answer(queue.work(what, max_minutes or math.inf), json, queue.print_work)
     else:
         if action == "import":
             bundles.import_missing(None)

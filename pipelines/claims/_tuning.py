@@ -98,6 +98,7 @@ def tuning_claim(variants: Variants, **card: Any) -> Experiment:
         decided_by=(Unanimous("share_lost", at_least=LEAST_SHARE),),
         floors=(Floor((WORST_BEST,), at_most=LEARNED_PCT),),
         measure=lambda setting, seed, bench: measure(variants, setting, seed, bench),
+        derive=lambda *_: ([], {}),  # it records no training
         recipes=variants.recipes,
         extra_metrics=means("share_lost", "decades_lost", WORST_BEST, *shown),
         figure=lambda measured, _: figure(variants.labels, measured),

@@ -1,16 +1,15 @@
-"""Commands that examine results: `evaluate`, `watch`, `evidence check`, `plan` and `work`."""
+"""Commands that examine results: `evaluate`, `watch` and `evidence check`."""
 
-import math
+import secrets
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from pipelines.cli.shell import exit_with_error, print_answer
-from pipelines.errors import LISTED_BY, UserError, check_minutes, unknown
+from pipelines.errors import LISTED_BY, MOST, UserError, check_counts, check_minutes, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.results import regressions
 from pipelines.results.evaluation import evaluate, print_evaluation
-from pipelines.results.evidence import bundles, queue
 from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime import notify
 from pipelines.tracking import history
@@ -23,10 +22,12 @@ def _find_result(run_id: str, names: Collection[str]) -> Row:
     if row is None or history.is_deleted(row.id):
         raise unknown("A claim or recipe", run_id, names, LISTED_BY)
     kind = row.tags.get("kind", "run")
-    if kind not in regressions.KINDS or row.status != "FINISHED":
+    lacking = history.find_lacking(row.status, row.tags, row.params)
+    if kind not in regressions.KINDS or row.status != "FINISHED" or lacking:
+        state = f"without {lacking}" if lacking else f"that is {row.status}"
         raise UserError(
             "A run that is watched must be a finished one of a claim, or of a recipe with --seeds. "
-            f"Received: {row.name} ({row.id}), a {kind} that is {row.status}. Name such a run."
+            f"Received: {row.name} ({row.id}), a {kind} {state}. Name such a run."
         )
     return row
 
@@ -68,36 +69,29 @@ def evaluate_command(name: str, json: bool) -> None:
         )
 
 
-def evidence_check_command(json: bool) -> None:
+def evidence_check_command(
+    again: int | None, draw: int | None, max_minutes: float | None, json: bool
+) -> None:
     """Print the derived verdicts; SystemExit with code 1 if one differs from what is published."""
-    document = check_evidence()
+    check_minutes(max_minutes)
+    if again is not None:
+        check_counts(MOST, again=again)
+    seed = secrets.randbelow(10**6) if draw is None else draw
+    document = check_evidence(again=again or 0, seed=seed, minutes=max_minutes or 1)
     print_answer(document, json, _print_evidence_check)
     if document["problems"]:
         raise SystemExit(1)
-
-
-def evidence_plan_command(names: Collection[str], json: bool) -> None:
-    """Print what the evidence lacks, of some claims or of all."""
-    bundles.import_if_own()
-    lacking = [decision.document() for decision in queue.plan_decisions(names)]
-    print_answer({"lacking": lacking}, json, queue.print_plan)
-
-
-def evidence_work_command(names: Collection[str], max_minutes: float | None, json: bool) -> None:
-    """Measure what the evidence lacks, for so long or to the end, and print what was measured."""
-    check_minutes(max_minutes)
-    bundles.import_if_own()
-    minutes = math.inf if max_minutes is None else max_minutes
-    print_answer(queue.work(names, minutes), json, queue.print_work)
 
 
 def _print_evidence_check(document: Mapping[str, Any]) -> None:
     for each in document["claims"]:
         other = f", {each['other_code']} settings by other code" if each["other_code"] else ""
         print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}{other}")
+    for cell in document["again"]["cells"]:
+        print(f"Measured anew (--draw {document['again']['draw']}): {cell}")
     for problem in document["problems"]:
         print(problem)
     print(
         f"{len(document['claims'])} verdicts derived from their curves, "
-        f"{len(document['problems'])} differences from RESULTS.md."
+        f"{len(document['problems'])} differences."
     )

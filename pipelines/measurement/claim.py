@@ -113,6 +113,9 @@ class Claim:
     """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
     reads: str | None = None
     """The setting that names a data set which is read without a recipe."""
+    unstable: Mapping[str, float] = field(default_factory=dict)
+    """Curves that rounding changes, such as where a search ends: by how much another processor may
+    find them elsewhere, on the same side of their bounds."""
     inner: str | None = None
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
 
@@ -243,4 +246,9 @@ class Experiment(Claim):
 
     figure: Callable[[Sequence[Measured], Sequence[Sequence[Training]]], Any]
     measure: Callable[[Any, int, Bench], Curves]
+    derive: Callable[[Any, int, Bench], Curves] | None = None
+    """What gives those curves of a cell that follow from its recorded trainings at once.
+
+    None: `measure`, which then does nothing but train on the bench.
+    """
     family: str = "trained networks"

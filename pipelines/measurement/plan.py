@@ -1,7 +1,7 @@
 """The plan of a measurement: a claim, its settings, its seeds; and its cells."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -166,6 +166,16 @@ def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
     first_seed = int(row.params.get(ONLY_SEED, 0))
     plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)
     return plan if plan.fingerprint == row.tags["fingerprint"] else None
+
+
+def stated_cells(name: str, seeds: Collection[int]) -> dict[str, tuple[MeasurementPlan, Cell]]:
+    """Return by fingerprint the cells that a claim states at any scale, with one of these seeds."""
+    plans = [
+        stated_plan(name, scale, 1, first_seed=s)
+        for scale in claim_catalog.load(name).scales
+        for s in seeds
+    ]
+    return {plan.cell_fingerprint(cell): (plan, cell) for plan in plans for cell in plan.cells}
 
 
 def _flatten(settings: Any) -> dict[str, Any]:

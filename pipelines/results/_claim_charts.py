@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pipelines.measurement.documents import arm_name
 from pipelines.measurement.grid import Curve, Measured, mean_curve, split_by
-from pipelines.results.evidence.check import histories
+from pipelines.results.evidence.derive import histories
 from pipelines.tracking import history
 from pipelines.tracking.bundles.shape import Document
 

@@ -13,7 +13,8 @@ from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.measurement.verdict import Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
-from pipelines.results.evidence.check import count_other_code, histories, measured_cells, read_runs
+from pipelines.results.evidence.check import count_other_code, measured_cells, read_runs
+from pipelines.results.evidence.derive import histories
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles.shape import Document
 
@@ -110,7 +111,10 @@ def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
         document=measurement.result.document() if measurement else {},
         bounds=list(_decisions(measurement)) if measurement else [],
         command=documents.repeat_command(measurement.plan) if measurement else None,
-        charts=[(chart, _json(chart)) for chart in charts],
+        charts=[  # as JSON that can stand in a page of HTML
+            (chart, json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c"))
+            for chart in charts
+        ],
         figure=figure,
         spread=format_spread,
         card=_templates.card_html(name),
@@ -129,8 +133,3 @@ def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[flo
         decides = judged and (scale == "paper" or bound.metric not in claim.reported)
         numbers = measurement.values.get(bound.metric, ()) if decides else ()
         yield bound, bound.verdict(numbers) if numbers else "", bound.deciding_interval(numbers)
-
-
-def _json(chart: Chart) -> str:
-    """Return JSON that can stand in a page of HTML."""
-    return json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c")

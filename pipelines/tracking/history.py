@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from pipelines.tracking import store
 from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, client, is_away, unavailable
 
-LEADING = (PARENT, ORIGIN, OWNER, "kind", "claim", "recipe", "study", "studies", "importing")
+LEADING = (  # tags that name a run, say what it is, or lead to others
+    *(PARENT, ORIGIN, OWNER, "kind", "claim", "recipe", "study", "studies"),
+    *("importing", "diverged"),
+)
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
 

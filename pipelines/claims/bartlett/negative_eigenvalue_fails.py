@@ -345,6 +345,9 @@ CLAIM = Theorem(
     ),
     costs={"cpu": seconds(32)},
     measure=measure,
+    unstable=dict.fromkeys(
+        ("floor_ratio", "symmetric_floor_ratio", "one_layer_floor_ratio", *RATIOS, "escape"), np.inf
+    ),
     extra_metrics=extra_metrics,
     figure=figure,
     inner="l",

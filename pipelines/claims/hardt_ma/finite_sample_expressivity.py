@@ -304,6 +304,8 @@ CLAIM = Experiment(
         ),
     ),
     measure=measure,
+    unstable={"output_error": np.inf, "error_over_bound": np.inf}
+    | {f"margin_r{r}": 1e-6 for r in LABELS},
     reads="data",
     extra_metrics=extra_metrics,
     shown=("error_over_bound", "own_fitting_ratio", "own_condition_ratio"),

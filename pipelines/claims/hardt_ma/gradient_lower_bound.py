@@ -233,6 +233,7 @@ CLAIM = Theorem(
     as_printed=PRINTED,
     costs={"cpu": seconds(22)},
     measure=measure,
+    unstable={"path_ratio": np.inf, "path_steps": np.inf},
     extra_metrics=reductions(saddle_gradient=np.max, saddle_excess=np.min, path_steps=np.mean),
     figure=figure,
     inner="l",

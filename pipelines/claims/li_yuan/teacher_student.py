@@ -141,15 +141,21 @@ def check_norms(recipe: Recipe) -> None:
 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return losses and distances of the students and of the population descent, by epoch."""
-    students, steps = recipes(setting, seed), validations(setting)
-    W, target = start(students["reslink"]), teacher(students["reslink"])
+    student, (steps, curves) = recipes(setting, seed)["reslink"], learn(setting, seed, bench)
+    W, target = start(student), teacher(student)
     population = population_descent(W, target, setting.learning_rate * np.diff([0, *steps]))
-    bench.add("population descent", students["reslink"].flat(), steps, population)
-    curves = {f"population_{name}": curve for name, curve in population.items()}
-    for arm, recipe in students.items():
+    bench.add("population descent", student.flat(), steps, population)
+    curves |= {f"population_{name}": curve for name, curve in population.items()}
+    curves["reslink_distance_ratio"] = curves["reslink_distance"] / np.linalg.norm(W - target)
+    return steps, curves
+
+
+def learn(setting: Setting, seed: int, bench: Bench) -> tuple[list[int], dict[str, Array]]:
+    """Return losses and distances of the students by epoch."""
+    steps, curves = validations(setting), dict[str, Array]()
+    for arm, recipe in recipes(setting, seed).items():
         trained = train_student(bench, recipe, len(steps))
         curves |= {f"{arm}_{name}": curve for name, curve in trained.items()}
-    curves["reslink_distance_ratio"] = curves["reslink_distance"] / np.linalg.norm(W - target)
     return steps, curves
 
 
@@ -311,6 +317,7 @@ CLAIM = Experiment(
         "paper": hours(2, 4),
     },
     measure=measure,
+    derive=learn,
     recipes=recipes,
     extra_metrics=extra_metrics,
     figure=lambda measured, _: figure(measured),

@@ -102,6 +102,9 @@ CLAIM = Experiment(
         "paper": hours(350 * 24, 1_050 * 24, gpu=True),
     },
     measure=measure,
+    derive=lambda setting, seed, bench: numbers(
+        _arms.errors(bench, {"published": setting.base(seed + 1)})
+    ),
     recipes=lambda setting, seed: {"published": setting.base(seed + 1)},
     extra_metrics=means(*_arms.error_names(LABELS)),
     figure=partial(_arms.figure, labels=LABELS),

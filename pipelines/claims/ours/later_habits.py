@@ -140,6 +140,9 @@ CLAIM = Experiment(
     floors=(Floor(_arms.error_names(ARMS), at_most=_arms.LEARNED_PCT),),
     costs={"cpu": minutes(6), "hours": hours(29, 38)},
     measure=measure,
+    derive=lambda setting, seed, bench: numbers(
+        _arms.errors(bench, {"published": setting.base(seed + 1)})
+    ),
     recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
     extra_metrics=means(*_arms.error_names(ARMS), *GAINS),
     figure=figure,

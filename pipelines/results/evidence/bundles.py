@@ -6,13 +6,15 @@ itself; there they have the tag `origin` = `project`, and count as nobody's own 
 
 import itertools
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
-from pipelines.measurement.plan import MeasurementPlan, stated_plan
+from pipelines.measurement.plan import MeasurementPlan, stated_cells, stated_plan
+from pipelines.results.evidence import derive
+from pipelines.results.evidence.derive import DIVERGED
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
@@ -95,7 +97,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
     with store.lock("evidence", "Another process adds; waiting for it."):
-        runs = [row for row in history.outlines() if row.status == "FINISHED"]
+        runs = [row for row in history.outlines() if row.status == "FINISHED" or DIVERGED in row.tags]
         added = [_add_claim(name, None if name in names else ids, runs) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
@@ -105,19 +107,21 @@ def _add_claim(
 ) -> dict[str, Any] | None:
     """Write the new cells of a claim into a bundle, with the runs that join them; None if none is.
 
-    Only cells with these ids are taken, if any are given; `runs` are all finished ones of the
-    store. What is written becomes the project's.
+    Only cells with these ids are taken, if any are given; `runs` are all of the store that are
+    finished or diverged. What is written becomes the project's. Raise UserError for cells of an
+    experiment that do not follow from its trainings.
     """
     ids = _ids_here(rows([name]))
     shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
+    trainings = _check_cells(name, {row.id for row in new.values()}, runs)
     measured = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {
         scale: run
         for scale in claim_catalog.load(name).scales
         if (run := _join_cells(name, scale, measured))
     }
-    cells = exporting.with_relatives([row.id for row in new.values()], runs)
+    cells = exporting.with_relatives([*trainings, *(row.id for row in new.values())], runs)
     chosen = sorted((cells | {row.id for row in joined.values()}) - {*ids.values()})
     if not chosen:
         return None
@@ -128,6 +132,33 @@ def _add_claim(
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
     seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
     return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
+
+
+def _check_cells(name: str, cells: Collection[str], runs: Sequence[Any]) -> set[str]:
+    """Return the ids of the trainings from which cells follow; raise UserError where they do not"""
+    found = set[str]()
+
+    def trained(kind: str, fingerprint: str) -> Iterator[Document]:
+        wanted = {"kind": kind, "fingerprint": fingerprint}.items()
+        for run in (run for run in runs if wanted <= run.data.tags.items()):
+            found.add(run.info.run_id)
+            yield _document(run)
+
+    chosen = [_document(run) for run in runs if run.info.run_id in cells]
+    recorded = derive.recorded_cells(name, chosen, trained)
+    problems = [problem for cell in recorded for problem in cell.check_trainings()]
+    if problems:
+        more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
+        raise UserError(
+            "A setting of trained networks must follow from its trainings, which are added with "
+            f"it. Received: {problems[0]}{more}. Nothing of {name} was added. Measure it anew: "
+            f"python -m pipelines run {name} --force"
+        )
+    return found
+
+
+def _document(run: Any) -> Document:
+    return _as_evidence(exporting.run_document(run, "evidence", []))
 
 
 def _ids_here(listed: Sequence[Listed]) -> dict[Listed, str]:
@@ -151,16 +182,12 @@ def _new_cells(
     Of two measurements of a cell that by today's code is taken, else the newer one.
     """
     rows = history.rows(kind="setting", claim=name)
-    code_of: dict[str, str] = {}
-    for seed in {int(row.params["seed"]) for row in rows}:
-        for scale in claim_catalog.load(name).scales:
-            plan = stated_plan(name, scale, 1, first_seed=seed)
-            code_of |= {plan.cell_fingerprint(cell): plan.code for cell in plan.cells}
-    wanted = code_of.keys() - set(shipped)
+    stated = stated_cells(name, {int(row.params["seed"]) for row in rows})
+    wanted = stated.keys() - set(shipped)
     new = [
         r for r in rows if r.tags["fingerprint"] in wanted and (run_ids is None or r.id in run_ids)
     ]
-    new.sort(key=lambda row: (row.tags["code"] == code_of[row.tags["fingerprint"]], row.start_ms))
+    new.sort(key=lambda r: (r.tags["code"] == stated[r.tags["fingerprint"]][0].code, r.start_ms))
     return {row.tags["fingerprint"]: row for row in new}
 
 
@@ -199,19 +226,13 @@ def _is_of_today(row: history.Row, plan: MeasurementPlan) -> bool:
 
 def list_bundles() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    states = bundle_states()
-    return {"evidence": [_describe_bundle(file, present) for file, present in states.items()]}
-
-
-def _describe_bundle(file: Path, present: bool) -> dict[str, Any]:
-    kinds = [row.kind for row in rows_of(file)]
+    kinds = {file: [row.kind for row in rows_of(file)] for file in files()}
     return {
-        "file": file.name,
-        "claim": subject(file),
-        "cells": kinds.count("setting"),
-        "runs": len(kinds),
-        "bytes": file.stat().st_size,
-        "here": present,
+        "evidence": [
+            {"file": file.name, "claim": subject(file), "cells": kinds[file].count("setting")}
+            | {"runs": len(kinds[file]), "bytes": file.stat().st_size, "here": present}
+            for file, present in bundle_states().items()
+        ]
     }
 
 

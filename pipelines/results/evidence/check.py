@@ -1,7 +1,7 @@
 """The check of the evidence: every verdict derived from the curves in the bundles.
 
-It is compared with its row of RESULTS.md and with what the claim's run recorded. No database is
-needed.
+It is compared with its row of RESULTS.md and with what the claim's run recorded, and cells with
+their trainings. Others are measured anew, some of them. No database is needed.
 """
 
 import re
@@ -17,6 +17,14 @@ from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles
+from pipelines.results.evidence.derive import (
+    TRAINED,
+    Trained,
+    draw,
+    histories,
+    is_measurable,
+    recorded_cells,
+)
 from pipelines.results.published import read_rows
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, store
@@ -41,24 +49,37 @@ class Derived:
     """By column of RESULTS.md."""
 
 
-def check_evidence(results: Path = ROOT / "RESULTS.md") -> dict[str, Any]:
-    """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`."""
+def check_evidence(
+    results: Path = ROOT / "RESULTS.md", again: int = 0, seed: int = 0, minutes: float = 1
+) -> dict[str, Any]:
+    """Derive every verdict and compare it with RESULTS.md; what differs are the `problems`.
+
+    So many cells are measured `again`, drawn by a seed among those that all in all take about so
+    many minutes or less.
+    """
     if not results.is_file():
         raise UserError(
             f"The evidence is compared with a RESULTS.md. Received: {results}, which is not there. "
             "Write it: python -m pipelines report --publish"
         )
-    published, problems, derived = read_rows(results), [], []
+    published, derived, pool = read_rows(results), [], []
+    problems: list[str] = []
     for name in claim_catalog.names():
-        bundled_runs = list(read_runs(name))
+        bundled_runs = list(read_runs(name, trainings=True))
         claim = derive(name, bundled_runs) if bundled_runs else None
         derived += [claim] if claim else []
+        cells = recorded_cells(name, cells_of(bundled_runs), trained_among(bundled_runs))
+        problems += [problem for cell in cells for problem in cell.check_trainings()]
         disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
         problems += [f"{name}: {problem}" for problem in disagreements]
+        pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
+    drawn = draw(pool, again, seed)
+    problems += [problem for cell in drawn for problem in cell.measure_anew()]
     claims = [
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
-    return {"claims": claims, "problems": problems, "results": str(results)}
+    anew = {"cells": [cell.title for cell in drawn], "draw": seed}
+    return {"claims": claims, "problems": problems, "results": str(results), "again": anew}
 
 
 def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
@@ -70,18 +91,30 @@ def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
         with file_format.open_archive(file, store.home(), importing.check_document) as archive:
             for row in archive.manifest.runs:
                 wanted = row.claim == name and row.kind in ("setting", "claim")
-                if wanted or (trainings and row.kind == "training"):
+                if wanted or (trainings and row.kind in TRAINED):
                     yield archive.run(row)
 
 
 def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
     """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
-    cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
+    cells = {d.tags["fingerprint"]: d for d in cells_of(bundled_runs)}
     for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
         seeds = bundles.complete_seeds(name, scale, cells.keys())
         if seeds >= claim_catalog.load(name).seeds:
             return _derive_from(stated_plan(name, scale, seeds), cells)
     return None
+
+
+def trained_among(runs: Sequence[Document]) -> Trained:
+    """Return what finds trainings among some runs."""
+    return lambda *wanted: [
+        run for run in runs if (run.tags["kind"], run.tags.get("fingerprint")) == wanted
+    ]
+
+
+def cells_of(bundled_runs: Sequence[Document]) -> list[Document]:
+    """Return the cells among runs."""
+    return [each for each in bundled_runs if each.tags["kind"] == "setting"]
 
 
 def measured_cells(plan: MeasurementPlan, cells: Mapping[str, Document]) -> list[Measured]:
@@ -114,19 +147,11 @@ def count_other_code(plan: MeasurementPlan, cells: Mapping[str, Document]) -> in
     return sum(code not in plan.codes for code in codes)
 
 
-def histories(document: Document) -> dict[str, dict[int, float]]:
-    """Return by metric the values of a run's document by step."""
-    return {
-        metric: {step: history.number(value) for step, _, value in points}
-        for metric, points in document.metrics.items()
-    }
-
-
 def _find_problems(
     derived: Derived | None, row: Mapping[str, str], bundled_runs: Sequence[Document]
 ) -> Iterator[str]:
     """Yield in what the bundles of a claim and its row of RESULTS.md disagree."""
-    prints = [d.tags["fingerprint"] for d in bundled_runs if d.tags["kind"] == "setting"]
+    prints = [d.tags["fingerprint"] for d in cells_of(bundled_runs)]
     if len(prints) > len(set(prints)):
         yield f"{len(prints) - len(set(prints))} settings are in the evidence twice"
     if derived is None:

@@ -1,0 +1,190 @@
+"""Cells derived anew, by what measured them: from their trainings, or by measuring them again.
+
+A training is found by the settings and the seed that the claim asks for; none is made.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from pipelines.data.integrity import is_at_hand
+from pipelines.errors import Diverged
+from pipelines.measurement import grid
+from pipelines.measurement.claim import Bench, Experiment
+from pipelines.measurement.cost import seconds
+from pipelines.measurement.grid import Cell, Cells, Curves, Measured
+from pipelines.measurement.plan import MeasurementPlan, stated_cells
+from pipelines.recipes.recipe import Recipe
+from pipelines.resume import PARTED
+from pipelines.run import PER_STEP, Result, RunOptions, select_final
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles.shape import Document
+from pipelines.tracking.history import LARGEST_FLOAT
+
+TRAINED = ("training", "search")  # kinds of runs that an experiment trains
+DIVERGED = PARTED[0]
+DERIVED, ANEW = 1e-9, 1e-6  # relative tolerances, a thousandth of which is the absolute one
+NOWHERE: Any = SimpleNamespace(tag=lambda key, value: None, model=lambda model: None)
+Trained = Callable[[str, str], Iterable[Document]]
+"""Returns the trainings of a kind whose settings have a fingerprint, of whatever cell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedBench(Bench):
+    """A bench on which trainings are found; what else a claim records there is not kept."""
+
+    found: Mapping[str, Document]
+
+    def curve(self, result: Result, metric: str) -> tuple[Any, Any]:
+        """Return a curve of a training: integer steps [k] and values [k]."""
+        points = histories(self.found[result.run_id])[metric]
+        steps = [step for step in sorted(points) if not np.isnan(points[step])]
+        return np.array(steps), np.array([points[step] for step in steps])
+
+    def add(self, *_: Any) -> None:
+        """Keep nothing."""
+
+
+@dataclass(frozen=True)
+class RecordedCell:
+    """A cell as it is recorded, as its claim states it, and what finds its trainings."""
+
+    document: Document
+    plan: MeasurementPlan
+    cell: Cell
+    trained: Trained
+
+    @property
+    def title(self) -> str:
+        """Return `two-phases d=8 seed=0`."""
+        return f"{self.plan.name} {grid.cell_title(self.cell, self.plan.axes)}"
+
+    def bench(self) -> Bench:
+        """Return where its trainings are found: of equal ones its own, else the newest."""
+        reused, found = store.reused_ids(self.document.tags), dict[str, Document]()
+
+        def rank(run: Document) -> tuple[bool, int]:
+            below = run.tags.get(store.PARENT) == self.document.run_id
+            return below or run.run_id in reused, run.start_ms
+
+        def find(recipe: Recipe, kind: str) -> Result:
+            equal = [r for r in self.trained(kind, recipe.fingerprint) if r.params == recipe.flat()]
+            equal = [r for r in equal if r.status == "FINISHED" or DIVERGED in r.tags]
+            if not equal:
+                raise ValueError(
+                    f"there is no {kind} of {recipe.name} with seed {recipe.seed} and the settings "
+                    f"that the claim asks for (fingerprint {recipe.fingerprint})"
+                )
+            training = max(equal, key=rank)
+            if DIVERGED in training.tags:
+                raise Diverged("", int(training.tags[DIVERGED]))
+            found[training.run_id] = training
+            return Result(training.run_id, select_final(final_numbers(training)))
+
+        return RecordedBench(NOWHERE, run_options=RunOptions(recorded=find), found=found)
+
+    def check_trainings(self) -> Iterator[str]:
+        """Yield what does not follow from its trainings; nothing of a theorem."""
+        claim = self.plan.claim
+        if isinstance(claim, Experiment) and claim.recipes:
+            yield from self._compare(claim.derive or claim.measure, "by its trainings", DERIVED)
+
+    def measure_anew(self) -> Iterator[str]:
+        """Measure the cell; yield in what it differs from what is recorded."""
+        yield from self._compare(self.plan.claim.measure, "measured anew", ANEW)
+
+    def _curves(self, measure: Callable[..., Curves]) -> Curves:
+        if isinstance(self.plan.claim, Experiment):
+            return measure(self.plan.settings_at(self.cell), self.cell.seed, self.bench())
+        with threadpool_limits(1, user_api="blas"):  # as where it was measured
+            steps, curves = measure(Cells((self.cell,)))
+        return steps, {metric: values[0] for metric, values in curves.items()}
+
+    def _compare(self, measure: Callable[..., Curves], how: str, near: float) -> Iterator[str]:
+        """Yield which curves are recorded otherwise, each with the first such number."""
+        try:
+            steps, curves = self._curves(measure)
+        except (KeyError, ValueError) as error:
+            yield f"{self.title}: {error}"
+            return
+        there = Measured(self.cell, *history.table(histories(self.document)), "")
+        arrays = {metric: np.asarray(values, float) for metric, values in curves.items()}
+        here = Measured(self.cell, np.asarray(steps), arrays, "")
+        if curves and not np.array_equal(here.steps, there.steps):
+            yield f"{self.title}: its steps are others {how}"
+            return
+        unstable = self.plan.claim.unstable
+        for metric, values in here.curves.items():
+            recorded = there.curves.get(metric, np.full(len(values), np.nan))
+            is_loose = metric in unstable and self._are_on_one_side(metric, there, here)
+            limit = max(near / 1000, unstable[metric] if is_loose else 0)
+            same = np.isclose(recorded, values, near, min(limit, LARGEST_FLOAT), equal_nan=True)
+            if not same.all() and limit < np.inf:
+                i = int(np.argmin(same))
+                at = f" at step {here.steps[i]}" if len(values) > 1 else ""
+                numbers = f"{recorded[i]:.6g} in the evidence, {values[i]:.6g} {how}"
+                yield f"{self.title}: {metric}{at} is {numbers}"
+
+    def _are_on_one_side(self, metric: str, *measured: Measured) -> bool:
+        """Return whether the worst values of a curve are on the same side of all its bounds."""
+        bounds = [bound for bound in self.plan.claim.decided_by if bound.metric == metric]
+        judged = [values for m in measured if len(values := m.curves[metric][m.holds])]
+        return all(len({b.verdict([b.worst(values)]) for values in judged}) < 2 for b in bounds)
+
+
+def histories(document: Document) -> dict[str, dict[int, float]]:
+    """Return by metric the values of a run's document by step."""
+    return {
+        metric: {step: history.number(value) for step, _, value in points}
+        for metric, points in document.metrics.items()
+    }
+
+
+def final_numbers(training: Document) -> dict[str, float]:
+    """Return the last value of every metric; raise ValueError where one contradicts the curves."""
+    curves = histories(training)
+    final = {metric: by_step[max(by_step)] for metric, by_step in curves.items()}
+    end, about = max(map(max, curves.values()), default=0), f"{training.name} ({training.run_id})"
+    if any(end not in curves.get(metric, ()) for metric in PER_STEP):
+        raise ValueError(f"{about} has no curves up to its last step, {end}")
+    watched = "best_val_error_pct" if "best_val_error_pct" in final else "best_val_loss"
+    for metric in [key for key in final if key.startswith("best_val_")]:
+        curve = curves.get(metric.removeprefix("best_"), {})
+        expected = curve.get(int(final.get("best_step", 0)), final[metric])
+        if metric == watched:
+            expected = min([expected, *curve.values()])
+        if final[metric] != expected:
+            raise ValueError(f"{about} has {metric} {final[metric]:.6g}, its curve {expected:.6g}")
+    return final
+
+
+def recorded_cells(name: str, cells: Iterable[Document], trained: Trained) -> list[RecordedCell]:
+    """Return the cells with settings that the claim states."""
+    recorded = {cell.tags["fingerprint"]: cell for cell in cells}
+    stated = stated_cells(name, {int(cell.params["seed"]) for cell in recorded.values()})
+    both = sorted(recorded.keys() & stated.keys())
+    return [RecordedCell(recorded[key], *stated[key], trained) for key in both]
+
+
+def is_measurable(each: RecordedCell, most_s: float) -> bool:
+    """Return whether more than trainings made a cell, at a stated cost of at most so much, here."""
+    claim, plan = each.plan.claim, each.plan
+    if isinstance(claim, Experiment) and claim.recipes and not claim.derive:
+        return False
+    unknown = seconds(0 if plan.scale == "smoke" else math.inf)
+    cost = claim.costs.get(plan.scale, unknown) * (1 / len(plan.cells) / claim.seeds)
+    return cost.most_s <= most_s and all(map(is_at_hand, plan.data_sets))
+
+
+def draw(claims: Iterable[Sequence[RecordedCell]], count: int, seed: int) -> list[RecordedCell]:
+    """Return so many cells at random: of every claim one, then of every claim another."""
+    rng = np.random.default_rng(seed)
+    columns = [[cells[i] for i in rng.permutation(len(cells))] for cells in claims]
+    rows = zip_longest(*(columns[i] for i in rng.permutation(len(columns))))
+    return [each for row in rows for each in row if each][:count]

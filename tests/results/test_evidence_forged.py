@@ -1,0 +1,299 @@
+"""Evidence that was made by hand is found: cells without trainings, or with others' numbers."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.__main__ import dispatch
+from pipelines.errors import UserError
+from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement.plan import stated_plan
+from pipelines.results import scoreboard
+from pipelines.results.evidence import bundles, check, derive
+from pipelines.tracking import history, store, tracked_run
+from tests.conftest import Go
+
+TRAINED, THEOREM = "identity-beats-plain", "small-norm-factorization"
+SHIPPED = bundles.FOLDER
+
+
+@pytest.fixture(autouse=True)
+def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the evidence is, empty at first; no figure is drawn."""
+    monkeypatch.setattr(bundles, "FOLDER", tmp_path / "evidence")
+    monkeypatch.setattr(store, "is_project_home", lambda: True)
+    monkeypatch.setattr(tracked_run.Run, "figure", lambda *_: None)
+    bundles.FOLDER.mkdir()
+    return bundles.FOLDER
+
+
+def forge(name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Put the project's evidence of a claim here, each run changed, with digests that fit."""
+    for file in bundles.files([name]) or map(Path, SHIPPED.glob(f"{name}-*[0-9a-f].zip")):
+        with zipfile.ZipFile(file) as archive:
+            members = {each: archive.read(each) for each in archive.namelist()}
+        manifest = json.loads(members.pop("manifest.json"))
+        for member in [each for each in members if each.count("/") == 1]:
+            document = json.loads(members[member])
+            change(document)
+            members[member] = json.dumps(document).encode()
+            [row] = [r for r in manifest["runs"] if r["run_id"] == document["run_id"]]
+            row["status"] = document["status"]
+        for member, content in members.items():
+            digest = hashlib.sha256(content).hexdigest()
+            manifest["members"][member] = {"bytes": len(content), "sha256": digest}
+        with zipfile.ZipFile(bundles.FOLDER / file.name, "w", zipfile.ZIP_DEFLATED) as archive:
+            for member, content in {**members, "manifest.json": json.dumps(manifest)}.items():
+                archive.writestr(member, content)
+
+
+def set_metric(document: dict[str, Any], metric: str, change: Callable[[float], float]) -> None:
+    points = document["metrics"].get(metric, [])
+    document["metrics"] |= {metric: [[s, ms, change(v)] for s, ms, v in points]} if points else {}
+
+
+def recorded(name: str) -> list[derive.RecordedCell]:
+    """Return the cells of a claim in the evidence."""
+    runs = list(check.read_runs(name, trainings=True))
+    cells = derive.recorded_cells(name, check.cells_of(runs), check.trained_among(runs))
+    assert cells
+    return cells
+
+
+def problems(name: str) -> list[str]:
+    """Return what the trainings of a claim in the evidence contradict."""
+    return [problem for cell in recorded(name) for problem in cell.check_trainings()]
+
+
+def problems_in_results(tmp_path: Path, **how: Any) -> list[str]:
+    """Return what `evidence check` finds in the evidence and a RESULTS.md that is made of it."""
+    bundles.import_if_own()
+    scoreboard.publish(tmp_path / "published")
+    found: list[str] = check.check_evidence(tmp_path / "published" / "RESULTS.md", **how)[
+        "problems"
+    ]
+    return found
+
+
+def test_a_number_that_the_trainings_do_not_give_is_named_with_both(tmp_path: Path) -> None:
+    def shift(document: dict[str, Any]) -> None:
+        if document["tags"]["kind"] in ("setting", "claim"):
+            for prefix in ("", "seed/", "ci_low/", "ci_high/"):
+                set_metric(document, f"{prefix}wider_gap_pct", lambda gap: gap + 3)
+
+    forge("batchnorm-overfits", shift)
+    found = problems_in_results(tmp_path)
+    assert len(found) == 3  # and nothing else: the forged row agrees with the forged cells
+    assert (
+        "batchnorm-overfits seed=0: wider_gap_pct is 4.65 in the evidence, 1.65 by its trainings"
+        in found
+    )
+
+
+def write_cells(name: str) -> None:
+    """Write the five cells of small-init-helps at hours scale, as if they had been measured."""
+    plan = stated_plan(name, "hours", 5)
+    for cell in plan.cells:
+        tags = {"claim": name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
+        with tracked_run.track(
+            f"seed={cell.seed}", experiment="mine", kind="setting", params=cell.params, tags=tags
+        ) as run:
+            run.log({"small_test_error_pct": 20.0, "standard_test_error_pct": 25.0})
+            run.log({"small_rate": 0.1, "standard_rate": 0.001, "rates_at_an_end": 0.0})
+            run.log({"advantage_pct": 5.0})
+
+
+def test_cells_written_by_hand_are_not_added_and_nothing_is_published() -> None:
+    name = "small-init-helps"
+    write_cells(name)
+    with pytest.raises(UserError, match=r"small-init-helps seed=\d: there is no search of .*add"):
+        bundles.add([name])
+    assert bundles.files() == []
+    assert history.rows_with_evidence(None, kind="claim") == []
+
+
+def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_made() -> None:
+    name = "small-init-helps"
+    write_cells(name)
+    plan = stated_plan(name, "hours", 5)
+    recipes = {
+        each.fingerprint: (arm, each) for c in plan.cells for arm, each in plan.arms(c).items()
+    }
+    for fingerprint, (arm, recipe) in recipes.items():  # a search is made once for all seeds
+        kind = "search" if "search" in arm else "training"
+        tags = {"fingerprint": fingerprint, "code": "c", "recipe": recipe.name}
+        with tracked_run.track(
+            arm, experiment="other", kind=kind, params=recipe.flat(), tags=tags
+        ) as run:
+            run.log({"batch_loss": 1.0, "learning_rate": 0.1, "val_error_pct": 22.0}, 7_020)
+            run.log({"test_error_pct": 20.0 if arm.startswith("small") else 25.0}, 7_020)
+    [added] = bundles.add([name])["added"]
+    assert added["seeds"] == {"hours": 5}
+    kinds = [row.kind for row in bundles.rows([name])]
+    assert (kinds.count("training"), kinds.count("search")) == (10, 10)
+    assert problems(name) == []
+
+
+def change_trainings(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    """Return what sets metrics of the trainings with this seed to other numbers."""
+
+    def change(document: dict[str, Any]) -> None:
+        if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+            for metric, value in changes.items():
+                set_metric(document, metric, lambda _, value=value: value)  # type: ignore[misc]
+
+    return change
+
+
+def test_the_projects_own_cells_follow_from_their_trainings() -> None:
+    forge(TRAINED, lambda document: None)
+    assert problems(TRAINED) == []
+
+
+def test_final_numbers_must_be_those_of_the_curves_and_of_the_cell() -> None:
+    forge(TRAINED, change_trainings(best_val_error_pct=1.5))
+    [found] = problems(TRAINED)
+    assert found.startswith(f"{TRAINED} seed=3: ")
+    assert "best_val_error_pct 1.5, its curve" in found
+    forge(TRAINED, change_trainings(test_error_pct=1.5, best_val_error_pct=1.5))  # the first again
+    assert len(problems(TRAINED)) == 1
+
+
+def test_an_error_that_was_changed_in_the_trainings_alone_is_found() -> None:
+    forge(TRAINED, change_trainings(test_error_pct=1.5))
+    found = problems(TRAINED)
+    assert all(each.startswith(f"{TRAINED} seed=3: ") for each in found)
+    assert any("advantage_pct is" in each and "0 by its trainings" in each for each in found)
+
+
+def alter_seed(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        document["params"]["seed"] = "4"
+
+
+def alter_rate(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        document["params"]["learning_rate"] = "0.06"
+
+
+def drop_error(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        del document["metrics"]["test_error_pct"]
+
+
+def drop_everything(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        document["metrics"] = {}
+
+
+def drop_curves(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        del document["metrics"]["batch_loss"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (alter_seed, "there is no training of allconv-digits with seed 3"),
+        (alter_rate, "there is no training of allconv-digits with seed 3"),
+        (drop_error, "test_error_pct"),
+        (drop_everything, "has no curves up to its last step, 0"),
+        (drop_curves, "has no curves up to its last step, 400"),
+    ],
+)
+def test_a_training_must_have_the_seed_and_the_settings_of_the_claim_and_its_curves(
+    change: Callable[[dict[str, Any]], None], reason: str
+) -> None:
+    forge(TRAINED, change)
+    [found] = problems(TRAINED)
+    assert found.startswith(f"{TRAINED} seed=3: ")
+    assert reason in found
+
+
+def test_a_training_that_diverged_gives_what_it_gave_when_it_was_measured() -> None:
+    def diverge(document: dict[str, Any]) -> None:
+        seed = document["params"].get("seed")
+        if document["tags"]["kind"] == "training" and seed == "3":
+            if document["params"]["model_args.shortcut"] == "none":
+                document["status"] = "FAILED"
+                document["tags"]["diverged"] = "17"
+        elif document["tags"]["kind"] == "setting" and seed == "3":
+            for metric in ("plain_test_error_pct", "advantage_pct"):
+                set_metric(document, metric, lambda _: None)  # type: ignore[arg-type, return-value]
+
+    forge(TRAINED, diverge)
+    assert problems(TRAINED) == []
+
+
+def measure_theorem() -> list[str]:
+    """Put measured cells of a theorem into the evidence; their run ids."""
+    sweep.check(THEOREM, "smoke", claim_catalog.load(THEOREM).scales["smoke"])
+    bundles.add([THEOREM])
+    return sorted(row.id for row in history.rows_with_evidence(kind="setting"))
+
+
+def test_a_cell_of_a_theorem_changed_by_hand_is_found_when_it_is_drawn(
+    tmp_path: Path, go: Go
+) -> None:
+    forged, *others = measure_theorem()
+    title = f"{THEOREM} {history.row(forged).name}"
+
+    def change(document: dict[str, Any]) -> None:
+        if document["run_id"] == forged:
+            set_metric(document, "ratio", lambda ratio: ratio * 0.999)
+
+    forge(THEOREM, change)
+    go("b")
+    assert not any("anew" in each for each in problems_in_results(tmp_path))  # none is drawn
+    everything = problems_in_results(tmp_path, again=1 + len(others))
+    [found] = [each for each in everything if "anew" in each]
+    assert found.startswith(f"{title}: ratio at step ")
+
+
+def test_a_curve_that_rounding_changes_must_keep_to_its_side_of_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measure_theorem()
+    stated = claim_catalog.load(THEOREM)
+    unstable = dataclasses.replace(stated, unstable={"ratio": math.inf})
+    monkeypatch.setattr(claim_catalog, "load", lambda name: unstable)
+    [bound] = [each for each in stated.decided_by if each.metric == "ratio"]
+    found = []
+    for factor in (0.999, 100):
+
+        def change(document: dict[str, Any], factor: float = factor) -> None:
+            set_metric(document, "ratio", lambda ratio: ratio * factor)
+
+        forge(THEOREM, change)
+        [cell, *_] = recorded(THEOREM)
+        found.append([*cell.measure_anew()])
+        forge(THEOREM, lambda document: change(document, 1 / factor))  # noqa: B023
+    assert bound.at_most < 100
+    assert (len(found[0]), len(found[1])) == (0, 1)
+
+
+def test_a_draw_is_repeated_by_its_seed_and_takes_every_claim_first() -> None:
+    measure_theorem()
+    cells = recorded(THEOREM)
+    columns = [cells[:5], cells[5:], []]
+    first = derive.draw(columns, 4, seed=3)
+    assert derive.draw(columns, 4, seed=3) == first
+    assert sum(each in cells[:5] for each in first) == 2
+    assert derive.draw(columns, 4, seed=4) != first
+    assert len(derive.draw(columns, 99, seed=0)) == len(cells)
+
+
+def test_the_command_says_what_it_drew(capsys: pytest.CaptureFixture[str]) -> None:
+    measure_theorem()
+    with pytest.raises(SystemExit, match="1"):  # the project's RESULTS.md has other claims
+        dispatch(["evidence", "check", "--again", "1", "--draw", "5"])
+    assert f"Measured anew (--draw 5): {THEOREM} d=" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--again and --draw belong to `evidence check`"):
+        dispatch(["evidence", "list", "--again", "3"])
