@@ -71,9 +71,8 @@ def find_lacking(status: str, tags: Mapping[str, str], params: Mapping[str, str]
     lacking = [key for key in (*NEEDED[kind], *judged) if key not in tags]
     counts = [(key, each[key]) for each in (tags, params) for key in COUNTS if key in each]
     lacking += ["seed"] * (kind == "setting" and "seed" not in params)
-    return ", ".join(
-        [*lacking, *(f"{key}={n} as a number" for key, n in counts if not n.isdecimal())]
-    )
+    lacking += [f"a whole number for {key} ({n!r})" for key, n in counts if not n.isdecimal()]
+    return ", ".join(lacking)
 
 
 def _is_readable(row: Row) -> bool:

@@ -57,7 +57,8 @@ def test_a_claim_without_its_tags_is_named_with_what_to_do_and_the_rest_goes_on(
         assert f"mlflow runs delete --run-id {run_id}" in line
     for text, run_id in wrong.items():
         assert any(
-            run_id in line and f"seeds={text} as a number" in line for line in said.err.splitlines()
+            run_id in line and f"a whole number for seeds ({text!r})" in line
+            for line in said.err.splitlines()
         )
     assert whole in said.out
     assert {row.id for row in history.rows(kind="claim")} == {whole}

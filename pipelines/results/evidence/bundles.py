@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
+from pipelines.measurement.claim import Experiment
 from pipelines.measurement.plan import MeasurementPlan, stated_cells, stated_plan
 from pipelines.results.evidence import derive
 from pipelines.results.evidence.derive import DIVERGED
@@ -135,7 +136,9 @@ def _add_claim(
 
 
 def _check_cells(name: str, cells: Collection[str], runs: Sequence[Any]) -> set[str]:
-    """Return the ids of the trainings from which cells follow; raise UserError where they do not"""
+    """Return the trainings that cells of an experiment follow from; UserError if they do not."""
+    if not isinstance(claim_catalog.load(name), Experiment):
+        return set()
     found = set[str]()
 
     def trained(kind: str, fingerprint: str) -> Iterator[Document]:
