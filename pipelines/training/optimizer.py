@@ -3,7 +3,6 @@
 Imports Keras at the top: import this module inside the functions that train.
 """
 
-import math
 from typing import Any
 
 import keras
@@ -34,26 +33,53 @@ class MomentumSGD(keras.optimizers.SGD):
     Nesterov's form steps along g + m v, with the new v. Keras's SGD keeps the rate inside
     (v <- m v - rate g, w <- w + v). The two differ for the steps after every change of the rate;
     the papers of 2016 trained with the form above.
+
+    With `ema` E every step moves an average of each weight, a <- E a + (1 - E) w; the first step
+    sets it. Keras's own (`use_ema`) stand still in float32 as soon as a change is less than half a
+    unit in the last place of the average. Here what the rounding of a change leaves is kept in a
+    second variable and added to the next (Kahan 1965).
     """
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        if not self.momentum:  # Keras keeps no velocity then
-            super().update_step(gradient, variable, learning_rate)
-            return
-        rate, gradient = (ops.cast(x, variable.dtype) for x in (learning_rate, gradient))
-        velocity = self.momentums[self._get_variable_index(variable)]
-        self.assign(velocity, self.momentum * velocity + gradient)
-        along = gradient + self.momentum * velocity if self.nesterov else velocity
-        self.assign_sub(variable, rate * along)
+    pieces = 1
+    """Batches of a step."""
 
-    def finalize_variable_values(self, var_list: Any) -> None:
-        """Leaves the averages where they are: Keras calls this at the end of every `fit`."""
+    def __init__(self, learning_rate: RateTable, *, ema: float = 0.0, **settings: Any) -> None:
+        super().__init__(learning_rate, **settings)
+        self.ema = ema
+
+    def build(self, variables: Any) -> None:
+        super().build(variables)
+        if self.ema:
+            self.averages = self.add_optimizer_variables(variables, "average")
+            self.rests = self.add_optimizer_variables(variables, "rest")
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        if self.momentum:
+            rate, gradient = (ops.cast(x, variable.dtype) for x in (learning_rate, gradient))
+            velocity = self.momentums[self._get_variable_index(variable)]
+            self.assign(velocity, self.momentum * velocity + gradient)
+            along = gradient + self.momentum * velocity if self.nesterov else velocity
+            self.assign_sub(variable, rate * along)
+        else:  # Keras keeps no velocity then
+            super().update_step(gradient, variable, learning_rate)
+        if self.ema:
+            self._move_average(variable)
+
+    def _move_average(self, variable: Any) -> None:
+        """Move the average of a weight at the last piece of a step, and only there."""
+        index = self._get_variable_index(variable)
+        average, rest = (each[index] for each in (self.averages, self.rests))
+        share = ops.where(self.iterations < self.pieces, 1.0, 1 - self.ema)
+        share = ops.where((self.iterations + 1) % self.pieces == 0, share, 0.0)
+        change = rest + ops.cast(share, variable.dtype) * (variable - average - rest)
+        moved = average + change
+        self.assign(rest, change - (moved - average))
+        self.assign(average, moved)
 
     def put_averages(self, variables: Any) -> None:
         """Give the weights the values of their averages, where the optimizer keeps them."""
-        super().finalize_variable_values(variables)
-        for variable in variables:  # on JAX it is now the average's own memory, which a step ends
-            variable.assign(ops.copy(variable))
+        for variable, average in zip(variables, self.averages, strict=True):
+            variable.assign(ops.copy(average))  # on JAX a step ends the average's own memory
 
 
 class AccumulatedSGD(MomentumSGD):
@@ -61,8 +87,7 @@ class AccumulatedSGD(MomentumSGD):
 
     Keras's `gradient_accumulation_steps` branches around the sum over devices, which TensorFlow
     allows on one device alone. Here every batch is summed over the devices, and steps of rate 0
-    leave the velocities as they were. Averages of the weights follow the pieces, by the root of
-    their decay: they see the weights before a step as often as pieces come before its last.
+    leave the velocities as they were.
     """
 
     def __init__(self, learning_rate: RateTable, *, pieces: int, **settings: Any) -> None:
@@ -92,9 +117,11 @@ def build_optimizer(recipe: Recipe, rates: NDArray[np.float64]) -> MomentumSGD:
     """
     pieces = recipe.accumulate
     table = RateTable(np.repeat(rates, pieces))  # Keras counts pieces
-    settings: dict[str, Any] = {"momentum": recipe.momentum, "nesterov": recipe.nesterov}
-    if recipe.ema:
-        settings |= {"use_ema": True, "ema_momentum": math.pow(recipe.ema, 1 / pieces)}
+    settings: dict[str, Any] = {
+        "momentum": recipe.momentum,
+        "nesterov": recipe.nesterov,
+        "ema": recipe.ema,
+    }
     if pieces == 1:
         return MomentumSGD(table, **settings)
     return AccumulatedSGD(table, pieces=pieces, **settings)

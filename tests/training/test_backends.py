@@ -238,8 +238,10 @@ def test_two_jax_devices_equal_one(elsewhere: dict[str, str], tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_two_tensorflow_devices_act_on_the_whole_batch(packed_digits: Path, tmp_path: Path) -> None:
-    normalized = {"model_args": {"batch_norm": True}}
-    two = {"model_args": {"batch_norm": True, "dropout": 0.5}, "devices": 2, "every": 3}
+    habits = {"ema": 0.9, "accumulate": 2}
+    normalized = {**habits, "model_args": {"batch_norm": True}}
+    dropping = {"batch_norm": True, "dropout": 0.5}
+    two = {**habits, "model_args": dropping, "devices": 2, "every": 3}
     perform(
         {"KERAS_BACKEND": "tensorflow", "TFDS_DATA_DIR": str(packed_digits)},
         tmp_path,
@@ -290,6 +292,7 @@ def test_random_layers_and_normalization_are_resumed_on_jax(
 ) -> None:
     dense = {"depth": 10, "growth": 4, "dropout": 0.2}
     recipe = {"model": "densenet", "model_args": dense, "weight_decay": 1e-4, "accumulate": 2}
+    recipe["ema"] = 0.99
     perform(
         elsewhere,
         tmp_path,

@@ -9,7 +9,14 @@ import pytest
 import tensorflow as tf
 
 import keras_models
-from pipelines.training.optimizer import AccumulatedSGD, MomentumSGD, RateTable, add_weight_decay
+from pipelines.recipes.catalog import get_recipe
+from pipelines.training.optimizer import (
+    AccumulatedSGD,
+    MomentumSGD,
+    RateTable,
+    add_weight_decay,
+    build_optimizer,
+)
 
 RATES = np.array([0.5, 0.5, 0.125, 0.125])
 GRADIENTS = [1.0, 2.0, -1.0, 4.0]
@@ -76,25 +83,49 @@ def test_pieces_make_the_steps_of_their_mean_gradients(momentum: float, nesterov
     assert along[::2] == [0.0, *along[1:-1:2]]  # nothing moves between
 
 
-@pytest.mark.parametrize("pieces", [1, 2])
-def test_averages_come_near_to_resting_weights_by_the_decay_a_step(pieces: int) -> None:
-    decay, rates = 0.75, RateTable(np.full(8, 0.5))
-    average = {"use_ema": True, "ema_momentum": decay ** (1 / pieces), "momentum": 0.0}
-    whole = MomentumSGD(rates, **average)
-    optimizer = whole if pieces == 1 else AccumulatedSGD(rates, pieces=pieces, **average)
-    weight, distances = keras.Variable(1.0), []
-    for gradient in (1.0, 2.0, 0.0, 0.0, 0.0):
-        for _ in range(pieces):
-            optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
+@pytest.mark.parametrize(("ema", "pieces", "steps"), [
+    (0.75, 1, 40), (0.75, 2, 40), (0.9999, 64, 10_000), (0.9999, 8, 10_000),
+    (0.99999, 64, 4_000), (0.99999, 8, 10_000), (0.99999, 1, 10_000),
+])  # fmt: skip
+def test_averages_are_those_of_float64_however_many_pieces_a_step_has(
+    ema: float, pieces: int, steps: int
+) -> None:
+    settings = {"ema": ema, "accumulate": pieces, "batch_size": 64, "momentum": 0.0}
+    recipe = get_recipe("mlp-digits", "smoke").override(**settings)
+    optimizer = build_optimizer(recipe, np.full(steps, 2.0**-20))
+    weight = keras.Variable(np.array([1.0, -3.0, 0.5, 0.0], np.float32))
+    optimizer.build([weight])
+    along = np.array([-4.0, -64.0, 1.0, -32.0])  # the first: from 1.0 to 1.038 in 10,000 steps
+
+    @tf.function(jit_compile=True)
+    def train() -> None:
+        for _ in tf.range(steps * pieces):
+            optimizer.apply([tf.constant(along, tf.float32)], [weight])
+
+    train()
+    first = np.array([1.0, -3.0, 0.5, 0.0]) - 2.0**-20 * along
+    average = first
+    for step in range(1, steps):
+        average = ema * average + (1 - ema) * (first - step * 2.0**-20 * along)
+    last = weight.numpy().copy()
+    np.testing.assert_array_equal(last, first - (steps - 1) * 2.0**-20 * along)
+    optimizer.finalize_variable_values([weight])  # as Keras does at the end of every fit
+    np.testing.assert_array_equal(weight.numpy(), last)
+    optimizer.put_averages([weight])
+    np.testing.assert_allclose(weight.numpy(), average, rtol=2.0**-23)
+
+
+def test_averages_stand_still_between_the_pieces_of_a_step() -> None:
+    recipe = get_recipe("mlp-digits", "smoke").override(ema=0.5, accumulate=2, momentum=0.0)
+    optimizer, weight = build_optimizer(recipe, np.full(4, 1.0)), keras.Variable(1.0)
+    found = []
+    for gradient in (1.0, 1.0, -2.0, -2.0):  # weights 1, 0, 0, 2
+        optimizer.apply([keras.ops.convert_to_tensor(gradient)], [weight])
         now = float(weight.value)
-        optimizer.finalize_variable_values([weight])  # as Keras does at the end of every fit
-        assert float(weight.value) == now
         optimizer.put_averages([weight])
-        distances.append(float(weight.value) - now)
+        found.append(float(weight.value))
         weight.assign(now)
-    assert now == -0.5
-    assert distances[1] > 0.5
-    assert distances[2:] == pytest.approx([distances[1] * decay**i for i in (1, 2, 3)])
+    assert found[1:] == [0.0, 0.0, 1.0]
 
 
 def test_momentum_is_kept_for_every_weight_apart() -> None:

@@ -238,7 +238,8 @@ def test_new_run_starts_another_and_leaves_the_first(home: Path, digits: Path) -
 
 
 @pytest.mark.parametrize(
-    "changes", [{"ema": 0.9}, pytest.param({"accumulate": 2}, marks=pytest.mark.slow)]
+    "changes",
+    [{"ema": 0.9}, pytest.param({"ema": 0.9, "accumulate": 2}, marks=pytest.mark.slow)],
 )
 def test_slices_of_a_run_end_as_one_does(
     home: Path, digits: Path, changes: dict[str, Any], capsys: pytest.CaptureFixture[str]
