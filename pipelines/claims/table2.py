@@ -47,6 +47,10 @@ Source: {source}
 Run: python -m pipelines run {name} --scale paper
 Cost of a seed: {cost}.
 Expect at cpu scale: {expect}"""
+DECODING = """
+
+JPEGs are decoded by the exact transform, to the pixels that Pillow gives. TensorFlow's default, by
+which others may have obtained their results, differs from them by one grey level on average."""
 NUMBERS = (
     "test_error_pct",
     "final_train_error_pct",
@@ -76,7 +80,7 @@ def table_cell(
         card=CARD.format(
             says=says,
             source=inspect.cleandoc(source),
-            about=inspect.cleandoc(about),
+            about=inspect.cleandoc(about) + DECODING * name.endswith("-imagenet"),
             rule=RULE if seeds > 1 else RULE_OF_ONE,
             name=name,
             cost=paper.cost,

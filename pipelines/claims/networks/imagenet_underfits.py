@@ -9,7 +9,8 @@ not augmented. `gap_pct` is test minus training error of the network: at 5 point
 HM's 35 % of errors are not fitted either. `wide_train_gain_pct` and `wide_test_gain_pct` are what
 the wider network gets right more, half a point or more of each. It is judged where the network
 itself errs in the mean no more than AlexNet, 40.7 % (HM section 4.2): any network that has hardly
-learned fits its training pictures no better than others.
+learned fits its training pictures no better than others. JPEGs are decoded by the exact transform,
+to the pixels that Pillow gives.
 
 At cpu scale ImageNet is not at hand. CIFAR-10 stands for it, with standard augmentation, and a
 network too small for it: 13 convolutions of 2 to 8 channels, against 8 to 32, trained for 8 passes
