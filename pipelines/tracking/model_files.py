@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 
 RULE = "A stored model must be as this project stores one: any other could run programs."
 MLMODEL, NETWORK = "MLmodel", "data/model.keras"
@@ -92,6 +100,23 @@ class Description(Form):
     utc_time_created: Text = None
 
 
+PATH = r"^[A-Za-z0-9_-]+([./][A-Za-z0-9_-]+)*$"  # of letters, digits, _ - . and /, without ".."
+MOST = 1 << 24  # of units, channels, pixels
+Name = Annotated[str, Field(pattern=PATH)]
+Count = Annotated[int, Field(ge=0, le=MOST)]
+SETTINGS = {  # of the parts of a network that have them
+    **{"name": Name | None, "keras_history": list[Name | int]},
+    **dict.fromkeys(("units", "filters", "depth", "groups", "input_dim", "output_dim"), Count),
+    **dict.fromkeys(("kernel_size", "dilation_rate", "pool_size"), Count | list[Count]),
+    **{"strides": Count | list[Count] | None, "batch_shape": list[Count | None] | None},
+    **{"target_shape": list[Count | Literal[-1]], "axis": int | list[int] | None},
+    **dict.fromkeys(("rate", "momentum", "epsilon", "stddev", "negative_slope"), float | None),
+    **dict.fromkeys(("use_bias", "trainable", "center"), bool),
+}
+DEFAULTS: dict[str, Any] = {name: (kind, None) for name, kind in SETTINGS.items()}
+Settings = create_model("Settings", __config__=ConfigDict(strict=True, extra="allow"), **DEFAULTS)
+
+
 class Packages(Form):
     pip: list[Package]
 
@@ -133,11 +158,12 @@ HARMLESS_CLASSES = re.compile(  # of its description, by module and name
 PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"),
     *("StringLookup", "IntegerLookup", "TextVectorization"),
+    *("MelSpectrogram", "STFTSpectrogram"),  # make arrays of their own as they are built
 }
 VALUE_CLASSES = ("__keras_tensor__", "__slice__", "__ellipsis__")  # described like objects
-DAMAGE_ERRORS = (  # what zipfile and json raise for bytes that are not theirs
+DAMAGE_ERRORS = (  # what zipfile, json and h5py raise for bytes that are not theirs
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
-    *(EOFError, ValueError, RuntimeError, OverflowError),
+    *(EOFError, ValueError, RuntimeError, OverflowError, OSError, KeyError),
 )
 
 
@@ -177,11 +203,16 @@ def _check_form(path: Path, form: Any) -> None:
             text.splitlines() if path.suffix == ".txt" else _parse_yaml(text)
         )
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = " ".join(map(str, (path.name, *first["loc"])))
-        raise ValueError(f"{place} = {first['input']!r:.100}: {first['msg']}") from error
+        raise ValueError(_describe(path.name, error)) from error
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"{path.name} = {' '.join(str(error).split())}") from error
+
+
+def _describe(where: str, error: ValidationError) -> str:
+    """Return the first place that has another form, what is there, and what should be."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = " ".join(map(str, (where, *first["loc"])))
+    return f"{place} = {first['input']!r:.100}: {first['msg']}"
 
 
 def _parse_yaml(text: str) -> Any:
@@ -198,6 +229,9 @@ def _check_network(path: Path) -> None:
     The parts are stored as they are, so that their sizes are true. Keras itself refuses weights
     that are kept in other files, or are said to be larger than they are.
     """
+    import h5py
+
+    paths: list[str] = []
     try:
         with zipfile.ZipFile(path) as zipped:
             infos = zipped.infolist()
@@ -208,12 +242,22 @@ def _check_network(path: Path) -> None:
             if zipped.getinfo(NETWORK_PARTS[0]).file_size > LAYERS_BYTES:
                 raise ValueError(f"a {NETWORK_PARTS[0]} of more than {LAYERS_BYTES:,} bytes")
             description = json.loads(zipped.read(NETWORK_PARTS[0]))
+            with zipped.open(NETWORK_PARTS[2]) as part, h5py.File(part) as weights:
+                weights.visit_links(paths.append)
     except DAMAGE_ERRORS as error:
         raise ValueError(f"{NETWORK}, which is no network of Keras's: {error}") from error
+    for path_of_weights in paths:
+        if not re.fullmatch(PATH, path_of_weights):
+            raise ValueError(f"{NETWORK}, which has weights at {path_of_weights!r:.100}")
     for each in _objects(description):
+        name = f"{each.get('module')}.{each['class_name']}"
         if not _is_harmless(each):
-            name = f"{each.get('module')}.{each['class_name']}"
             raise ValueError(f"{NETWORK}, which has a part {name!r:.100}, not known to be harmless")
+        for settings in filter(lambda some: isinstance(some, dict), (each, each.get("config"))):
+            try:
+                Settings.model_validate(settings)
+            except ValidationError as error:
+                raise ValueError(_describe(f"{NETWORK}, {name:.100}", error)) from error
 
 
 def _objects(description: Any) -> Iterator[dict[str, Any]]:

@@ -4,13 +4,19 @@ Nothing of a model is loaded before `model_files` has checked its files: another
 """
 
 import contextlib
+import json
+import math
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, short
+from pipelines.runtime import backend
 from pipelines.tracking.store import client, download, top_files
+
+MOST_OUTPUTS = 1 << 24  # numbers of one layer for one input: those of the recipes make 0.8 million
 
 
 def find_id(run_id: str) -> str | None:
@@ -28,7 +34,6 @@ def load(model_id: str) -> Any:
     with _fetch_checked(model_id) as folder:
         import keras
 
-        import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
         from pipelines.tracking import model_files
 
         network = folder / model_files.NETWORK
@@ -36,7 +41,7 @@ def load(model_id: str) -> Any:
 
 
 def check(model_id: str) -> None:
-    """Raise UserError for a stored model that is not as this project stores one."""
+    """Raise UserError for a stored model that is not as this project stores one, or too large."""
     with _fetch_checked(model_id):
         pass
 
@@ -56,9 +61,48 @@ def _fetch_checked(model_id: str) -> Iterator[Path]:
         folder = download(location, Path(place))
         try:
             model_files.check(folder)
+            _check_size(folder / model_files.NETWORK)
         except ValueError as error:
             raise UserError(
                 f"{model_files.RULE} Received: in model {model_id}, {error}. Delete the run that "
                 "has it, or train it again with --force."
             ) from error
         yield folder
+
+
+def _check_size(path: Path) -> None:
+    """Raise ValueError for a network that would need much more memory than its file has bytes.
+
+    Keras builds it without any values: no variable of it is made.
+    """
+    keras = backend.keras()
+    import keras_models.memorizer  # noqa: F401 - Keras looks for its layer
+
+    with zipfile.ZipFile(path) as zipped:
+        description = json.loads(zipped.read("config.json")) | {"compile_config": None}
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            network = keras.saving.deserialize_keras_object(description, safe_mode=True)
+        weights, limit = sum(math.prod(each.shape) for each in network.weights), path.stat().st_size
+        outputs = {each.name: each.output for each in _layers(network) if hasattr(each, "output")}
+    except Exception as error:  # whatever Keras raises for settings that do not fit together
+        raise ValueError(f"a network that Keras cannot build: {short(error)}") from error
+    finally:
+        keras.backend.clear_session()  # or the next model would make these variables, too
+    if weights > limit:
+        raise ValueError(f"a network of {weights:,} weights in a file of only {limit:,} bytes")
+    for name, output in outputs.items():
+        for tensor in keras.tree.flatten(output):
+            count = math.prod(size or 1 for size in tensor.shape)
+            if count > MOST_OUTPUTS:
+                raise ValueError(
+                    f"layer {name} makes {count:,} numbers of one input, more than {MOST_OUTPUTS:,}"
+                )
+
+
+def _layers(network: Any) -> Iterator[Any]:
+    """Yield the layers of a network, and of the networks that are layers of it."""
+    for layer in network.layers:
+        yield layer
+        if hasattr(layer, "layers"):
+            yield from _layers(layer)

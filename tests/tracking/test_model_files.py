@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import io
 import json
 import shutil
 import sqlite3
@@ -121,6 +122,37 @@ def with_part(module: str, name: str, **more: Any) -> Callable[[Path], None]:
     return harm
 
 
+def with_setting(class_name: str, **settings: Any) -> Callable[[Path], None]:
+    """Parts of that class with other settings."""
+
+    def harm(folder: Path) -> None:
+        def edit(parts: dict[str, bytes]) -> None:
+            description = json.loads(parts["config.json"])
+            for each in model_files._objects(description):
+                if each["class_name"] == class_name:
+                    each["config"].update(settings)
+            parts["config.json"] = json.dumps(description).encode()
+
+        repack(folder, edit)
+
+    return harm
+
+
+def with_weights_at(name: str) -> Callable[[Path], None]:
+    """Weights at one more place."""
+
+    def harm(folder: Path) -> None:
+        def edit(parts: dict[str, bytes]) -> None:
+            file = io.BytesIO(parts["model.weights.h5"])
+            with h5py.File(file, "r+") as weights:
+                weights[name] = np.zeros(1)
+            parts["model.weights.h5"] = file.getvalue()
+
+        repack(folder, edit)
+
+    return harm
+
+
 def repack(
     folder: Path, edit: Callable[[dict[str, bytes]], Any], packing: int = zipfile.ZIP_STORED
 ) -> None:
@@ -200,6 +232,22 @@ HARMS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "marshalled": (with_part("keras.layers", "__lambda__"), "__lambda__"),
     "another's": (with_part("keras.layers", "Dense", registered_name="evil>Dense"), "Dense"),
     "a list": (with_part("keras.layers", ["Dense"]), "Dense"),  # type: ignore[arg-type]
+    "name outside": (with_setting("Dense", name="../out"), "Dense name = '../out'"),
+    "name of a root": (with_setting("Dense", name="/out"), "Dense name = '/out'"),
+    "odd name": (with_setting("Dense", name="a\\b"), "Dense name = "),
+    "no name": (with_setting("Dense", name=["a"]), "Dense name = .'a'.: Input should be a valid s"),
+    "weights outside": (with_weights_at("layers/../out"), "weights at 'layers/..'"),
+    "odd weights": (with_weights_at("layers/a b"), "weights at 'layers/a b'"),
+    "no weights": (
+        lambda f: repack(f, lambda p: p.update({"model.weights.h5": b"x"})),
+        "no network of",
+    ),
+    "units of text": (with_setting("Dense", units="64"), "Dense units = '64': .* valid integer"),
+    "negative units": (with_setting("Dense", units=-1), "Dense units = -1"),
+    "many units": (with_setting("Dense", units=1 << 40), "Dense units = 1099511627776"),
+    "a switch of text": (with_setting("Dense", use_bias="no"), "Dense use_bias = 'no'"),
+    "shape of text": (with_setting("InputLayer", batch_shape=[None, "8"]), "batch_shape 1"),
+    "origin outside": (with_setting("__keras_tensor__", keras_history=["../x", 0, 0]), "history 0"),
 }  # fmt: skip
 
 
@@ -316,6 +364,58 @@ def test_weights_that_are_in_another_file_are_not_read(
     repack(folder_of(run_id), edit)
     with pytest.raises(UserError, match="must be readable"):
         evaluation.evaluate(run_id)
+
+
+def enlarged(settings: dict[str, tuple[Any, Any]]) -> Callable[[dict[str, bytes]], None]:
+    """Settings that have another value, wherever they stand."""
+
+    def edit(parts: dict[str, bytes]) -> None:
+        def replace(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {k: settings[k][1] if (k, v) in olds else v for k, v in pairs}
+
+        olds = [(key, old) for key, (old, _) in settings.items()]
+        description = json.loads(parts["config.json"], object_pairs_hook=replace)
+        parts["config.json"] = json.dumps(description).encode()
+
+    return edit
+
+
+def wide(folder: Path) -> None:
+    """Give the network more weights than its file can have."""
+    shapes = dict.fromkeys(("input_shape", "shape"), ([None, 8], [None, 1 << 20]))
+    repack(folder, enlarged({"units": (8, 1 << 20)} | shapes))
+
+
+def padded(folder: Path) -> None:
+    """Put another network in its place, of which one layer makes pictures of 8,208 pixels."""
+    import keras
+
+    pixels = keras.Input((8, 8, 1))
+    x = keras.layers.ZeroPadding2D(4_100, name="frame")(pixels)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    keras.Model(pixels, keras.layers.Dense(10)(x)).save(folder / NETWORK)
+
+
+@pytest.mark.parametrize(
+    ("enlarge", "says"),
+    [
+        (wide, r"a network of 2,199,[0-9,]+ weights in a file of only [0-9,]+ bytes"),
+        (padded, "layer frame makes 67,371,264 numbers of one input, more than 16,777,216"),
+    ],
+)
+def test_a_network_that_would_fill_the_memory_is_refused_before_it_is_built(
+    enlarge: Callable[[Path], None],
+    says: str,
+    home: Path,
+    digits: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run_id = record_training()
+    enlarge(folder_of(run_id))
+    monkeypatch.setattr("keras.models.load_model", lambda *_, **__: pytest.fail("it is built"))
+    for read in (evaluation.evaluate, lambda _: model_registry.register(RECIPE, SCALE)):
+        with pytest.raises(UserError, match=says):
+            read(run_id)
 
 
 def test_a_network_of_another_shape_is_said(home: Path, digits: Path) -> None:
