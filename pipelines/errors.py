@@ -4,9 +4,16 @@ import difflib
 import errno
 import math
 import re
+import struct
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+DAMAGE_ERRORS = (  # what zipfile, json, NumPy and h5py raise for bytes that are not theirs
+    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError),
+    *(ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError),
+)
 RECOVERING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
 MOST = 100_000  # of what is counted out one by one: seeds, trials
 WORKERS = 1_024  # processes on one machine

@@ -15,7 +15,7 @@ def data_command(action: str, name: str | None, json: bool) -> None:
     if name is None and action == "check":
         check_command(json)
     elif name is None and action == "list":
-        print_answer([datasets.get(each).check() for each in datasets.DATASETS], json, show)
+        print_answer(check()["data"], json, show)
     elif name is None:
         raise unknown(
             "The data set to " + action, "nothing", datasets.DATASETS, "python -m pipelines data"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import Unavailable, UserError
+from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError
 
 HEAD, TAIL = 12, 4  # bytes around the data of a record
 OPEN = 256  # files kept open; the usual limit of a process is 1,024
@@ -160,7 +160,7 @@ def _key(paths: Sequence[Path], counts: Sequence[int]) -> str:
 
 
 def _read_cache(cache: Path, key: str) -> NDArray[np.int64] | None:
-    with contextlib.suppress(OSError, ValueError, KeyError, EOFError), np.load(cache) as stored:
+    with contextlib.suppress(*DAMAGE_ERRORS), np.load(cache) as stored:
         if str(stored["key"]) == key:
             return np.asarray(stored["lengths"], np.int64)
     return None

@@ -5,8 +5,10 @@ pictures, stored photographs, samples of a teacher. To add a data set, add a lin
 that needs no download has a function in pictures.py, too, a teacher one in generated.py.
 """
 
+import contextlib
 import importlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,8 +135,23 @@ def load(
 
 
 def data_home() -> Path:
-    """Return the folder of prepared data: TFDS_DATA_DIR, which --data-dir sets, else TFDS's own."""
-    return Path(os.environ.get("TFDS_DATA_DIR", "~/tensorflow_datasets")).expanduser().resolve()
+    """Return the folder of prepared data: TFDS_DATA_DIR, which --data-dir sets, else TFDS's own.
+
+    Raise UserError for a bucket, and where the user has no home folder and names no other.
+    """
+    given = os.environ.get("TFDS_DATA_DIR")
+    if given and re.match(r"\w+:/", given):  # a Path has one slash of the two
+        raise UserError(
+            f"Prepared data must be in a folder of this machine. Received: {given}. Mount it, or "
+            "copy it, then name that folder by TFDS_DATA_DIR or --data-dir."
+        )
+    with contextlib.suppress(RuntimeError):  # of a user without an account
+        if given or Path.home().is_dir():
+            return Path(given or "~/tensorflow_datasets").expanduser().resolve()
+    raise UserError(
+        f"The folder of prepared data must be known. Received: {given or 'none'}, and this user "
+        "has no home folder. Name one by TFDS_DATA_DIR or --data-dir."
+    )
 
 
 def check_fits(name: str, shape: tuple[int, ...], count: int) -> None:

@@ -19,14 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.errors import UserError, disk_error
+from pipelines.errors import DAMAGE_ERRORS, UserError, disk_error
 from pipelines.runtime.files import replace_whole
 
 PARTS = ("train", "test")
 ARRAYS = tuple(f"{part}_{kind}" for part in PARTS for kind in ("images", "labels"))
 ABOUT = "about.json"
 Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, h, w, c], labels [n]
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 
 
 class Stored(Protocol):
@@ -90,29 +89,55 @@ def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
     return path
 
 
-def counts(path: Path, name: str) -> dict[str, int]:
-    """Return the examples in each part, by their labels. Raise UserError for another file."""
+def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[str, int]:
+    """Return the examples in each part; of the pictures only sizes are read.
+
+    Raise UserError unless every picture is of the shape and has a label of a class.
+    """
     try:
         with path.open("rb") as file, np.load(file) as archive:
-            return {part: len(archive[f"{part}_labels"]) for part in PARTS}
-    except UNREADABLE as error:
+            return {part: _count(archive, part, classes, shape) for part in PARTS}
+    except DAMAGE_ERRORS as error:
         raise _damage_error(path, name, f"not a packed data set ({error})") from error
 
 
-def read(path: Path, name: str) -> Packed:
+def _count(archive: Any, part: str, classes: int, shape: tuple[int, ...]) -> int:
+    """Return the examples in a part. Raise ValueError unless the labels are those of pictures."""
+    heads = []
+    for kind in ("images", "labels"):
+        with archive.zip.open(f"{part}_{kind}.npy") as member:
+            np.lib.format.read_magic(member)
+            size, _, dtype = np.lib.format.read_array_header_1_0(member)
+            heads.append(f"{kind} {dtype} {size}")
+    count = size[0] if size else 0
+    if not count or heads != [f"images uint8 {(count, *shape)}", f"labels int64 {(count,)}"]:
+        raise ValueError(
+            f"{part} {' and '.join(heads)}, where uint8 (n, *{shape}) and int64 belong"
+        )
+    labels = archive[f"{part}_labels"]
+    if labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"{part}_labels from {labels.min()} to {labels.max()}, where classes are 0 to "
+            f"{classes - 1}"
+        )
+    return int(count)
+
+
+def read(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> Packed:
     """Return the packed data set of that name. Raise UserError if a checksum differs."""
     try:
         with path.open("rb") as file, np.load(file) as archive:  # which would not close it
             about = json.loads(archive[ABOUT])
             arrays = {key: archive[key] for key in ARRAYS}
-        sums = about["sha256"]
+        sums, found = about["sha256"], (str(about["version"]), about["name"])
         damaged = [key for key, array in arrays.items() if _sha256(array) != sums[key]]
-    except UNREADABLE as error:
+    except DAMAGE_ERRORS as error:
         raise _damage_error(path, name, f"not a packed data set ({error})") from error
     if damaged:
         raise _damage_error(path, name, f"{' and '.join(damaged)} of another checksum")
-    if about.get("name") != name:
-        raise _damage_error(path, name, f"the data set {about.get('name')}")
+    if found[1] != name:
+        raise _damage_error(path, name, f"the data set {found[1]}")
+    counts(path, name, classes, shape)
     return Packed(path, arrays, about)
 
 

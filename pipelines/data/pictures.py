@@ -8,6 +8,7 @@ are made here, then stored and read like every other.
 import contextlib
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,9 +22,11 @@ from pipelines.data import packed, tasks
 from pipelines.data.datasets import DataSet, check_fits, data_home
 from pipelines.data.packed import Examples, Stored
 from pipelines.data.splits import Pictures, Splits, channel_moments
-from pipelines.errors import Unavailable, UserError
+from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files
 
+VERSION = r"\d+\.\d+\.\d+"  # names a folder that tensorflow-datasets has finished
+FEATURES = "tensorflow_datasets.core.features."
 Cut = tuple[str, slice]  # examples of a part
 Arrays = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64 [n]}
 
@@ -132,7 +135,9 @@ class StoredPictures(DataSet):
     def _open(self) -> Stored:
         """Return the packed data set if there is one, else the prepared one."""
         file = self._packed_file
-        return packed.read(file, self.name) if file.exists() else self._open_prepared()
+        if file.exists():
+            return packed.read(file, self.name, self.classes, self.shape)
+        return self._open_prepared()
 
     def _open_prepared(self) -> "Prepared":
         """Return the prepared data set; an embedded one is prepared if need be."""
@@ -145,22 +150,44 @@ class StoredPictures(DataSet):
 
     def _find(self) -> Any:
         """Return the builder of a prepared data set, made from its files alone, or None."""
-        with contextlib.suppress(OSError):
-            if folder := self._folder():
-                return _tfds().builder_from_directory(folder)
-        return None
+        folder = self._folder()
+        tfds = _tfds() if folder else None
+        try:
+            return tfds and tfds.builder_from_directory(folder)
+        except OSError:
+            return None
+        except Exception as error:  # of a parser, of tensorflow-datasets: all mean the same
+            raise _unreadable(folder, short(error)) from error
 
     def _folder(self) -> Path | None:
-        """Return the folder of the newest version that is prepared, or None."""
+        """Return the folder of the newest version that is prepared, or None.
+
+        Raise UserError where it does not say how to read it, or by which modules other than those
+        of tensorflow-datasets, which would import them.
+        """
+        folders, classes = [], list[str]()
         with contextlib.suppress(OSError):
-            versions = sorted((data_home() / self.builder).glob("[0-9]*.*.*/dataset_info.json"))
-            return versions[-1].parent if versions else None
-        return None
+            found = (data_home() / self.builder).glob("*/dataset_info.json")
+            folders = [path.parent for path in found if re.fullmatch(VERSION, path.parent.name)]
+        if not folders:
+            return None
+        folder = max(folders, key=lambda each: [int(part) for part in each.name.split(".")])
+
+        def keep(described: dict[str, Any]) -> None:
+            classes.append(str(described.get("pythonClassName", FEATURES)))
+
+        try:
+            json.loads((folder / "features.json").read_text(), object_hook=keep)
+        except DAMAGE_ERRORS as error:  # until version 3.2 there was none
+            raise _unreadable(folder, short(error)) from error
+        if others := [name for name in classes if not name.startswith(FEATURES)]:
+            raise _unreadable(folder, f"features.json names {others[0]}")
+        return folder
 
     def _counts(self) -> Mapping[str, int]:
         """Return the examples in each part, of an embedded set also before it is prepared."""
         if self._packed_file.exists():
-            return packed.counts(self._packed_file, self.name)
+            return packed.counts(self._packed_file, self.name, self.classes, self.shape)
         if folder := self._folder():
             return self._prepared_counts(folder)
         if self.name in EMBEDDED:
@@ -173,11 +200,8 @@ class StoredPictures(DataSet):
             about = json.loads((folder / "dataset_info.json").read_text())
             counts = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
             return {"train": counts["train"], "test": counts[self.test]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(
-                f"What is prepared must be readable. Received: {folder}: {error!r}. Delete this "
-                "folder and make it anew: python -m pipelines data prepare NAME"
-            ) from error
+        except DAMAGE_ERRORS as error:
+            raise _unreadable(folder, short(error)) from error
 
     def _read_one(self, stored: Stored, part: str, number: int) -> None:
         stored.read(part, slice(number, number + 1))
@@ -250,6 +274,14 @@ class Prepared:
         split = f"{self.file(part)}[{number}:{number + 1}]"
         for _ in self.builder.as_dataset(split=split, shuffle_files=False):
             pass
+
+
+def _unreadable(folder: Path | None, why: str) -> UserError:
+    """Return the error for a prepared version that cannot be read."""
+    return UserError(
+        f"What is prepared must be readable. Received: {folder}: {why}. Delete this folder and "
+        "make it anew: python -m pipelines data prepare NAME"
+    )
 
 
 def _tfds() -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pipelines.data import datasets
 from pipelines.data.splits import Photographs, Pictures, Splits
-from pipelines.errors import UserError
+from pipelines.errors import DAMAGE_ERRORS, UserError, short
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import comparison
 from pipelines.results.model_registry import TEST, VAL
@@ -31,11 +31,10 @@ def evaluate(name: str) -> dict[str, Any]:
     `name` is a run's id, the beginning of one, or a name, of which the newest is taken. Raise
     UserError for a run that stored no network, or one that cannot be read, or recorded no number.
     """
-    row = history.find(name) or comparison.find_run(
-        name, [each for each in history.outlines() if not each.is_project]
-    )
-    precision = row.params.get("precision", "float32")
-    recipe, rounding, model = _read_recipe(row), ROUNDING[precision], _load_model(row, precision)
+    own = (each for each in history.outlines() if not each.is_project)
+    row = history.find(name) or comparison.find_run(name, list(own))
+    recipe, rounding = _read_recipe(row)
+    model = _load_model(row, recipe.precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     _check_shapes(row, model, splits)
     metrics = {
@@ -57,8 +56,11 @@ def evaluate(name: str) -> dict[str, Any]:
     }
 
 
-def _read_recipe(row: Row) -> Recipe:
-    """Return what a run says of its data; UserError if it is no training of one network."""
+def _read_recipe(row: Row) -> tuple[Recipe, float]:
+    """Return what a run says of its data, and how exactly it multiplied.
+
+    Raise UserError if it is no training of one network.
+    """
     if "data" not in row.params or "batch_size" not in row.params or "recipe" not in row.tags:
         kind = row.tags.get("kind", "run")
         raise UserError(
@@ -67,16 +69,24 @@ def _read_recipe(row: Row) -> Recipe:
         )
     prefix = "data_args."
     data_args = {k.removeprefix(prefix): v for k, v in row.params.items() if k.startswith(prefix)}
-    return Recipe(
-        name=row.tags["recipe"],
-        source=row.tags.get("source", ""),
-        model=row.params["model"],
-        data=row.params["data"],
-        data_args={key: json.loads(value) for key, value in data_args.items()},
-        train_examples=json.loads(row.params.get("train_examples", "null")),
-        batch_size=int(row.params["batch_size"]),
-        steps=1,
-    )
+    try:
+        recipe = Recipe(
+            name=row.tags["recipe"],
+            source=row.tags.get("source", ""),
+            model=row.params["model"],
+            data=row.params["data"],
+            data_args={key: json.loads(value) for key, value in data_args.items()},
+            train_examples=json.loads(row.params.get("train_examples", "null")),
+            batch_size=int(row.params["batch_size"]),
+            precision=row.params.get("precision", "float32"),
+            steps=1,
+        )
+        return recipe, ROUNDING[recipe.precision]
+    except DAMAGE_ERRORS as error:
+        raise UserError(
+            f"What is evaluated must say how it was trained. Received: {row.name} ({row.id}), whose "
+            f"parameters are not those of a training: {short(error)}. Train it again with --force."
+        ) from error
 
 
 def _load_model(row: Row, precision: str) -> Any:

@@ -21,6 +21,7 @@ BEAT_S = 60.0  # between two heartbeats
 LOST_S = 3_600.0  # of one that writes a run, by the run's tags
 JOURNAL_LOST_S = 300.0  # by a journal in a shared folder, whose lock is not seen
 STUDY_LOST_S = 600.0  # of one that leads a study or trains a trial
+MOST_PROCESSES = 1 << 31
 PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
 SETTLED = "settled"  # and of one whose process was found dead: why
 
@@ -53,16 +54,20 @@ def machine() -> str:
 def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
     """Return why the process that wrote a run with these tags has ended; None if it may live.
 
-    That of another machine after `lost_s` seconds without a heartbeat. A run without the tags is
-    not ours and may always live.
+    That of another machine after `lost_s` seconds without a heartbeat. A run without the tags, or
+    with others than `tags` gives, is not ours and may always live.
     """
-    if PROCESS not in run or MACHINE not in run:
+    number, _, started = run.get(PROCESS, "").partition(" ")
+    try:
+        process, beat = int(number), float(run.get(HEARTBEAT, "inf"))
+    except ValueError:
         return None
-    number, _, started = run[PROCESS].partition(" ")
+    if MACHINE not in run or not 0 < process < MOST_PROCESSES:
+        return None
     if run[MACHINE] == machine():
-        dead = _start_time(int(number)) != started
+        dead = _start_time(process) != started
         return f"process {number} of this machine has ended" if dead else None
-    silent_s = time.time() - float(run.get(HEARTBEAT, "inf"))
+    silent_s = time.time() - beat
     host = run[MACHINE].partition(" ")[0]
     return f"no sign of life from {host} for {silent_s:.0f} s" if silent_s > lost_s else None
 

@@ -55,7 +55,8 @@ def end_with_parent(parent: int | None = None, end: Callable[[], None] | None = 
 
     Without `parent` the process that `start` was called in, if this one was started so.
     """
-    expected = parent or int(os.environ.pop(PARENT, 0))  # what we start has another parent
+    named = os.environ.pop(PARENT, "")  # what we start has another parent
+    expected = parent or (int(named) if named.isdecimal() else 0)
     if not expected:
         return
 

@@ -7,9 +7,7 @@ but the very form in which a run stores its network. `check` reads text, and loa
 
 import json
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,6 +22,8 @@ from pydantic import (
     ValidationError,
     create_model,
 )
+
+from pipelines.errors import DAMAGE_ERRORS
 
 RULE = "A stored model must be as this project stores one: any other could run programs."
 MLMODEL, NETWORK = "MLmodel", "data/model.keras"
@@ -161,10 +161,6 @@ PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("MelSpectrogram", "STFTSpectrogram"),  # make arrays of their own as they are built
 }
 VALUE_CLASSES = ("__keras_tensor__", "__slice__", "__ellipsis__")  # described like objects
-DAMAGE_ERRORS = (  # what zipfile, json and h5py raise for bytes that are not theirs
-    *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error),
-    *(EOFError, ValueError, RuntimeError, OverflowError, OSError, KeyError),
-)
 
 
 class Loader(yaml.SafeLoader):

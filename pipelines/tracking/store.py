@@ -93,6 +93,10 @@ def client(where: str | None = None) -> Any:
 @functools.cache
 def _client(where: str) -> Any:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    try:
+        Path.home()
+    except RuntimeError:  # of a user without an account, whom MLflow asks as it is imported
+        os.environ["HOME"] = "/nonexistent"
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # stdout is for our documents
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     retries = os.environ.get(RETRIES_VARIABLE)

@@ -178,10 +178,11 @@ def track(
 
 def inherited_parent() -> Parent | None:
     """Return the run that the starter of this process named; None if none, or in another store."""
-    document = json.loads(os.environ.get(PARENT_VARIABLE, "{}"))
-    if document.get("store") != _store_digest():
-        return None
-    return Parent(document["id"], document["experiment"])
+    with suppress(ValueError, KeyError, TypeError):  # of a variable that others have set
+        document = json.loads(os.environ.get(PARENT_VARIABLE, "{}"))
+        if document["store"] == _store_digest():
+            return Parent(document["id"], document["experiment"])
+    return None
 
 
 @contextmanager

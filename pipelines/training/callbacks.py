@@ -69,7 +69,7 @@ class Curves(keras.callbacks.Callback):
         """Go on where the run that wrote the note was; `means`: with its running means."""
         for name in self.note.keys() - {"wall_s"}:
             setattr(self, name, note.get(name, getattr(self, name)))  # an older note has no `best`
-        self.began = time.perf_counter() - note["wall_s"]
+        self.began = time.perf_counter() - note.get("wall_s", 0.0)
         self.continued = means and self.step % self.epoch > 0
         self.advance(self.step, math.nan)
 

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.errors import DAMAGE_ERRORS
 from pipelines.runtime.files import replace_whole
 
 KEPT = 2
@@ -73,7 +73,7 @@ class Saving:
         for path in reversed(self._files()):
             try:
                 return _read(path)
-            except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+            except DAMAGE_ERRORS:
                 continue
         return None
 
@@ -90,6 +90,8 @@ def _read(path: Path) -> Checkpoint:
     arrays: dict[str, list[NDArray[Any]]] = {}
     with path.open("rb") as file, np.load(file) as stored:
         note = json.loads(str(stored[NOTE]))
+        if not isinstance(note, dict):
+            raise ValueError(f"a note that is no mapping: {note!r}")
         for name in sorted(set(stored.files) - {NOTE}):
             arrays.setdefault(name.partition("/")[0], []).append(stored[name])
     return Checkpoint(_step(path), note, arrays)

@@ -1,6 +1,11 @@
 """Data sets: the cut into three parts, determinism, and the sentence for what is not there."""
 
+import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,11 +14,12 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
+from pipelines.cli import data_command
 from pipelines.data import datasets
 from pipelines.data.splits import Photographs, Pictures, Splits
 from pipelines.errors import Unavailable, UserError
 from pipelines.runtime import code_digest
-from tests.conftest import needs
+from tests.conftest import ROOT, needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}
 DOWNLOADED = [
@@ -212,6 +218,96 @@ def test_a_data_set_being_written_is_not_taken_for_a_prepared_one(nothing: Path)
     unfinished.mkdir(parents=True)
     (unfinished / "dataset_info.json").write_text("{}")
     assert datasets.get("cifar10").check()["prepared"] is False
+
+
+def test_the_newest_version_that_is_finished_is_read(
+    prepared_digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("1.0.0", "9.0.0", "10.0.0", "10.0.0.incompleteX4F2A"):  # of older versions
+        shutil.copytree(prepared_digits / "digits" / "1.0.0", tmp_path / "digits" / version)
+    (tmp_path / "digits/10.0.0.incompleteX4F2A/features.json").unlink()
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert datasets.get("digits").check()["folder"] == str(tmp_path / "digits/10.0.0")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (None, "No such file .*features.json"),  # until version 3.2 of tensorflow-datasets
+        ("[", "Expecting value"),
+        ('{"featuresDict": {"x": {"pythonClassName": "marker.X"}}}', "features.json names marker"),
+        ('{"pythonClassName": "tensorflow_datasets.core.features.no.Such"}', "Unrecognized"),
+    ],
+)
+def test_features_that_cannot_be_read_are_one_sentence_and_no_module_is_imported(
+    case: tuple[str | None, str],
+    prepared_digits: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    features, says = case
+    shutil.copytree(prepared_digits / "digits", tmp_path / "digits")
+    (tmp_path / "marker.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    file = tmp_path / "digits/1.0.0/features.json"
+    file.unlink() if features is None else file.write_text(features)
+    for ask in (datasets.load, lambda name: datasets.get(name).check()):
+        with pytest.raises(UserError, match=rf"Received: {file.parent}: .*{says}.* Delete this f"):
+            ask("digits")
+    data_command.data_command("list", None, json=True)  # the others are listed all the same
+    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert (rows["digits"], rows["synthetic"]) == ("unreadable", "on first use")
+    assert "marker" not in sys.modules
+
+
+def test_an_empty_name_of_the_data_folder_is_none_and_a_bucket_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TFDS_DATA_DIR", "")
+    assert datasets.data_home() == tmp_path / "tensorflow_datasets"
+    monkeypatch.setenv("TFDS_DATA_DIR", "~/x")
+    assert datasets.data_home() == tmp_path / "x"
+    for bucket in ("gs://bucket/data", str(Path("s3://bucket/data"))):
+        monkeypatch.setenv("TFDS_DATA_DIR", bucket)
+        with pytest.raises(UserError, match=f"folder of this machine. Received: {bucket[:4]}"):
+            datasets.data_home()
+
+
+NOBODY = """
+import pwd, runpy, sys
+def nobody(number):
+    raise KeyError(number)
+pwd.getpwuid = nobody  # as where the number of the user has no account
+runpy.run_module("pipelines", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["list"], 0, ""),
+        (["recover"], 0, "0 settled"),  # which imports MLflow
+        (["data", "check", "digits"], 2, "error: The folder of prepared data must be known. "),
+    ],
+)
+def test_a_user_without_a_home_is_asked_for_the_data_folder_where_data_are_needed(
+    words: list[str], code: int, says: str, home: Path
+) -> None:
+    environment = {key: os.environ[key] for key in os.environ.keys() - {"HOME", "TFDS_DATA_DIR"}}
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY, *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert says in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -> None:

@@ -1,5 +1,8 @@
 """Packed data sets: the same splits as those prepared, read by NumPy alone, checked."""
 
+import hashlib
+import io
+import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +17,9 @@ from pipelines.data import datasets, packed
 from pipelines.data.pictures import StoredPictures
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
+from pipelines.recipes.catalog import get_recipe
+from pipelines.run import run
+from pipelines.tracking import history
 from tests.conftest import PREPARED, ROOT, needs
 
 
@@ -106,6 +112,64 @@ def test_damage_is_one_sentence_with_the_command(own: Path) -> None:
     file.rename(own / "mnist.npz")
     with pytest.raises(UserError, match=r"must hold mnist .*: the data set digits"):
         datasets.load("mnist")
+
+
+def with_arrays(file: Path, **arrays: np.ndarray) -> None:
+    """The archive with other arrays, under right checksums."""
+    with zipfile.ZipFile(file) as archive:
+        about = json.loads(archive.read("about.json"))
+    for key, array in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array)
+        rewritten(file, f"{key}.npy", buffer.getvalue())
+        about["sha256"][key] = hashlib.sha256(array.tobytes()).hexdigest()
+    rewritten(file, "about.json", json.dumps(about).encode())
+
+
+LABELS = np.arange(450) % 10
+WRONG = {
+    "too few": ({"test_labels": LABELS[:-1]}, r"test images .*\) and labels int64 \(449,\), where"),
+    "negative": ({"test_labels": LABELS - 1}, "test_labels from -1 to 8, where classes are 0 to 9"),
+    "too large": ({"test_labels": LABELS + 1}, "test_labels from 1 to 10, where classes are 0"),
+    "fractions": ({"test_labels": LABELS / 1}, "test images .* and labels float64"),
+    "one-hot": ({"test_labels": np.eye(10, dtype=int)[LABELS]}, r"test images .*\(450, 10\)"),
+    "none": (
+        {"test_labels": LABELS[:0], "test_images": np.zeros((0, 8, 8, 1), np.uint8)},
+        "test images uint8",
+    ),
+    "another size": ({"test_images": np.zeros((450, 9, 9, 1), np.uint8)}, r".*where uint8 \(n, \*"),
+    "fractions of pixels": ({"test_images": np.zeros((450, 8, 8, 1))}, "test images float64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_labels_that_are_not_those_of_the_pictures_are_refused_before_a_run_is_opened(
+    kind: str, own: Path, home: Path
+) -> None:
+    arrays, says = WRONG[kind]
+    with_arrays(datasets.get("digits").pack(), **arrays)
+    recipe = get_recipe("mlp-digits", "smoke")
+    for ask in (datasets.get("digits").check, recipe.check_here, lambda: run(recipe)):
+        with pytest.raises(UserError, match=rf"digits\.npz: not a packed data set \({says}"):
+            ask()
+    assert history.rows(None) == []
+
+
+@pytest.mark.parametrize(
+    "about", [b"[" * 100_000, b"[]", b"{}", b'{"sha256": {}}', b'{"sha256": []}', b"\xff"]
+)
+def test_a_description_of_another_kind_is_one_sentence(about: bytes, own: Path) -> None:
+    rewritten(datasets.get("digits").pack(), "about.json", about)
+    with pytest.raises(UserError, match="not a packed data set"):
+        datasets.load("digits")
+
+
+def test_an_array_in_the_place_of_the_archive_is_one_sentence(own: Path) -> None:
+    with (own / "digits.npz").open("wb") as file:
+        np.save(file, np.zeros(3))
+    for ask in (datasets.load, lambda name: datasets.get(name).examples({})):
+        with pytest.raises(UserError, match="not a packed data set"):
+            ask("digits")
 
 
 @pytest.mark.parametrize("name", ["imagenet2012", "linear-teacher"])

@@ -124,6 +124,9 @@ def test_the_index_is_kept_until_a_file_changes(
     assert _tfrecords.index([file], [17], cache).digest != first.digest
     cache.write_bytes(b"torn")
     assert len(_tfrecords.index([file], [17], cache)) == 17
+    with cache.open("wb") as array:
+        np.save(array, np.zeros(3))
+    assert len(_tfrecords.index([file], [17], cache)) == 17
     assert len(_tfrecords.index([file], [17], tmp_path / "no folder" / "index.npz")) == 17
 
 

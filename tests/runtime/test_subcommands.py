@@ -1,6 +1,7 @@
 """Our own commands run for others: what they print, how they end, and that it is said once."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -86,3 +87,20 @@ def test_a_command_beside_that_does_not_end_is_killed() -> None:
         process.stdout.readline()
         subcommands.end(process, grace_s=0.1)
         assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("name", ["x", "", "-1", "1.5"])
+def test_a_parent_that_another_program_names_is_none(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(subcommands.PARENT, name)
+    assert run_command_safely(lambda _: None, [], recovers_runs=False) == 0
+    assert subcommands.PARENT not in os.environ
+
+
+@pytest.mark.parametrize("name", ["x", "[]", "1", '{"store": 1}', "{}", ""])
+def test_a_run_that_another_program_names_is_no_parent(
+    name: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tracked_run.PARENT_VARIABLE, name)
+    assert tracked_run.inherited_parent() is None

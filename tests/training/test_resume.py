@@ -262,6 +262,31 @@ def test_slices_of_a_run_end_as_one_does(
     assert done.metrics["test_loss"] == whole.metrics["test_loss"]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        lambda file: np.save(file, np.zeros(3)),
+        lambda file: np.savez(file, note="[]", network=np.zeros(3)),
+        lambda file: np.savez(file, note="[" * 100_000),
+        lambda file: np.savez(file, note="x"),
+        lambda file: np.savez(file, network=np.zeros(3)),
+        lambda file: np.savez(file, note=np.array([{}], object)),  # a pickle, which is not read
+        lambda file: file.write(b""),
+        lambda file: file.write(b"PK\x03\x04" + 100 * b"x"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_read_leaves_the_one_before(
+    content: Any, tmp_path: Path
+) -> None:
+    saving = Saving(tmp_path)
+    saving.write(Checkpoint(1, {"step": 1}, {"network": [np.zeros(3)]}))
+    with (tmp_path / "step-000000002.npz").open("wb") as file:
+        content(file)
+    found = saving.latest()
+    assert found is not None
+    assert found.step == 1
+
+
 def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: Path) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     done = run(recipe)

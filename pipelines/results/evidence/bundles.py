@@ -98,9 +98,7 @@ def add(words: Sequence[str]) -> dict[str, Any]:
     wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
     import_missing(wanted)
     with store.lock("evidence", "Another process adds; waiting for it."):
-        runs = [
-            row for row in history.outlines() if row.status == "FINISHED" or DIVERGED in row.tags
-        ]
+        ended = [r for r in history.outlines() if r.status == "FINISHED" or DIVERGED in r.tags]
         added = [_add_claim(name, None if name in names else ids, ended) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 

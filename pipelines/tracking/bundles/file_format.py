@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from pipelines.errors import Unavailable, UserError, disk_error
+from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, disk_error
 from pipelines.runtime.files import replace_whole
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import model_files, store
@@ -183,7 +183,7 @@ def _explain_errors(file: Path) -> Iterator[None]:
         ) from error
     except (UserError, Unavailable):
         raise
-    except model_files.DAMAGE_ERRORS as error:
+    except DAMAGE_ERRORS as error:
         raise refusal("The file must be a whole ZIP archive.", f"{file}: {error}") from error
 
 
