@@ -5,7 +5,7 @@ Nothing is written. The test part is read where the run has read it: a search ne
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pipelines.data import datasets
 from pipelines.data.splits import Photographs, Pictures, Splits
@@ -78,14 +78,14 @@ def _read_recipe(row: Row) -> tuple[Recipe, float]:
             data_args={key: json.loads(value) for key, value in data_args.items()},
             train_examples=json.loads(row.params.get("train_examples", "null")),
             batch_size=int(row.params["batch_size"]),
-            precision=row.params.get("precision", "float32"),
+            precision=cast("Any", row.params.get("precision", "float32")),
             steps=1,
         )
         return recipe, ROUNDING[recipe.precision]
-    except DAMAGE_ERRORS as error:
+    except DAMAGE_ERRORS as error:  # of a run that arrived
         raise UserError(
-            f"What is evaluated must say how it was trained. Received: {row.name} ({row.id}), whose "
-            f"parameters are not those of a training: {short(error)}. Train it again with --force."
+            f"What is evaluated must say how it was trained. Received: {row.name} ({row.id}): "
+            f"{short(error)}. Train it again with --force."
         ) from error
 
 

@@ -58,7 +58,7 @@ def test_what_a_search_has_not_read_is_not_read(home: Path, digits: Path) -> Non
     [
         ({}, r"must be a training\. Received: made \(\w+\), of kind claim"),
         ({"data": "digits", "batch_size": "32", "model": "mlp"}, "is FINISHED and has none"),
-        ({"data": "digits", "batch_size": "32"}, r"must say how .*those of a training: 'model'"),
+        ({"data": "digits", "batch_size": "32"}, r"must say how .*: 'model'\. Train"),
         ({"data": "digits", "batch_size": "x", "model": "mlp"}, "invalid literal for int"),
         (
             {"data": "digits", "batch_size": "32", "model": "mlp", "train_examples": "["},
