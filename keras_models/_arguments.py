@@ -1,7 +1,7 @@
 """Arguments of the architectures, checked without Keras, whose import takes seconds.
 
-The types of an architecture's arguments are those of its `build`, read from its source. What its
-arguments must fulfil together is a function below that bears its name; it receives all of them.
+The types of an architecture's arguments are those of its `build`, read from its source. What they
+must fulfil together is below.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import difflib
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ._start_weights import singular_values
@@ -23,17 +24,26 @@ LARGEST = 10**9  # of any other number
 WIDEST = 100  # times the published channels
 
 Types = Mapping[str, str]  # by argument, as the source writes them
-Rule = Callable[..., None]
+DIMENSIONS = {  # of an input
+    **dict.fromkeys(("alexnet", "allcnn", "allconv_resnet", "densenet", "resnet", "skip56"), 3),
+    **dict.fromkeys(("linear_resnet", "two_layer"), 1),
+}
 
 
 def check(name: str, arguments: Mapping[str, Any]) -> None:
     """Raise ValueError unless `build` of the architecture `name` can be called with `arguments`."""
     types, defaults = _signature(name)
-    _check_names(name, types, arguments)
+    if unknown := [key for key in arguments if key not in types]:
+        raise ValueError(
+            f"{name!r} must be built with its own arguments. Received: {unknown[0]!r}. "
+            f"It accepts: {', '.join(nearest_first(unknown[0], types))}."
+        )
     for key, value in arguments.items():
         _check_type(key, value, types[key])
-    if name in RULES:
-        RULES[name](**{**defaults, **arguments})
+    given = SimpleNamespace(**{**defaults, **arguments})
+    _check_shared(name, given)
+    _check_residual(name, given)
+    _check_sizes(name, given)
 
 
 @functools.cache
@@ -70,15 +80,6 @@ def choices(name: str) -> dict[str, list[str]]:
     """Return the values that those arguments of `build` may have that are one of a few words."""
     words = {key: kind.removeprefix("Literal") for key, kind in _signature(name)[0].items()}
     return {key: ast.literal_eval(text) for key, text in words.items() if text.startswith("[")}
-
-
-def _check_names(name: str, types: Types, arguments: Mapping[str, Any]) -> None:
-    unknown = [key for key in arguments if key not in types]
-    if unknown:
-        raise ValueError(
-            f"{name!r} must be built with its own arguments. Received: {unknown[0]!r}. "
-            f"It accepts: {', '.join(nearest_first(unknown[0], types))}."
-        )
 
 
 def _check_type(name: str, value: object, kind: str) -> None:
@@ -124,21 +125,6 @@ def check_finite(**numbers: object) -> None:
             raise ValueError(f"{name} must be at most {LARGEST:,}. Received: {name}={value!r}.")
 
 
-def check_rate(**rates: float) -> None:
-    """Raise ValueError for rates of dropout outside [0, 1)."""
-    for name, rate in rates.items():
-        if not 0 <= rate < 1:
-            raise ValueError(f"{name} must be in [0, 1). Received: {name}={rate!r}.")
-
-
-def check_multiple(width: float) -> None:
-    """Raise ValueError for a multiple of the published channels that leaves none, or too many."""
-    if not width > 0:
-        raise ValueError(f"width must be > 0. Received: width={width!r}.")
-    if width > WIDEST:
-        raise ValueError(f"width must be at most {WIDEST}. Received: width={width!r}.")
-
-
 def check_shape(name: str, shape: object, dimensions: int | None = None) -> None:
     """Raise ValueError for anything but positive integers, `dimensions` of them if given."""
     wanted = "one or more" if dimensions is None else str(dimensions)
@@ -168,12 +154,6 @@ def check_pixels(input_shape: Sequence[int], smallest: int, of: str = "") -> Non
         )
 
 
-def check_stages(blocks_per_stage: int | Sequence[int], widths: Sequence[int]) -> None:
-    """Raise ValueError unless a sequence of numbers of blocks has one for every stage."""
-    if isinstance(blocks_per_stage, Sequence):
-        check_shape("blocks_per_stage", blocks_per_stage, dimensions=len(widths))
-
-
 def check_widening(shortcut: str, widths: Sequence[int], **before: int) -> None:
     """Raise ValueError for stages that zero padding cannot reach; `before`: the width ahead."""
     if any(first > second for first, second in pairwise((*before.values(), *widths))):
@@ -185,128 +165,64 @@ def check_widening(shortcut: str, widths: Sequence[int], **before: int) -> None:
         )
 
 
-def _alexnet(*, input_shape: Sequence[int], width: float, dropout: float, **_: Any) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_multiple(width)
-    check_rate(dropout=dropout)
-    check_pixels(input_shape, 64)  # they leave one pixel after the last pooling
+def _check_shared(name: str, a: Any) -> None:
+    """Raise ValueError for what is wrong with arguments that several architectures have."""
+    given = vars(a)
+    if name in DIMENSIONS:
+        check_shape("input_shape", a.input_shape, DIMENSIONS[name])
+    if isinstance(given.get("blocks_per_stage"), Sequence):  # of numbers, one for every stage
+        check_shape("blocks_per_stage", a.blocks_per_stage, len(a.widths))
+    if not 0 <= given.get("dropout", 0) < 1 and a.dropout is not True:  # whether there is any
+        raise ValueError(f"dropout must be in [0, 1). Received: dropout={a.dropout!r}.")
+    if name in ("alexnet", "allcnn") and not 0 < a.width <= WIDEST:
+        bound = f"at most {WIDEST}" if a.width > 0 else "> 0"
+        raise ValueError(f"width must be {bound}. Received: width={a.width!r}.")
 
 
-def _allcnn(*, input_shape: Sequence[int], form: str, width: float, **_: Any) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_multiple(width)
-    check_pixels(input_shape, {"cifar": 9, "imagenet": 57}[form], f"With form={form!r}")
-
-
-def _allconv_resnet(
-    *,
-    input_shape: Sequence[int],
-    blocks_per_stage: int | Sequence[int],
-    widths: Sequence[int],
-    stem_width: int,
-    shortcut: str,
-    use_bias: bool,
-    batch_norm: bool,
-    dropout: float,
-    **_: Any,
-) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_stages(blocks_per_stage, widths)
-    check_rate(dropout=dropout)
-    if shortcut == "identity":
-        check_widening("shortcut='identity'", widths, stem_width=stem_width)
-    if batch_norm and use_bias:
+def _check_residual(name: str, a: Any) -> None:
+    """Raise ValueError for stages that their shortcuts cannot reach."""
+    if name == "allconv_resnet" and a.shortcut == "identity":
+        check_widening("shortcut='identity'", a.widths, stem_width=a.stem_width)
+    if name == "allconv_resnet" and a.batch_norm and a.use_bias:
         raise ValueError(
             "batch_norm excludes use_bias, because normalization takes a bias away and adds its "
             "own. Received: both. Drop use_bias."
         )
+    if name == "resnet" and a.shortcut == "pad":
+        check_widening("shortcut='pad'", a.widths)
+    if name == "skip56" and a.variant != "vanilla":
+        check_widening(f"variant={a.variant!r}", a.widths)
 
 
-def _densenet(
-    *,
-    input_shape: Sequence[int],
-    depth: int,
-    bottleneck: bool,
-    compression: float,
-    dropout: float,
-    **_: Any,
-) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    if not 0 < compression <= 1:
-        raise ValueError(f"compression must be in (0, 1]. Received: compression={compression!r}.")
-    check_rate(dropout=dropout)
-    convolutions = 6 if bottleneck else 3
-    if depth <= 4 or (depth - 4) % convolutions:
-        raise ValueError(
-            f"depth must be {convolutions}n + 4, n >= 1, with bottleneck={bottleneck}. "
-            f"Received: depth={depth}."
-        )
-
-
-def _linear_resnet(*, input_shape: Sequence[int], classes: int, **_: Any) -> None:
-    check_shape("input_shape", input_shape, dimensions=1)
-    if tuple(input_shape) != (classes,):
+def _check_sizes(name: str, a: Any) -> None:
+    """Raise ValueError for sizes that an architecture cannot have."""
+    if name == "alexnet":
+        check_pixels(a.input_shape, 64)  # they leave one pixel after the last pooling
+    if name == "allcnn":
+        check_pixels(a.input_shape, {"cifar": 9, "imagenet": 57}[a.form], f"With form={a.form!r}")
+    if name == "densenet":
+        if not 0 < a.compression <= 1:
+            raise ValueError(
+                f"compression must be in (0, 1]. Received: compression={a.compression!r}."
+            )
+        convolutions = 6 if a.bottleneck else 3
+        if a.depth <= 4 or (a.depth - 4) % convolutions:
+            raise ValueError(
+                f"depth must be {convolutions}n + 4, n >= 1, with bottleneck={a.bottleneck}. "
+                f"Received: depth={a.depth}."
+            )
+    if name == "linear_resnet" and tuple(a.input_shape) != (a.classes,):
         raise ValueError(
             "A linear residual network has as many outputs as inputs. Received: input_shape="
-            f"{tuple(input_shape)} and classes={classes}. Use data of which both are of one size."
+            f"{tuple(a.input_shape)} and classes={a.classes}. Use data of which both are of one "
+            "size."
         )
-
-
-def _resnet(
-    *,
-    input_shape: Sequence[int],
-    blocks_per_stage: int | Sequence[int],
-    widths: Sequence[int],
-    shortcut: str,
-    **_: Any,
-) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_stages(blocks_per_stage, widths)
-    if shortcut == "pad":
-        check_widening("shortcut='pad'", widths)
-
-
-def _skip56(
-    *,
-    input_shape: Sequence[int],
-    variant: str,
-    blocks_per_stage: int | Sequence[int],
-    widths: Sequence[int],
-    **_: Any,
-) -> None:
-    check_shape("input_shape", input_shape, dimensions=3)
-    check_stages(blocks_per_stage, widths)
-    if variant != "vanilla":
-        check_widening(f"variant={variant!r}", widths)
-
-
-def _two_layer(
-    *,
-    input_shape: Sequence[int],
-    classes: int,
-    variant: str,
-    start_norm: float,
-    start_frobenius: float,
-    hidden: int,
-) -> None:
-    check_shape("input_shape", input_shape, dimensions=1)
-    units = hidden if variant == "three-block" else input_shape[0]
-    if units % classes:
-        raise ValueError(
-            "The units must divide evenly among the classes, whose sums they make. Received: "
-            f"{units} units and classes={classes}. Use another number of units, or one class."
-        )
-    if variant != "three-block":
-        singular_values(input_shape[0], start_norm, start_frobenius)
-
-
-RULES: Mapping[str, Rule] = {
-    "alexnet": _alexnet,
-    "allcnn": _allcnn,
-    "allconv_resnet": _allconv_resnet,
-    "densenet": _densenet,
-    "linear_resnet": _linear_resnet,
-    "resnet": _resnet,
-    "skip56": _skip56,
-    "two_layer": _two_layer,
-}
+    if name == "two_layer":
+        units = a.hidden if a.variant == "three-block" else a.input_shape[0]
+        if units % a.classes:
+            raise ValueError(
+                "The units must divide evenly among the classes, whose sums they make. Received: "
+                f"{units} units and classes={a.classes}. Use another number of units, or one class."
+            )
+        if a.variant != "three-block":
+            singular_values(a.input_shape[0], a.start_norm, a.start_frobenius)
