@@ -132,8 +132,9 @@ def index(paths: Sequence[Path], counts: Sequence[int], cache: Path) -> Records:
     The cache counts as long as the names, sizes and times of the files stay as they were; where it
     cannot be written, the index is made anew each time. Raise UserError for a damaged file.
     """
-    key = _key(paths, counts)
-    lengths = _read_cache(cache, key)
+    key, lengths = _key(paths, counts), None
+    with contextlib.suppress(*DAMAGE_ERRORS), np.load(cache) as stored:
+        lengths = np.asarray(stored["lengths"], np.int64) if str(stored["key"]) == key else None
     if lengths is None:
         with ThreadPoolExecutor(THREADS) as pool:
             lengths_by_file = [np.zeros(0, np.int64), *pool.map(_lengths, paths, counts)]
@@ -157,13 +158,6 @@ def _key(paths: Sequence[Path], counts: Sequence[int]) -> str:
             raise _damage_error(path, error.strerror or str(error)) from error
         rows.append((path.name, count, stat.st_size, stat.st_mtime_ns))
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-
-
-def _read_cache(cache: Path, key: str) -> NDArray[np.int64] | None:
-    with contextlib.suppress(*DAMAGE_ERRORS), np.load(cache) as stored:
-        if str(stored["key"]) == key:
-            return np.asarray(stored["lengths"], np.int64)
-    return None
 
 
 def _keep(cache: Path, key: str, lengths: NDArray[np.int64]) -> None:

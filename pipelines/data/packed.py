@@ -141,14 +141,6 @@ def read(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> Packed:
     return Packed(path, arrays, about)
 
 
-def no_packed_data(folder: Path, error: ImportError) -> UserError:
-    """Return the error for a machine that reads no other file."""
-    return UserError(
-        f"Without TensorFlow only packed data are read. Received: none in {folder}, and {error}. "
-        "Where TensorFlow is, run python -m pipelines data pack NAME, then copy its NAME.npz here."
-    )
-
-
 def _sha256(array: NDArray[Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 

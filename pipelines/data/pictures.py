@@ -89,7 +89,7 @@ class StoredPictures(DataSet):
     def check(self, required: bool = False) -> dict[str, Any]:
         """Return what is prepared, once one example of every part has been read."""
         embedded = self.name in EMBEDDED
-        if not (self._packed_file.exists() or self._find() or (required and not embedded)):
+        if not (self._packed_file.exists() or self._folder() or (required and not embedded)):
             state = "on first use" if embedded else "not prepared"
             return {"name": self.name, "prepared": False, "state": state}
         stored = self._open()
@@ -104,7 +104,7 @@ class StoredPictures(DataSet):
         home = data_home()
         if self.name in EMBEDDED:
             with files.lock(home, f".{self.name}"):  # two first runs at once prepare it once
-                if self._find() is None:
+                if self._folder() is None:
                     self._store(home)
             return home / self.builder
         by_hand = home / "downloads" / "manual"  # where tensorflow-datasets looks for archives
@@ -141,23 +141,15 @@ class StoredPictures(DataSet):
 
     def _open_prepared(self) -> "Prepared":
         """Return the prepared data set; an embedded one is prepared if need be."""
-        if self.name in EMBEDDED and self._find() is None:
+        if self.name in EMBEDDED and self._folder() is None:
             self.prepare()
-        builder = self._find()
-        if builder is None:
+        if (folder := self._folder()) is None:
             raise self._not_prepared()
-        return Prepared(builder, self.test)
-
-    def _find(self) -> Any:
-        """Return the builder of a prepared data set, made from its files alone, or None."""
-        folder = self._folder()
-        tfds = _tfds() if folder else None
+        tfds = _tfds()
         try:
-            return tfds and tfds.builder_from_directory(folder)
-        except OSError:
-            return None
+            return Prepared(tfds.builder_from_directory(folder), self.test)
         except Exception as error:  # of a parser, of tensorflow-datasets: all mean the same
-            raise _unreadable(folder, short(error)) from error
+            raise _unreadable(folder, error) from error
 
     def _folder(self) -> Path | None:
         """Return the folder of the newest version that is prepared, or None.
@@ -165,43 +157,36 @@ class StoredPictures(DataSet):
         Raise UserError where it does not say how to read it, or by which modules other than those
         of tensorflow-datasets, which would import them.
         """
-        folders, classes = [], list[str]()
-        with contextlib.suppress(OSError):
-            found = (data_home() / self.builder).glob("*/dataset_info.json")
-            folders = [path.parent for path in found if re.fullmatch(VERSION, path.parent.name)]
+        found = (data_home() / self.builder).glob("*/dataset_info.json")
+        folders = [path.parent for path in found if re.fullmatch(VERSION, path.parent.name)]
         if not folders:
             return None
         folder = max(folders, key=lambda each: [int(part) for part in each.name.split(".")])
 
-        def keep(described: dict[str, Any]) -> None:
-            classes.append(str(described.get("pythonClassName", FEATURES)))
+        def check(described: dict[str, Any]) -> None:
+            if not str(kind := described.get("pythonClassName", FEATURES)).startswith(FEATURES):
+                raise ValueError(f"features.json names {kind}")
 
         try:
-            json.loads((folder / "features.json").read_text(), object_hook=keep)
+            json.loads((folder / "features.json").read_text(), object_hook=check)
         except DAMAGE_ERRORS as error:  # until version 3.2 there was none
-            raise _unreadable(folder, short(error)) from error
-        if others := [name for name in classes if not name.startswith(FEATURES)]:
-            raise _unreadable(folder, f"features.json names {others[0]}")
+            raise _unreadable(folder, error) from error
         return folder
 
     def _counts(self) -> Mapping[str, int]:
         """Return the examples in each part, of an embedded set also before it is prepared."""
         if self._packed_file.exists():
             return packed.counts(self._packed_file, self.name, self.classes, self.shape)
-        if folder := self._folder():
-            return self._prepared_counts(folder)
-        if self.name in EMBEDDED:
+        if (folder := self._folder()) is None:
+            if self.name not in EMBEDDED:
+                raise self._not_prepared()
             return {part: len(arrays["label"]) for part, arrays in EMBEDDED[self.name]().items()}
-        raise self._not_prepared()
-
-    def _prepared_counts(self, folder: Path) -> dict[str, int]:
-        """Return the examples in each part, as written in the folder of a prepared version."""
         try:
             about = json.loads((folder / "dataset_info.json").read_text())
             counts = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
             return {"train": counts["train"], "test": counts[self.test]}
         except DAMAGE_ERRORS as error:
-            raise _unreadable(folder, short(error)) from error
+            raise _unreadable(folder, error) from error
 
     def _read_one(self, stored: Stored, part: str, number: int) -> None:
         stored.read(part, slice(number, number + 1))
@@ -276,11 +261,11 @@ class Prepared:
             pass
 
 
-def _unreadable(folder: Path | None, why: str) -> UserError:
+def _unreadable(folder: Path, error: Exception) -> UserError:
     """Return the error for a prepared version that cannot be read."""
     return UserError(
-        f"What is prepared must be readable. Received: {folder}: {why}. Delete this folder and "
-        "make it anew: python -m pipelines data prepare NAME"
+        f"What is prepared must be readable. Received: {folder}: {short(error)}. Delete this "
+        "folder and make it anew: python -m pipelines data prepare NAME"
     )
 
 
@@ -290,7 +275,11 @@ def _tfds() -> Any:
         backend.tensorflow()
         import tensorflow_datasets as tfds
     except ImportError as error:
-        raise packed.no_packed_data(data_home(), error) from error
+        raise UserError(
+            f"Without TensorFlow only packed data are read. Received: none in {data_home()}, and "
+            f"{error}. Where TensorFlow is, run python -m pipelines data pack NAME, then copy its "
+            "NAME.npz here."
+        ) from error
     return tfds
 
 

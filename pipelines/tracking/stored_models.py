@@ -83,21 +83,19 @@ def _check_size(path: Path) -> None:
     try:
         with keras.StatelessScope(initialize_variables=False):
             network = keras.saving.deserialize_keras_object(description, safe_mode=True)
-        weights, limit = sum(math.prod(each.shape) for each in network.weights), path.stat().st_size
-        outputs = {each.name: each.output for each in _layers(network) if hasattr(each, "output")}
+        weights, room = sum(math.prod(each.shape) for each in network.weights), path.stat().st_size
+        outputs = [each.output for each in _layers(network) if hasattr(each, "output")]
+        shapes = [tensor.shape for tensor in keras.tree.flatten(outputs)]
     except Exception as error:  # whatever Keras raises for settings that do not fit together
         raise ValueError(f"a network that Keras cannot build: {short(error)}") from error
     finally:
         keras.backend.clear_session()  # or the next model would make these variables, too
-    if weights > limit:
-        raise ValueError(f"a network of {weights:,} weights in a file of only {limit:,} bytes")
-    for name, output in outputs.items():
-        for tensor in keras.tree.flatten(output):
-            count = math.prod(size or 1 for size in tensor.shape)
-            if count > MOST_OUTPUTS:
-                raise ValueError(
-                    f"layer {name} makes {count:,} numbers of one input, more than {MOST_OUTPUTS:,}"
-                )
+    largest = max(math.prod(size or 1 for size in shape) for shape in shapes)
+    if weights > room or largest > MOST_OUTPUTS:
+        raise ValueError(
+            f"a network of {weights:,} weights in a file of {room:,} bytes, of which a layer makes "
+            f"{largest:,} numbers of one input, where {MOST_OUTPUTS:,} are the most"
+        )
 
 
 def _layers(network: Any) -> Iterator[Any]:

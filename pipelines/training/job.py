@@ -104,7 +104,11 @@ class Job:
 
     def model(self) -> keras.Model:
         """Return the network with its loss, optimizer and metrics, on its devices."""
-        self._check_averages()
+        if self.recipe.ema and self.splits.task.of_model:
+            raise UserError(
+                f"No averages are kept where a network's distance is recorded. Received: ema="
+                f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
+            )
         devices.round_products(self.recipe.precision)
         numbers = self.splits.task.numbers
         with self.place.scope():
@@ -132,13 +136,6 @@ class Job:
                 f"{self.recipe.data}, which has none. Set --label-smoothing 0."
             )
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
-
-    def _check_averages(self) -> None:
-        if self.recipe.ema and self.splits.task.of_model:
-            raise UserError(
-                f"No averages are kept where a network's distance is recorded. Received: ema="
-                f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
-            )
 
 
 def build_job(

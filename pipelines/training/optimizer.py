@@ -35,13 +35,11 @@ class MomentumSGD(keras.optimizers.SGD):
     the papers of 2016 trained with the form above.
 
     With `ema` E every step moves an average of each weight, a <- E a + (1 - E) w; the first step
-    sets it. Keras's own (`use_ema`) stand still in float32 as soon as a change is less than half a
-    unit in the last place of the average. Here what the rounding of a change leaves is kept in a
-    second variable and added to the next (Kahan 1965).
+    sets it. What rounding leaves of a change is added to the next (Kahan 1965): without it, as in
+    Keras's own averages, changes below half a unit in the last place of float32 are lost.
     """
 
-    pieces = 1
-    """Batches of a step."""
+    pieces = 1  # batches of a step
 
     def __init__(self, learning_rate: RateTable, *, ema: float = 0.0, **settings: Any) -> None:
         super().__init__(learning_rate, **settings)
