@@ -1,7 +1,8 @@
 """DBOS: workflows whose steps are kept in a database, so that a kill repeats none that is done.
 
 The database is `schedule.db` beside the runs, or PostgreSQL where several machines share jobs. What
-DBOS writes there is JSON: reading it runs no code, whoever wrote it.
+DBOS writes there is JSON. A row may name DBOS's pickles instead, whoever wrote it: the class by
+which DBOS reads them (`dbos._serialization.DefaultSerializer`) refuses them here.
 DBOS at the top: import this module inside the functions that need it.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 import sqlalchemy as sql
 from dbos import DBOS, DBOSClient, Serializer
+from dbos._serialization import DefaultSerializer
 
 from pipelines.errors import Unavailable, UserError, disk_error, short, without_password
 from pipelines.runtime import files, heartbeat
@@ -38,6 +40,13 @@ def _add_unixepoch(connection: Any, _: Any) -> None:
     """
     if isinstance(connection, sqlite3.Connection) and sqlite3.sqlite_version_info < (3, 42):
         connection.create_function("unixepoch", 1, lambda _: time.time())
+
+
+def _refuse_pickle(cls: DefaultSerializer, serialized_data: str) -> Any:
+    raise TypeError("py_pickle is not read, for it may run code.")
+
+
+DefaultSerializer.deserialize = _refuse_pickle  # type: ignore[method-assign]
 
 
 class Json(Serializer):
@@ -130,7 +139,6 @@ def serve_workflows(application: str, storage: str | None = None) -> Iterator[No
     """
     url = _prepare_database(storage)
     listen_s = LISTEN_S if application == SCHEDULE else END_S
-    logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     DBOS(
         config={
             "name": application,
@@ -157,6 +165,8 @@ def reason_dead(executor: str, beat: float) -> str | None:
     `beat` is its last sign of life, in seconds since 1970: all that is known of another machine's.
     A database in SQLite is one machine's, which may have been started again since.
     """
+    if executor.count(", ") != 2:  # no process of ours
+        return None
     machine, process, kind = executor.split(", ")
     (host, *boot), (our_host, *our_boot) = machine.split(" "), heartbeat.machine().split(" ")
     if kind == "sqlite" and host == our_host and boot[:1] != our_boot[:1]:
@@ -169,6 +179,7 @@ def reason_dead(executor: str, beat: float) -> str | None:
 def _prepare_database(storage: str | None) -> str:
     """Return the address of the database; a new one gets the tables and the default jobs."""
     url = database_url(storage)
+    logging.getLogger("dbos").handlers = [logging.NullHandler()]  # the history has what fails
     try:
         with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):

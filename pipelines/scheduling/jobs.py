@@ -6,12 +6,12 @@ import shlex
 import subprocess
 import sys
 import zoneinfo
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pipelines.errors import UserError
+from pipelines.errors import UserError, short
 from pipelines.runtime.provenance import ROOT
 from pipelines.runtime.subcommands import find_error
 from pipelines.scheduling import times
@@ -22,6 +22,7 @@ NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
 MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
 UNKNOWN_OPTION = "--no-such-option"  # by which a command line is checked
+NOT_OURS = "not in JSON as this project writes it; a py_pickle is not read, for it may run code"
 DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in the job's time zone
 
 
@@ -68,9 +69,14 @@ class Job:
             )
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> "Job":
-        """Return the job of a document made by dataclasses.asdict."""
-        return cls(**{**document, "words": tuple(document["words"])})
+    def of(cls, document: Any) -> "Job":
+        """Return the job of a document made by dataclasses.asdict; UserError for any other."""
+        try:
+            job = cls(**{**document, "words": tuple(document["words"])})
+            hash((job, job.command, job.next_tick(datetime.now(UTC))))  # each field has its type
+        except Exception as error:  # whatever is there
+            raise UserError(f"{NOT_OURS}: {short(error)}") from error
+        return job
 
     @property
     def entry(self) -> dict[str, Any]:

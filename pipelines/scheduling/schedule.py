@@ -3,13 +3,17 @@
 DBOS at the top: import this module inside the functions that need it.
 """
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
-from dbos import DBOSClient
+from dbos import DBOSClient, WorkflowSchedule
 
 from pipelines.errors import UserError, unknown
 from pipelines.scheduling import times
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import NOT_OURS, Job
 
 LISTED_BY = "python -m pipelines schedule list"
 
@@ -29,12 +33,12 @@ def add(client: DBOSClient, job: Job, replace: bool = False) -> None:
 
 def remove(client: DBOSClient, name: str) -> None:
     """Remove a job; its ticks stay in the history."""
-    client.delete_schedule(find(client, name).name)
+    client.delete_schedule(_entry(client, name)["schedule_name"])
 
 
 def pause(client: DBOSClient, name: str) -> None:
     """Stop the ticks of a job until it is resumed."""
-    client.pause_schedule(find(client, name).name)
+    client.pause_schedule(_entry(client, name)["schedule_name"])
 
 
 def resume(client: DBOSClient, name: str) -> None:
@@ -47,17 +51,41 @@ def resume(client: DBOSClient, name: str) -> None:
 
 def find(client: DBOSClient, name: str) -> Job:
     """Return the job of that name; UserError names the existing ones."""
+    return job_of(_entry(client, name))
+
+
+def _entry(client: DBOSClient, name: str) -> WorkflowSchedule:
     entry = client.get_schedule(name)
     if entry is None:
-        raise unknown("A job", name, [job.name for job in next_ticks(client)], LISTED_BY)
-    return Job.of(entry["context"])
+        names = [entry["schedule_name"] for entry in client.list_schedules()]
+        raise unknown("A job", name, names, LISTED_BY)
+    return entry
+
+
+def job_of(entry: WorkflowSchedule) -> Job:
+    """Return the job of a row; UserError where the row is not as `add` writes it."""
+    job = Job.of(entry["context"])
+    row: dict[str, Any] = {**entry, "context": job.entry["context"]}
+    with contextlib.suppress(TypeError, ValueError):
+        datetime.fromisoformat(row["last_fired_at"] or "2026-01-01").astimezone(UTC)
+        if job.entry.items() <= row.items():
+            return job
+    raise UserError(f"{NOT_OURS}: its row has another name, time or workflow than its job")
+
+
+def read_jobs(client: DBOSClient) -> Iterator[tuple[Job, WorkflowSchedule]]:
+    """Yield the jobs with their rows; print why one that cannot be read is left out."""
+    for entry in client.list_schedules():
+        try:
+            yield job_of(entry), entry
+        except UserError as error:
+            print(f"Job {entry['schedule_name']} is left out: {error}", file=sys.stderr)
 
 
 def next_ticks(client: DBOSClient) -> dict[Job, datetime | None]:
     """Return every job with its next tick, the nearest first; None: paused."""
     now, due = datetime.now(UTC), dict[Job, datetime | None]()
-    for entry in client.list_schedules():
-        job = Job.of(entry["context"])
+    for job, entry in read_jobs(client):
         due[job] = job.next_tick(now) if entry["status"] == "ACTIVE" else None
     late = datetime.max.replace(tzinfo=UTC)
     return dict(sorted(due.items(), key=lambda item: (item[1] or late, item[0].name)))

@@ -15,9 +15,10 @@ from pipelines.errors import check_counts, unknown
 from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
 from pipelines.runtime.plain_table import plain_table
-from pipelines.scheduling import attempt, schedule, server
+from pipelines.scheduling import attempt, jobs, schedule, server
 from pipelines.scheduling.jobs import Job
 
+UNREADABLE = "unreadable"  # state of a row that this project has not written so
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
 
 
@@ -68,9 +69,22 @@ def _read_ticks(client: DBOSClient) -> Iterator[dict[str, Any]]:
 
 
 def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
-    """Return the row of a tick, whose keys users script against."""
-    at, context = row.input["args"][:2]  # type: ignore[index]
-    job, result = Job.of(context), {"state": "", "why": "", "code": None, **_result(row)}
+    """Return the row of a tick, whose keys users script against; `unreadable` if it is no tick."""
+    try:
+        at, context = row.input["args"][:2]  # type: ignore[index]
+        return _describe(row, Job.of(context), at, {"code": None, **_result(row)})
+    except (TypeError, ValueError, LookupError, AttributeError):
+        at = datetime.fromtimestamp((row.created_at or 0) / 1000, UTC)
+        unknown_job = Job(name="unknown", words=(), tz="UTC", cron="")
+        result = {"state": UNREADABLE, "why": jobs.NOT_OURS, "code": None}
+        known = {"job": row.schedule_name or row.workflow_id, "command": ""}
+        return _describe(row, unknown_job, at, result) | known
+
+
+def _describe(
+    row: WorkflowStatus, job: Job, at: datetime, result: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the row of a tick at that moment with that end."""
 
     def local(seconds: float | None) -> str | None:
         return datetime.fromtimestamp(seconds, job.zone).isoformat() if seconds else None
@@ -105,7 +119,7 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
         if reason and row.application_name == server.BY_HAND:
             return {"state": attempt.KILLED, "why": reason, **began}
         why = f"{reason}; the next server repeats it" if reason else ""
-        running = row.attributes and row.attributes["phase"] == server.RUNNING
+        running = server.attributes_of(row).get("phase") == server.RUNNING
         return {"state": server.RUNNING if running else "queued", "why": why, **began}
     if row.status == "CANCELLED":
         return {"state": attempt.KILLED, "why": "it was told to end, or its process was killed"}

@@ -14,10 +14,11 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowStatus
+from dbos import DBOS, DBOSClient, SetWorkflowID, WorkflowSchedule, WorkflowStatus
 from dbos._utils import INTERNAL_QUEUE_NAME as INTERNAL_QUEUE
 
 from pipelines.errors import Unavailable, short, without_password
@@ -120,12 +121,12 @@ def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
     Where a tick waits for the one before, this takes as long as that.
     """
     (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
-    waits = (own.attributes or {}).get("phase") == WAITING  # in a server that has stopped since
+    waits = attributes_of(own).get("phase") == WAITING  # in a server that has stopped since
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
     if not waits and (reason := _reason_missed(job, at, datetime.now(UTC))):
         return _row(MISSED, reason)
-    while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
+    while phases := [attributes_of(row).get("phase") for row in _open_ticks(job)]:
         if job.overlap == "skip":
             return _row(SKIPPED, "the job was still running")
         if not waits:
@@ -164,17 +165,22 @@ def _open_ticks(job: Job) -> list[WorkflowStatus]:
     return [
         row
         for row in rows
-        if (row.attributes or {}).get("job") == job.name
+        if attributes_of(row).get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
         and not (row.application_name == BY_HAND and reason_dead(row))  # nobody goes on with it
     ]
+
+
+def attributes_of(row: WorkflowStatus) -> dict[str, Any]:
+    """Return what `_set_phase` has recorded; nothing of a row that was edited by hand."""
+    return row.attributes if isinstance(row.attributes, dict) else {}
 
 
 def reason_dead(row: WorkflowStatus) -> str | None:
     """Return why the process of an open workflow must have ended; None if it may live."""
     if row.status != "PENDING" or not row.executor_id:
         return None
-    beat = (row.attributes or {}).get("beat") or (row.updated_at or 0) / 1000
+    beat = attributes_of(row).get("beat") or (row.updated_at or 0) / 1000
     return engine.reason_dead(row.executor_id, beat)
 
 
@@ -183,11 +189,15 @@ def serve(storage: str | None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: _stopping.set())
     with engine.open_client(storage) as client:
-        record_missed(client)
+        found = list(schedule.read_jobs(client))
+        readable = {job.name: job.times for job, _ in found}
+        for entry in client.list_schedules(status="ACTIVE"):
+            if entry["schedule_name"] not in readable:  # at which DBOS would fire no job any more
+                client.pause_schedule(entry["schedule_name"])
+        record_missed(client, found)
     with engine.serve_workflows(engine.SCHEDULE, storage):
-        entries = (Job.of(entry["context"]) for entry in DBOS.list_schedules())
-        names = ", ".join(f"{job.name} ({job.times})" for job in entries)
         url = without_password(engine.database_url(storage))
+        names = ", ".join(f"{name} ({when})" for name, when in readable.items())
         print_line(f"serving {url}: {names or 'no job'}")
         while not _stopping.wait(RECOVERY_S):
             try:
@@ -199,16 +209,15 @@ def serve(storage: str | None) -> None:
         print_line(f"stopped{rest}")
 
 
-def record_missed(client: DBOSClient) -> None:
+def record_missed(client: DBOSClient, found: Iterable[tuple[Job, WorkflowSchedule]]) -> None:
     """Record all but the last of the ticks at which no server ran as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.
     """
     limit = datetime.now(UTC) - MISSED_AFTER
-    for entry in client.list_schedules():
+    for job, entry in found:
         if entry["status"] != "ACTIVE" or not entry["last_fired_at"]:
             continue
-        job = Job.of(entry["context"])
         before = tick = datetime.fromisoformat(entry["last_fired_at"])
         ticks = []
         while (tick := job.next_tick(tick) or limit) < limit:
@@ -228,7 +237,7 @@ def _recover_workflows() -> None:
     ):
         if row.executor_id == DBOS.executor_id:
             beat = {"beat": time.time()}
-            if time.time() - (row.attributes or beat)["beat"] > heartbeat.BEAT_S:
+            if time.time() - (attributes_of(row) or beat)["beat"] > heartbeat.BEAT_S:
                 DBOS.update_workflow_attributes(row.workflow_id, beat, merge=True)
         elif reason := reason_dead(row):
             if row.application_name == engine.SCHEDULE:

@@ -112,7 +112,7 @@ def _finished_outputs(key: str) -> dict[str, Any]:
     return {
         step["function_name"]: step["output"]
         for step in DBOS.list_workflow_steps(rows[0].workflow_id)
-        if step["error"] is None
+        if step["error"] is None and not isinstance(step["output"], str)  # nor one unreadable
     }
 
 

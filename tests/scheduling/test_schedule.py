@@ -73,7 +73,7 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
         schedule.add(client, job)
         client._sys_db.update_last_fired_at("x", before.isoformat())
         for _ in range(2):  # two servers begin
-            server.record_missed(client)
+            server.record_missed(client, schedule.read_jobs(client))
         with engine.serve_workflows(engine.SCHEDULE):
             while (
                 not (rows := schedule_report.list_ticks(client, "x", 10))
