@@ -96,7 +96,28 @@ def start_next(study: Any, plan: Plan) -> Any:
     study.sampler = samplers.make_sampler(
         plan.sampler, seed=seed, objectives=plan.objectives, shared=shared
     )
+    if isinstance(study.sampler, optuna.samplers.CmaEsSampler):
+        _read_no_pickle(study.sampler)
     return optuna.trial.Trial(study, trial_id)
+
+
+def _read_no_pickle(sampler: Any) -> None:
+    """Have CMA-ES compute its state from the trials, which give the same.
+
+    Optuna would unpickle it from a trial, whoever wrote that, and store it so. Its private names
+    here: `_restore_optimizer`, which is called first, `_init_optimizer`, `_get_solution_trials`.
+    """
+    complete, make = list[Any](), sampler._init_optimizer
+
+    def make_and_tell(transform: Any, direction: Any) -> Any:
+        cma = make(transform, direction)
+        size = cma.population_size
+        while len(told := sampler._get_solution_trials(complete, cma.generation)) >= size:
+            cma.tell([(transform.transform(each.params), each.value) for each in told[:size]])
+        return cma
+
+    sampler._restore_optimizer = complete.extend  # it returns None: there is no state to restore
+    sampler._init_optimizer = make_and_tell
 
 
 def requeue(study: Any, trial: Any, reason: str, failed: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Studies carried by `optuna.copy_study`: from storage to storage, and with their runs.
+"""Studies carried from storage to storage, and with their runs: trials, no states of samplers.
 
 The run of a finished study in MLflow has the study as an artifact, a journal of Optuna's. MLflow's
 runs can be carried to another machine; where a storage lacks a study, it is copied from its run.
@@ -75,8 +75,28 @@ def _copy(name: str, origin: Any, target: Any) -> bool:
         if _progress(new) >= _progress(old):
             return False
         optuna.delete_study(study_name=name, storage=target)  # a kill has cut its copying short
-    optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
+    _copy_trials(name, origin, target)
     return True
+
+
+def _copy_trials(name: str, origin: Any, target: Any) -> None:
+    """Copy a study as `optuna.copy_study` does, but for what its sampler kept there.
+
+    That may be a pickle, which another program would read; every sampler goes on from the trials.
+    """
+    import optuna
+
+    study = optuna.load_study(study_name=name, storage=origin)
+    copied = optuna.create_study(study_name=name, storage=target, directions=study.directions)
+    with optuna_log.silence():
+        if study.metric_names:
+            copied.set_metric_names(study.metric_names)
+    for key, value in study.user_attrs.items():
+        copied.set_user_attr(key, value)
+    for trial in study.get_trials():
+        kept = {k: v for k, v in trial.system_attrs.items() if ":optimizer" not in k}
+        trial.system_attrs = kept
+        target.create_new_trial(copied._study_id, template_trial=trial)
 
 
 def _progress(study: Any) -> tuple[int, int]:
@@ -94,7 +114,7 @@ def to_journal(study: Any) -> str:
         with optuna_log.silence():
             origin = storage.open_journal(path)
         name = study.study_name
-        optuna.copy_study(from_study_name=name, from_storage=study._storage, to_storage=origin)
+        _copy_trials(name, study._storage, origin)
         copied = optuna.load_study(study_name=name, storage=origin)
         for key in (RUN, LEADER):
             copied.set_user_attr(key, None)
@@ -142,7 +162,7 @@ def restore(name: str, where: str) -> None:
             with optuna_log.silence():
                 origin = storage.open_journal(path)
             dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
-            optuna.copy_study(from_study_name=name, from_storage=origin, to_storage=target)
+            _copy_trials(name, origin, target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             delete_if_there(name, target)
             raise UserError(
