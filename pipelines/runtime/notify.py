@@ -38,8 +38,8 @@ def _reason_invalid(target: str) -> str:
         if parts.scheme not in ("http", "https"):
             return "another kind of URL"
         return "" if parts.hostname and parts.port != 0 else "no host"
-    except ValueError as error:
-        return str(error).partition(":")[0]
+    except ValueError:  # whose text may repeat a part of the target
+        return "no valid URL" if "://" in target else "quotation marks that are not closed"
 
 
 def send(target: str, document: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ import psutil
 
 from pipelines.runtime import subcommands
 from pipelines.runtime.files import replace_whole
+from pipelines.scheduling import jobs
 
 if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
@@ -62,8 +63,8 @@ class AttemptSpec:
 
     @property
     def command(self) -> str:
-        """Return `pipelines run gradient-formula`, as a person types it after `python -m`."""
-        return shlex.join(self.words)
+        """Return `pipelines run gradient-formula`: what a person may read after `python -m`."""
+        return shlex.join(jobs.hide_secrets(self.words))
 
     @property
     def tags(self) -> dict[str, str]:
@@ -94,7 +95,7 @@ def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outco
     if (folder / SPEC).exists() and (outcome := _read_outcome(folder)).state != KILLED:
         return outcome
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder.mkdir(0o700, parents=True)  # the address of a notification may be secret
     (folder / SPEC).write_text(json.dumps(dataclasses.asdict(spec)))
     words = ("pipelines", "attempt", "run", str(folder))
     process = _start(words, {ATTEMPT: str(folder)}, folder / LOG)

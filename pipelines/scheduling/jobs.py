@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from pipelines.errors import UserError, short
+from pipelines.errors import UserError, short, without_password
+from pipelines.runtime import notify
 from pipelines.runtime.provenance import ROOT
 from pipelines.runtime.subcommands import find_error
 from pipelines.scheduling import times
@@ -101,8 +102,8 @@ class Job:
 
     @property
     def command(self) -> str:
-        """Return the command line as a person would type it."""
-        return f"python -m {shlex.join(self.words)}"
+        """Return the command line as a person would type it, without what is secret in it."""
+        return f"python -m {shlex.join(hide_secrets(self.words))}"
 
     def words_at(self, tick: datetime) -> tuple[str, ...]:
         """Return its words with the day of a tick in the place of {date}."""
@@ -133,12 +134,30 @@ def parse_words(line: Sequence[str]) -> tuple[str, ...]:
     return tuple(words if words[0] in PACKAGES else ["pipelines", *words])
 
 
+def hide_secrets(words: Sequence[str]) -> list[str]:
+    """Return the words of a command as people may read them: without a password or a webhook."""
+    shown = []
+    for before, word in zip(("", *words), words, strict=False):
+        option, equals, url = word.partition("=") if word.startswith("--") else ("", "", word)
+        hide = notify.hide_secrets if "--notify" in (before, option) else without_password
+        shown.append(f"{option}{equals}{hide(url)}" if "://" in url else word)
+    return shown
+
+
 def check_command(job: Job) -> None:
     """Raise UserError for an unknown command, or a name or an option that it does not know.
+
+    Refuse a secret too: the schedule would keep it, and the processes of every tick show it.
 
     The command gets one more option, an unknown one: where it rejects this one alone, the rest is
     right, and nothing was done. Takes a second or two.
     """
+    if hide_secrets(job.words) != list(job.words):
+        raise UserError(
+            f"A job's command must hold no password and no webhook. Received: {job.command}. Leave "
+            "it out: PostgreSQL reads ~/.pgpass; or set OPTUNA_STORAGE where the schedule is "
+            "served; a webhook is given to the job, by --notify before --."
+        )
     words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     why, _, rest = find_error(done.stderr).partition(f"There is no option {UNKNOWN_OPTION}.")

@@ -1,8 +1,10 @@
 """Attempts at ticks in real processes: what is recorded, and what is left, however they end."""
 
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import textwrap
 import threading
 import time
@@ -124,6 +126,28 @@ def test_an_attempt_records_its_command_and_is_the_parent_of_its_runs(
         f"{mlflow_ui.run_link(measured.id)}) | claim | FINISHED | refuted |" in run.tags[store.NOTE]
     )
     assert store.artifact(run.id, LOG) == b"measured\n"
+
+
+def test_a_command_s_password_and_webhook_are_in_no_row_no_message_and_no_file_left(
+    scripts: None, home: Path, tmp_path: Path, webhook: str
+) -> None:
+    """Jobs that an earlier version took may have some."""
+    from tests.results.test_watch import Webhook
+
+    url, hook = "postgresql://me:s3cret@host/studies", "https://hooks.example.org/s3cret"
+    words = ("wrong", "--storage", url, f"--storage={url}", "--notify", hook, f"--notify={hook}")
+    spec = a_spec("wrong", words=words, notify=f"http://{webhook}/s3cret")
+    assert attempt.run_tracked(spec, tmp_path).state == "failed"
+    with contextlib.closing(sqlite3.connect(home / "mlflow.db")) as database:
+        rows = "\n".join(database.iterdump())
+    ((heard, _),) = Webhook.heard
+    assert "s3cret" not in rows + json.dumps(heard)
+    shown = "wrong --storage 'postgresql://me:***@host/studies'"
+    assert history.rows(None)[0].params["command"].startswith(shown)
+    assert heard["command"].startswith(f"python -m {shown}")
+    files = [path for path in (home / "artifacts").rglob("*") if path.suffix in (".txt", ".json")]
+    assert files
+    assert not [path for path in files if b"s3cret" in path.read_bytes()]
 
 
 @pytest.mark.parametrize(

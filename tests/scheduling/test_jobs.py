@@ -12,6 +12,7 @@ from croniter import croniter
 
 from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
+from pipelines.runtime import notify
 from pipelines.scheduling import engine, jobs, schedule, times
 from pipelines.scheduling.jobs import Job
 
@@ -172,6 +173,34 @@ def test_a_command_is_refused_that_would_refuse_its_words(line: str, message: st
         return
     with pytest.raises(UserError, match=message):
         jobs.check_command(job)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["tuning", "run", "s", "--storage", "postgresql://me:s3cret@host/studies"],
+        ["tuning", "run", "s", "--storage=mysql+pymysql://me:s3cret@host/studies"],
+        ["tuning", "copy", "postgresql://host/studies?user=me&password=s3cret"],
+        ["pipelines", "watch", "--notify", "https://hooks.example.org/services/s3cret"],
+        ["pipelines", "watch", "--notify=https://hooks.example.org/services/s3cret"],
+    ],
+)
+def test_a_job_keeps_no_secret_of_its_command_and_the_way_out_is_said(
+    words: list[str], home: Path
+) -> None:
+    with pytest.raises(UserError, match=r"~/\.pgpass.*OPTUNA_STORAGE.*--notify before") as caught:
+        schedule_command(["add", "mine", "--every", "1d", "--", *words])
+    assert "s3cret" not in str(caught.value)
+    assert not (home / "schedule.db").exists()
+    assert "s3cret" not in a_job(words=tuple(words)).command  # of an earlier version
+    kept = ("tuning", "run", "s", "--storage", "postgresql://me@host/studies")
+    assert a_job(words=kept).command.endswith("postgresql://me@host/studies")
+
+
+def test_an_invalid_webhook_is_refused_without_a_part_of_its_password() -> None:
+    with pytest.raises(UserError, match="no valid URL") as caught:
+        notify.check("https://me:s3cret/x@host/y")
+    assert "s3cret" not in str(caught.value)
 
 
 def test_a_command_line_may_begin_as_people_type_it() -> None:

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from pipelines.errors import Unavailable, UserError
 from pipelines.tracking import store
 from tests.conftest import ROOT, free_port
 from tuning.__main__ import dispatch
-from tuning.execution import trial_queue
+from tuning.execution import trial_queue, workers
 from tuning.optuna_log import silence
 from tuning.plan import Plan
 from tuning.storage import copies, serving, storage
@@ -330,6 +331,19 @@ def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
         copies.copy(f"journal:///{tmp_path}/none.journal", [], where)
     with pytest.raises(UserError, match=r"A study of journal.*Choices: a, b"):
         copies.copy(old, ["c"], where)
+
+
+def test_a_worker_s_password_is_not_among_its_arguments(home: Path) -> None:
+    study = optuna.create_study(study_name="s")
+    with Path(os.devnull).open("w") as sink:
+        url = "postgresql://me:s3cret@127.0.0.1:1/studies"
+        process = workers._start(study, url, 0, 1, sink.fileno())
+    try:
+        assert psutil.Process(process.pid).cmdline()[1:] == ["-m", "tuning", "work", "s"]
+        assert psutil.Process(process.pid).environ()["OPTUNA_STORAGE"] == url
+    finally:
+        process.kill()
+        process.wait()
 
 
 @pytest.mark.slow
