@@ -13,14 +13,11 @@ from pipelines.errors import UserError, unknown
 from pipelines.runtime import files
 from pipelines.tracking import history, store
 from tuning.analysis import summary, trial_results
-from tuning.plan import PLAN, Plan
+from tuning.plan import PLAN, Plan, has_plan
 from tuning.storage import copies, leader, storage
 
 EXPERIMENT = "tuning"  # of MLflow
 NAME = re.compile(r"[\w.-]+")
-STUDY_KEY = (
-    "study_key"  # attribute of a study and tag of its run: no other study of the name has it
-)
 WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
 
@@ -44,14 +41,15 @@ def load(name: str, where: str) -> Any:
     import optuna
 
     connected = storage.connect(where)
-    names = optuna.get_all_study_names(connected)
-    if name not in names:
-        raise unknown("A study", name, names, "python -m tuning list")
-    study = optuna.load_study(study_name=name, storage=connected)
-    if PLAN not in study.user_attrs:
+    study = copies.load_if_there(name, connected)
+    if study is None:
+        raise unknown(
+            "A study", name, optuna.get_all_study_names(connected), "python -m tuning list"
+        )
+    if not has_plan(study):
         raise UserError(
             f"A study must be whole. Received: {name}, whose beginning was cut short. Start it "
-            f"over: python -m tuning run {name} --force"
+            f"again: python -m tuning run {name}"
         )
     return study
 
@@ -61,7 +59,7 @@ def find_run(study: Any) -> history.Row | None:
     run_id = study.user_attrs.get(copies.RUN)
     if run_id is None:  # a kill may have come before the study knew it
         rows = history.rows(
-            None, kind="study", **{STUDY_KEY: study.user_attrs.get(STUDY_KEY, "none")}
+            None, kind="study", **{copies.STUDY_KEY: study.user_attrs.get(copies.STUDY_KEY, "none")}
         )
         return rows[0] if rows else None
     row = history.find(run_id)
@@ -106,11 +104,8 @@ def list_studies(where: str | None = None) -> list[dict[str, Any]]:
 
     store.client()
     connected = storage.connect(storage.resolve_url(where))
-    studies = [
-        optuna.load_study(study_name=name, storage=connected)
-        for name in sorted(optuna.get_all_study_names(connected))
-    ]
-    return [_describe_line(study) for study in studies if PLAN in study.user_attrs]
+    names = sorted(optuna.get_all_study_names(connected))
+    return [_describe_line(study) for study in copies.ours(connected, names)]
 
 
 def _describe_line(study: Any) -> dict[str, Any]:

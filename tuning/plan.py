@@ -150,6 +150,12 @@ class Plan:
         return plan
 
 
+def has_plan(study: Any) -> bool:
+    """Return whether this project has made a study, and its beginning was not cut short."""
+    plan = study.user_attrs.get(PLAN)
+    return isinstance(plan, dict) and plan.keys() >= {"recipe", "scale", "space", "sampler"}
+
+
 def count_steps(recipe: Recipe) -> int:
     """Return a recipe's optimizer steps. Raise UserError where they need data that are missing."""
     return recipe.steps or recipe.steps_over(recipe.examples())

@@ -82,8 +82,8 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     trial_queue.requeue_lost(study)
     goal = workers.load_goal(study)
     trial_queue.fill(study, plan, goal)
-    if catalog.STUDY_KEY not in study.user_attrs:
-        study.set_user_attr(catalog.STUDY_KEY, secrets.token_hex(8))
+    if copies.STUDY_KEY not in study.user_attrs:
+        study.set_user_attr(copies.STUDY_KEY, secrets.token_hex(8))
     hidden = ("changes", "fingerprint")  # they are among the recipe's own
     with tracked_run.track(
         name,
@@ -117,7 +117,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
 def _tags(study: Any, plan: Plan, where: str) -> dict[str, str]:
     tags = {"study": study.study_name, "recipe": plan.recipe, "scale": plan.scale}
     tags |= {"space": plan.space, "storage": without_password(where)}
-    tags |= {catalog.STUDY_KEY: study.user_attrs[catalog.STUDY_KEY]}
+    tags |= {copies.STUDY_KEY: study.user_attrs[copies.STUDY_KEY]}
     return tags | ({"proxy": plan.proxy} if plan.proxy else {})
 
 

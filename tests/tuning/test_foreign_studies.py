@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from pipelines.errors import UserError
 from pipelines.tracking import tracked_run
+from tuning.__main__ import dispatch
 from tuning.execution import trial_queue
 from tuning.plan import PLAN as PLAN_OF
 from tuning.plan import Plan
@@ -121,3 +123,93 @@ def test_no_state_of_a_sampler_is_unpickled_wherever_the_study_comes_from(
         assert study.best_value < before / 5
         assert study.trials[-1].system_attrs["cma:generation"] > 6  # it goes on where it was
     assert not touched.exists()
+
+
+def foreign(url: str, name: str = "theirs", **attributes: Any) -> Any:
+    """A study that another program has made."""
+    study = optuna.create_study(study_name=name, storage=storage.connect(url))
+    for key, value in attributes.items():
+        study.set_user_attr(key, value)
+    study.optimize(objective, n_trials=3)
+    return study
+
+
+def contents(url: str, name: str) -> list[Any]:
+    study = optuna.load_study(study_name=name, storage=storage.connect(url))
+    return [study.user_attrs, study.directions, study.metric_names, study.trials]
+
+
+def test_studies_of_another_program_are_named_and_not_copied(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = f"journal:///{tmp_path}/theirs.journal"
+    foreign(journal)
+    foreign(journal, "planned", plan="to minimize")
+    study_of_optuna(journal, 30)
+    dispatch(["copy", journal])
+    printed = capsys.readouterr()
+    assert printed.out == "Copied: s.\n"
+    for name in ("theirs", "planned"):
+        assert f"{name} is left out: this project has not made it.\n" in printed.err
+        with pytest.raises(UserError, match=f"Received: {name}, which has no plan of ours"):
+            dispatch(["copy", journal, name])
+    assert optuna.get_all_study_names(storage.connect(storage.resolve_url())) == ["s"]
+
+
+def test_a_study_of_another_program_is_neither_taken_over_nor_deleted_nor_is_that_advised(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = storage.resolve_url()
+    foreign(url)
+    foreign(url, "planned", plan=["to minimize"])
+    study_of_optuna(url, 1 + samplers.STARTUP_TRIALS + 12)
+    before = [contents(url, name) for name in ("theirs", "planned")]
+    with tracked_run.track(
+        "theirs", experiment="tuning", kind="study", tags={"study": "theirs"}
+    ) as run:  # which an import may bring, of the same name
+        run.text(
+            copies.to_journal(optuna.load_study(study_name="s", storage=storage.connect(url))),
+            copies.FILE,
+        )
+    dispatch(["list"])
+    printed = capsys.readouterr()
+    assert printed.out.startswith("s ")
+    assert "theirs is left out" in printed.err
+    search = ["--recipe", "mlp-digits", "--scale", "smoke", "--trials", "1"]
+    for words in (
+        ["show", "theirs"],
+        ["best", "planned"],
+        ["resume", "theirs"],
+        ["resume", "planned"],
+        ["work", "theirs"],
+        ["run", "theirs", *search],
+        ["run", "planned", *search],
+        ["run", "theirs", *search, "--force"],
+        ["run", "planned", *search, "--force"],
+    ):
+        with pytest.raises(UserError, match="another program has made it, and it stays") as caught:
+            dispatch(words)
+        assert "--force" not in str(caught.value)
+    assert [contents(url, name) for name in ("theirs", "planned")] == before
+
+
+def test_a_copy_replaces_no_study_that_is_another_one_of_the_name(
+    home: Path, tmp_path: Path
+) -> None:
+    """Before it has a run, a study is told from another by its plan."""
+    here, there = storage.resolve_url(), f"journal:///{tmp_path}/theirs.journal"
+    study_of_optuna(there, 30)
+    mine = optuna.create_study(study_name="s", storage=storage.connect(here))
+    mine.set_user_attr(PLAN_OF, PLAN.identity | {"seeds": 3})
+    mine.enqueue_trial({"learning_rate": 0.5})
+    before = contents(here, "s")
+    with pytest.raises(UserError, match=r"is another study.*Leave it out") as caught:
+        copies.copy(there, [], here)
+    assert "elete" not in str(caught.value)
+    assert contents(here, "s") == before
+    foreign(here, "t")
+    optuna.create_study(study_name="t", storage=storage.connect(there)).set_user_attr(
+        PLAN_OF, PLAN.identity
+    )
+    with pytest.raises(UserError, match="Received: t, which has no plan of ours"):
+        copies.copy(there, ["t"], here)

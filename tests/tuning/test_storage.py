@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from pipelines.errors import Unavailable, UserError
@@ -247,6 +246,7 @@ def journal_of(file: Path, *names: str) -> str:
     there = storage.connect(url := f"journal:///{file}")
     for name in names:
         study = optuna.create_study(study_name=name, storage=there)
+        study.set_user_attr("plan", PLAN.identity)
         study.set_user_attr("run_id", f"of {name}")
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     return url
@@ -296,7 +296,7 @@ def test_studies_are_copied_whole_by_one_command(
         [{**vars(each), "_trial_id": 0} for each in study.trials] for study in (before, there)
     ]
     assert trials[0] == trials[1]
-    assert there.user_attrs == {"run_id": "of a"}
+    assert there.user_attrs == {"plan": PLAN.identity, "run_id": "of a"}
 
 
 def test_a_copy_of_a_study_at_work_is_renewed_when_more_of_its_trials_have_ended(
@@ -319,7 +319,9 @@ def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
 ) -> None:
     old, where = journal_of(tmp_path / "old.journal", "a", "b"), journal_in(tmp_path)
     here = storage.connect(where)
-    optuna.create_study(study_name="a", storage=here).set_user_attr("run_id", "of a")
+    half = optuna.create_study(study_name="a", storage=here)
+    half.set_user_attr("plan", PLAN.identity)
+    half.set_user_attr("run_id", "of a")
     assert copies.copy(old, ["a"], where) == ["a"]
     assert len(optuna.load_study(study_name="a", storage=here).trials) == 3
     assert copies.copy(old, [], where) == ["b"]
@@ -334,16 +336,13 @@ def test_a_copy_goes_on_where_a_kill_cut_it_short_and_replaces_no_other_study(
 
 
 def test_a_worker_s_password_is_not_among_its_arguments(home: Path) -> None:
-    study = optuna.create_study(study_name="s")
+    study, url = optuna.create_study(study_name="s"), "postgresql://me:s3cret@127.0.0.1:1/studies"
     with Path(os.devnull).open("w") as sink:
-        url = "postgresql://me:s3cret@127.0.0.1:1/studies"
         process = workers._start(study, url, 0, 1, sink.fileno())
-    try:
-        assert psutil.Process(process.pid).cmdline()[1:] == ["-m", "tuning", "work", "s"]
-        assert psutil.Process(process.pid).environ()["OPTUNA_STORAGE"] == url
-    finally:
-        process.kill()
-        process.wait()
+    process.kill()
+    process.wait()
+    assert process.args == [sys.executable, "-m", "tuning", "work", "s"]
+    assert workers._environment(url, 0, 1)["OPTUNA_STORAGE"] == url
 
 
 @pytest.mark.slow

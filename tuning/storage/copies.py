@@ -4,28 +4,41 @@ The run of a finished study in MLflow has the study as an artifact, a journal of
 runs can be carried to another machine; where a storage lacks a study, it is copied from its run.
 """
 
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError, unknown, without_password
 from pipelines.tracking import history, store
 from tuning import optuna_log
-from tuning.plan import PLAN
+from tuning.plan import PLAN, has_plan
 from tuning.storage import storage
 from tuning.storage.leader import LEADER
 
 FILE = "study.journal"
 RUN = "run_id"  # attribute of a study; of one that is being copied from its run: None
+STUDY_KEY = "study_key"  # attribute of a study and tag of its run: no other study has its value
+IDENTITY = (PLAN, RUN, STUDY_KEY)  # attributes that tell studies of one name apart
 
 
 def load_if_there(name: str, connected: Any) -> Any:
-    """Return the study of that name in a storage; None where there is none."""
+    """Return the study of that name in a storage; None where there is none.
+
+    Raise UserError for another program's: nothing of ours goes into it, and no --force deletes it.
+    """
     import optuna
 
-    exists = name in optuna.get_all_study_names(connected)
-    return optuna.load_study(study_name=name, storage=connected) if exists else None
+    if name not in optuna.get_all_study_names(connected):
+        return None
+    study = optuna.load_study(study_name=name, storage=connected)
+    if not has_plan(study) and (study.user_attrs or study.get_trials(deepcopy=False)):
+        raise UserError(
+            f"A study must be one of this project. Received: {name}, which has no plan of ours: "
+            "another program has made it, and it stays as it is. Take another study name."
+        )
+    return study
 
 
 def delete_if_there(name: str, connected: Any) -> None:
@@ -37,7 +50,10 @@ def delete_if_there(name: str, connected: Any) -> None:
 
 
 def copy(source: str, names: Sequence[str], where: str) -> list[str]:
-    """Copy studies, all if none is named, into the storage `where`; return those it lacked."""
+    """Copy studies, all if none is named, into the storage `where`; return those it lacked.
+
+    Print which are left out, for this project has not made them.
+    """
     import optuna
 
     source = storage.resolve_url(source)
@@ -51,7 +67,20 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
             raise unknown(
                 f"A study of {without_password(source)}", name, known, "python -m tuning list"
             )
-    return [name for name in names or known if _copy(name, origin, target)]
+        load_if_there(name, origin)
+    return [study.study_name for study in ours(origin, names or known) if _copy(study, target)]
+
+
+def ours(connected: Any, names: Sequence[str]) -> Iterator[Any]:
+    """Yield those of the studies that this project has made; print that others are left out."""
+    import optuna
+
+    for name in names:
+        study = optuna.load_study(study_name=name, storage=connected)
+        if has_plan(study):
+            yield study
+        else:
+            print(f"{name} is left out: this project has not made it.", file=sys.stderr)
 
 
 def _is_lost(place: str) -> bool:
@@ -61,38 +90,36 @@ def _is_lost(place: str) -> bool:
     )
 
 
-def _copy(name: str, origin: Any, target: Any) -> bool:
+def _copy(old: Any, target: Any) -> bool:
     """Copy a study unless the target has as much of it; raise UserError for another of its name."""
-    import optuna
-
+    name = old.study_name
     if new := load_if_there(name, target):
-        old = optuna.load_study(study_name=name, storage=origin)
-        if old.user_attrs.get(RUN) != new.user_attrs.get(RUN):
+        if any(old.user_attrs.get(key) != new.user_attrs.get(key) for key in IDENTITY):
             raise UserError(
                 f"A storage has one study of a name. Received: {name}, which is another study "
-                "where it comes from. Delete one of them, or leave it out: name those to copy."
+                "where it comes from. Leave it out: name those to copy; or copy it elsewhere."
             )
         if _progress(new) >= _progress(old):
             return False
-        optuna.delete_study(study_name=name, storage=target)  # a kill has cut its copying short
-    _copy_trials(name, origin, target)
+        delete_if_there(name, target)  # a kill has cut its copying short
+    _copy_trials(old, target)
     return True
 
 
-def _copy_trials(name: str, origin: Any, target: Any) -> None:
+def _copy_trials(study: Any, target: Any) -> None:
     """Copy a study as `optuna.copy_study` does, but for what its sampler kept there.
 
     That may be a pickle, which another program would read; every sampler goes on from the trials.
     """
     import optuna
 
-    study = optuna.load_study(study_name=name, storage=origin)
-    copied = optuna.create_study(study_name=name, storage=target, directions=study.directions)
+    name, directions = study.study_name, study.directions
+    copied = optuna.create_study(study_name=name, storage=target, directions=directions)
     with optuna_log.silence():
         if study.metric_names:
             copied.set_metric_names(study.metric_names)
-    for key, value in study.user_attrs.items():
-        copied.set_user_attr(key, value)
+    for key in sorted(study.user_attrs, key=lambda key: key != PLAN):  # first what makes it ours
+        copied.set_user_attr(key, study.user_attrs[key])
     for trial in study.get_trials():
         kept = {k: v for k, v in trial.system_attrs.items() if ":optimizer" not in k}
         trial.system_attrs = kept
@@ -114,7 +141,7 @@ def to_journal(study: Any) -> str:
         with optuna_log.silence():
             origin = storage.open_journal(path)
         name = study.study_name
-        _copy_trials(name, study._storage, origin)
+        _copy_trials(study, origin)
         copied = optuna.load_study(study_name=name, storage=origin)
         for key in (RUN, LEADER):
             copied.set_user_attr(key, None)
@@ -124,7 +151,7 @@ def to_journal(study: Any) -> str:
 def find_finished_run(name: str, where: str) -> history.Row | None:
     """Return the newest finished run of a study that the storage lacks; None if it is there."""
     study = load_if_there(name, storage.connect(where))
-    if study and PLAN in study.user_attrs and study.user_attrs.get(RUN, "") is not None:
+    if study and has_plan(study) and study.user_attrs.get(RUN, "") is not None:
         return None
     row = next(iter(history.rows_with_evidence(kind="study", study=name)), None)
     _check_not_elsewhere(name, row, where)
@@ -161,8 +188,9 @@ def restore(name: str, where: str) -> None:
         try:
             with optuna_log.silence():
                 origin = storage.open_journal(path)
-            dict(optuna.load_study(study_name=name, storage=origin).user_attrs[PLAN])
-            _copy_trials(name, origin, target)
+            carried_study = load_if_there(name, origin)
+            dict(carried_study.user_attrs[PLAN])
+            _copy_trials(carried_study, target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             delete_if_there(name, target)
             raise UserError(
