@@ -100,7 +100,7 @@ class When:
 
     def job(self, name: str, line: str) -> jobs.Job:
         """Return the job described, or a shipped one with the given fields changed."""
-        fields, tz = self.fields(), times.local_zone()
+        fields, tz = self.fields(), self.tz or times.local_zone()
         shipped = jobs.default_jobs(tz)
         if name in shipped and not line:
             return dataclasses.replace(shipped[name], **fields)

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -185,11 +186,21 @@ def _prepare_database(storage: str | None) -> str:
             if _is_new(url):
                 DBOS.migrate(url)
                 with _open_client(url) as client:
-                    for job in jobs.default_jobs(times.local_zone()).values():
-                        client.create_schedule(**job.entry)
+                    _add_shipped_jobs(client)
     except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _database_error(url, error) from error
     return url
+
+
+def _add_shipped_jobs(client: DBOSClient) -> None:
+    """Add the jobs that a new schedule begins with; none, and say so, without a time zone."""
+    try:
+        shipped = jobs.default_jobs(times.local_zone())
+    except UserError as error:
+        print(f"The schedule begins without the shipped jobs: {error}", file=sys.stderr)
+        return
+    for job in shipped.values():
+        client.create_schedule(**job.entry)
 
 
 def _database_kind(storage: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pipelines.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+LOCALTIME = Path("/etc/localtime")
 MIN_INTERVAL_S = 10  # between two ticks: a command takes seconds to begin
 
 
@@ -95,6 +96,26 @@ def find_zone(name: str) -> zoneinfo.ZoneInfo:
 
 
 def local_zone() -> str:
-    """Return the name of this machine's time zone; UTC where it has none."""
-    name = os.environ.get("TZ") or str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")[2]
-    return name if name in zoneinfo.available_timezones() else "UTC"
+    """Return the name of this machine's time zone; UTC where it has none, as the C library has it.
+
+    Raise UserError for a zone without a name of the IANA database: none is guessed.
+    """
+    asked, names = os.environ.get("TZ"), zoneinfo.available_timezones()
+    if asked in ("", ":") or (asked is None and not LOCALTIME.exists()):
+        return "UTC"
+    place = LOCALTIME if asked is None else Path(asked.removeprefix(":"))
+    path = str(place.resolve() if place.is_absolute() else place)
+    name = path.rpartition("/zoneinfo/")[2].removeprefix("posix/")
+    if name in names:
+        return name
+    copied = place.read_bytes() if place.is_absolute() and place.is_file() else None
+    files = [(each, Path(folder, each)) for each in sorted(names) for folder in zoneinfo.TZPATH]
+    same = [each for each, file in files if file.is_file() and file.read_bytes() == copied]
+    if len(same) == 1 or "UTC" in same:
+        return "UTC" if "UTC" in same else same[0]
+    like = " or ".join(same[:3]) or "no zone that is known"
+    received = f"TZ={asked}" if asked else f"{LOCALTIME}, which is a copy of {like}"
+    raise UserError(
+        f"The time zone of jobs must be a name of the IANA database. Received: {received}. Set "
+        "--tz, or TZ, to such a name, for example Europe/Berlin."
+    )

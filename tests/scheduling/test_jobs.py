@@ -3,6 +3,7 @@
 import itertools
 import json
 import threading
+import zoneinfo
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,61 @@ def test_lengths_and_zones_are_read() -> None:
     with pytest.raises(UserError, match="Europe/Berlin"):
         times.find_zone("Europe/Berlim")
     assert times.find_zone(times.local_zone())
+
+
+ZONES = Path(zoneinfo.TZPATH[0])
+
+
+@pytest.mark.parametrize(
+    ("tz", "localtime", "expected"),
+    [
+        (":Asia/Kolkata", "", "Asia/Kolkata"),
+        (str(ZONES / "Asia/Kolkata"), "", "Asia/Kolkata"),
+        (f":{ZONES}/Asia/Kolkata", "", "Asia/Kolkata"),
+        ("EST5EDT", "", "EST5EDT"),  # POSIX's and IANA's: the same
+        ("", "Asia/Tokyo", "UTC"),
+        (None, "", "UTC"),
+        (None, "link to Asia/Kolkata", "Asia/Kolkata"),
+        (None, "Asia/Thimphu of another version", "!no zone"),
+        (None, "Antarctica/Troll", "Antarctica/Troll"),  # no other zone has its bytes
+        (None, "Etc/UTC", "UTC"),
+        (None, "Asia/Kolkata", "!Asia/Calcutta or Asia/Kolkata"),
+        ("IST-5:30", "", "!TZ="),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", "", "!TZ="),
+        ("Asia/Nowhere", "", "!TZ="),
+        ("/etc/hostname", "", "!TZ="),
+    ],
+)
+def test_the_machine_s_time_zone_is_read_or_demanded_and_never_guessed(
+    *,
+    tz: str | None,
+    localtime: str,
+    expected: str,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    place, (name, *more) = home / "localtime", localtime.removeprefix("link to ").split(" ")
+    if localtime.startswith("link"):
+        place.symlink_to(ZONES / name)
+    elif localtime:
+        place.write_bytes((ZONES / name).read_bytes() + " ".join(more).encode())
+    monkeypatch.setattr(times, "LOCALTIME", place)
+    monkeypatch.delenv("TZ", raising=False)
+    if tz is not None:
+        monkeypatch.setenv("TZ", tz)
+    if not expected.startswith("!"):
+        assert times.local_zone() == expected
+        return
+    with pytest.raises(UserError, match=rf"Received: .*{expected[1:]}.*Set --tz"):
+        schedule_command(["add", "mine", "--cron", "0 3 * * *", "--", "list"])
+    schedule_command(["add", "mine", "--cron", "0 3 * * *", "--tz", "Asia/Kolkata", "--", "list"])
+    printed = capsys.readouterr()
+    assert "03:00:00 Asia/Kolkata" in printed.out
+    assert "begins without the shipped jobs: The time zone of jobs must be" in printed.err
+    schedule_command(["add", "reap", "--tz", "Asia/Kolkata"])
+    with engine.open_client() as client:
+        assert {job.name for job in schedule.next_ticks(client)} == {"mine", "reap"}
 
 
 def test_no_attempt_begins_while_a_server_stops(monkeypatch: pytest.MonkeyPatch) -> None:
