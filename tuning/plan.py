@@ -129,8 +129,14 @@ class Plan:
     @classmethod
     def from_study(cls, study: Any) -> "Plan":
         """Return the plan of a study, to read what its trials came to."""
-        names = {each.name for each in dataclasses.fields(cls)}
-        return cls(**{key: value for key, value in study.user_attrs[PLAN].items() if key in names})
+        names, plan = {each.name for each in dataclasses.fields(cls)}, study.user_attrs[PLAN]
+        try:
+            return cls(**{key: value for key, value in plan.items() if key in names})
+        except (AttributeError, LookupError, TypeError) as error:
+            raise UserError(
+                "A study's plan must be as this project writes it. Received: another, of study "
+                f"{study.study_name}. Take another study name."
+            ) from error
 
     @classmethod
     def to_continue(cls, study: Any) -> "Plan":

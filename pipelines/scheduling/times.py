@@ -109,8 +109,8 @@ def local_zone() -> str:
     if name in names:
         return name
     copied = place.read_bytes() if place.is_absolute() and place.is_file() else None
-    files = [(each, Path(folder, each)) for each in sorted(names) for folder in zoneinfo.TZPATH]
-    same = [each for each, file in files if file.is_file() and file.read_bytes() == copied]
+    files = [(each, Path(folder, each)) for folder in zoneinfo.TZPATH for each in names]
+    same = sorted({each for each, file in files if file.is_file() and file.read_bytes() == copied})
     if len(same) == 1 or "UTC" in same:
         return "UTC" if "UTC" in same else same[0]
     like = " or ".join(same[:3]) or "no zone that is known"

@@ -213,3 +213,48 @@ def test_a_copy_replaces_no_study_that_is_another_one_of_the_name(
     )
     with pytest.raises(UserError, match="Received: t, which has no plan of ours"):
         copies.copy(there, ["t"], here)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "null",
+        "[1]",
+        "5",
+        "{",
+        "{}",
+        '{"op_code":99,"worker_id":"w"}',
+        '{"op_code":4,"worker_id":"w"}',
+        '{"op_code":0,"worker_id":"w","study_name":"t","directions":["up"]}',
+        '{"op_code":2,"worker_id":"w","study_id":0,"user_attr":5}',
+    ],
+)
+def test_a_line_of_a_journal_that_is_no_operation_is_named_by_every_command(
+    line: str, home: Path
+) -> None:
+    url = storage.resolve_url()
+    path = Path(url.removeprefix(storage.JOURNAL))
+    optuna.create_study(study_name="s", storage=storage.connect(url)).enqueue_trial({})
+    storage.connect.cache_clear()  # as another process reads it
+    first, *rest = path.read_text().splitlines()
+    damaged = "\n".join([first, line, *rest, ""])
+    path.write_text(damaged)
+    for words in (["list"], ["show", "s"], ["resume", "s"], ["copy", url]):
+        with pytest.raises(UserError, match="which has none in line 2 that this version knows"):
+            dispatch(words)
+    assert path.read_text() == damaged
+
+
+def test_a_study_whose_plan_was_edited_is_named_and_the_others_are_listed(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = storage.resolve_url()
+    for name, field in (("recipe", 5), ("scale", None), ("space", []), ("seeds", "many")):
+        study = optuna.create_study(study_name=name, storage=storage.connect(url))
+        study.set_user_attr(PLAN_OF, PLAN.identity | {name: field})
+    study_of_optuna(url, 30)
+    dispatch(["list"])
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    for name in ("recipe", "scale", "space", "seeds"):
+        with pytest.raises(UserError, match=r"plan must be|must be a known name"):
+            dispatch(["resume", name])

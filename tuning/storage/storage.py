@@ -1,6 +1,7 @@
 """Where Optuna's studies are: a journal file on one machine, PostgreSQL or a proxy for several."""
 
 import functools
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,9 +104,23 @@ def open_journal(path: Path) -> Any:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
+    class Backend(JournalFileBackend):
+        line = 0
+
+        def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
+            for self.line, log in enumerate(super().read_logs(log_number_from), 1):
+                yield log
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(JournalFileBackend(str(path), _FileLock(path)))
+        return JournalStorage(backend := Backend(str(path), _FileLock(path)))
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        line = backend.line + isinstance(error, json.JSONDecodeError)  # which it has not yielded
+        raise UserError(
+            "A journal of studies must have an operation of Optuna's in every line. Received: "
+            f"{path}, which has none in line {line} that this version knows. Restore a copy of it, "
+            "or name another with --storage or OPTUNA_STORAGE."
+        ) from error
     except OSError as error:
         raise disk_error(error)(
             f"The file of a storage must be writable. Received: {path}: {error.strerror}. Change "
