@@ -19,16 +19,23 @@ LISTED_BY = "python -m pipelines schedule list"
 
 
 def add(client: DBOSClient, job: Job, replace: bool = False) -> None:
-    """Add a job; UserError if one has that name, or its times never come."""
+    """Add a job, from now on; UserError if one has that name, or its times never come.
+
+    One that is replaced stands until the new one does. What it missed is not run: under another
+    time zone DBOS would know those ticks by other names, and repeat what has run.
+    """
     times.check_cron(job.cron, job.zone)
-    if client.get_schedule(job.name):
-        if not replace:
-            raise UserError(
-                f"The name of a job must be new. Received: {job.name}, which exists. Add --replace "
-                "to put this in its place, or choose another name."
-            )
-        client.delete_schedule(job.name)
-    client.create_schedule(**job.entry)
+    if client.get_schedule(job.name) is None:
+        client.create_schedule(**job.entry)
+        return
+    if not replace:
+        raise UserError(
+            f"The name of a job must be new. Received: {job.name}, which exists. Add --replace "
+            "to put this in its place, or choose another name."
+        )
+    client._sys_db.update_last_fired_at(job.name, datetime.now(UTC).isoformat())
+    client.apply_schedules([job.entry])  # type: ignore[list-item]
+    client.resume_schedule(job.name)
 
 
 def remove(client: DBOSClient, name: str) -> None:
@@ -45,8 +52,7 @@ def resume(client: DBOSClient, name: str) -> None:
     """Let a paused job have ticks again, from now on: those of the pause do not count as missed."""
     job = find(client, name)
     if client.get_schedule(name)["status"] != "ACTIVE":  # type: ignore[index]
-        client.delete_schedule(name)
-        client.create_schedule(**job.entry)
+        add(client, job, replace=True)
 
 
 def find(client: DBOSClient, name: str) -> Job:

@@ -123,7 +123,7 @@ def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
     (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
     waits = attributes_of(own).get("phase") == WAITING  # in a server that has stopped since
     if not times.is_tick(job.cron, job.zone, at):
-        return _row(SKIPPED, "the clocks are moved on that day, and it is due once")
+        return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
     if not waits and (reason := _reason_missed(job, at, datetime.now(UTC))):
         return _row(MISSED, reason)
     while phases := [attributes_of(row).get("phase") for row in _open_ticks(job)]:

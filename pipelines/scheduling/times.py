@@ -37,18 +37,30 @@ def is_tick(cron: str, zone: zoneinfo.ZoneInfo, moment: datetime) -> bool:
 
 
 def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
-    """Raise UserError for what is no cron expression, or one whose time never comes."""
+    """Raise UserError for what is no cron expression, or one whose time never comes.
+
+    And for one that croniter, by which DBOS fires, rejects or reads in another way: it would be due
+    without being run. Its ticks of a year are compared, the first of each day.
+    """
+    from croniter import croniter
     from cronsim import CronSimError
 
+    now, second = datetime.now(UTC), timedelta(seconds=1)
     try:
         if len(cron.split()) != 5 and not re.fullmatch(r"\*/\d\d( \*){5}", cron):  # of seconds
             raise CronSimError("Not five fields")
-        if next_tick(cron, zone, datetime.now(UTC)) is None:
+        if next_tick(cron, zone, now) is None:
             raise CronSimError("No such day in fifty years")
-    except CronSimError as error:
+        utc = zoneinfo.ZoneInfo("UTC")
+        year = {next_tick(cron, utc, now + timedelta(days=n)) for n in range(366)}
+        for tick in filter(None, year):
+            fired = croniter(cron, tick - second, second_at_beginning=True).get_next(datetime)
+            if fired != tick:
+                raise CronSimError(f"DBOS would not fire it at {tick:%Y-%m-%d %H:%M}")
+    except (CronSimError, ValueError) as error:
         raise UserError(
             "A cron expression must be five fields: minute, hour, day, month, weekday. Received: "
-            f"{cron!r}: {error}. Write, for example, '30 2 * * *' or '0 4 * * SUN'."
+            f"{cron!r}: {error}. Write, for example, '30 2 * * *', '0 4 * * SUN' or '0 4 L * *'."
         ) from error
 
 

@@ -1,7 +1,9 @@
 """Jobs as people describe them, when they are due, and what is refused."""
 
+import contextlib
 import itertools
 import json
+import sqlite3
 import threading
 import zoneinfo
 from datetime import UTC, datetime, timedelta
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from croniter import croniter
 
 from pipelines.cli.schedule_command import schedule_command
@@ -92,6 +95,11 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
             "*/5 * * * * *": "five fields",
             "61 2 * * *": "Bad minute",
             "0 0 31 FEB *": "cron expression",
+            "0 3 LW * *": "cron expression.*lw.*not acceptable",  # cronsim alone takes it
+            "0 0 * * 5L": "cron expression.*5l.*not acceptable",
+            "0 3 15W * *": "Bad day-of-month",  # croniter alone takes it
+            "0 3 5-10 * FRI#2": "DBOS would not fire it|failed to find",  # they read it otherwise
+            "0 3 * * 1/6": "DBOS would not fire it",
         }.items():
             with pytest.raises(UserError, match=message):
                 schedule.add(client, a_job(cron=cron))
@@ -106,6 +114,48 @@ def test_names_are_new_and_known_and_times_come(home: Path) -> None:
         assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")] is None
         schedule.resume(client, "x")
         assert schedule.next_ticks(client)[a_job(cron="0 4 * * *")]
+
+
+@pytest.mark.parametrize(
+    "cron",
+    ["0 3 L * *", "0 3 1,L * *", "0 0 * * FRI#3", "0 0 29 2 *", "0 0 1 * MON", "0 0 */2 * 1"],
+)
+def test_an_expression_that_both_take_is_taken_and_fired_at_all_its_ticks(cron: str) -> None:
+    job = a_job(cron=cron, tz="UTC")
+    times.check_cron(job.cron, job.zone)
+    due = ticks(job, "2027-01-01", 800)
+    fires = croniter(cron, due[0] - timedelta(seconds=1), second_at_beginning=True)
+    assert set(due) <= {fires.get_next(datetime) for _ in range(800)}
+
+
+def test_a_job_stands_until_the_one_that_replaces_it_does(home: Path) -> None:
+    """Whatever is killed between: no statement leaves the schedule without it."""
+    with engine.open_client() as client:
+        schedule.add(client, a_job())
+        schedule.pause(client, "x")
+        (old,) = [each for each in client.list_schedules() if each["schedule_name"] == "x"]
+        for change in (
+            lambda: schedule.add(client, a_job(cron="0 4 * * *"), replace=True),
+            lambda: schedule.resume(client, "x"),
+        ):
+            seen = list[int]()
+
+            @sqlalchemy.event.listens_for(client._sys_db.engine, "commit")
+            def look(_: Any, seen: list[int] = seen) -> None:
+                with contextlib.closing(sqlite3.connect(home / "schedule.db")) as other:
+                    where = "SELECT count(*) FROM workflow_schedules WHERE schedule_name = 'x'"
+                    seen.append(other.execute(where).fetchone()[0])
+
+            change()
+            sqlalchemy.event.remove(client._sys_db.engine, "commit", look)
+            assert set(seen) == {1}
+            client.pause_schedule("x")
+        new = client.get_schedule("x")
+        assert (new["schedule_id"], new["schedule"]) == (old["schedule_id"], "0 4 * * *")
+        assert new["automatic_backfill"]
+        with pytest.raises(UserError, match="not acceptable"):
+            schedule.add(client, a_job(cron="0 3 LW * *"), replace=True)
+        assert schedule.find(client, "x").cron == "0 4 * * *"
 
 
 def test_a_new_schedule_begins_with_the_shipped_jobs_once(home: Path) -> None:

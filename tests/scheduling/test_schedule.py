@@ -7,6 +7,7 @@ import dataclasses
 import json
 import threading
 import time
+import zoneinfo
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -85,6 +86,44 @@ def test_ticks_of_days_at_which_nothing_served_are_one_row_but_for_the_last(
         until = datetime.fromisoformat(row["until"])
         assert row["ticks"] == (until - before) / timedelta(seconds=20)
         assert now - timedelta(seconds=120) < until < now - timedelta(seconds=60)
+
+
+def test_another_time_zone_repeats_no_tick_that_ran(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DBOS knows a tick by its time with the zone's offset, and fires what it finds missing."""
+    monkeypatch.setattr(engine, "LISTEN_S", 0.1)
+    ran = list[str]()
+    monkeypatch.setattr(
+        attempt, "run_in_process", lambda spec, *_: ran.append(spec.job) or Outcome("ran", code=0)
+    )
+    tick = last_minute() - timedelta(hours=2)
+    before = (tick - timedelta(hours=1)).isoformat()
+
+    def daily(name: str, tz: str) -> Job:
+        local = tick.astimezone(zoneinfo.ZoneInfo(tz))
+        return a_job(name=name, tz=tz, cron=f"{local.minute} {local.hour} * * *")
+
+    with engine.open_client() as client:
+        for shipped in schedule.next_ticks(client):
+            schedule.remove(client, shipped.name)
+
+        def serve(*names: str) -> None:
+            for name in names:  # a server was killed before it wrote down that it had fired
+                client._sys_db.update_last_fired_at(name, before)
+            with engine.serve_workflows(engine.SCHEDULE):
+                while not {names[0], names[-1]} <= set(ran):
+                    time.sleep(0.1)
+
+        schedule.add(client, daily("moved", "Europe/Berlin"))
+        serve("moved")
+        client._sys_db.update_last_fired_at("moved", before)
+        schedule.add(client, daily("moved", "Asia/Tokyo"), replace=True)
+        for name in ("before", "then"):  # DBOS looks for missing ticks of one job after another
+            schedule.add(client, daily(name, "UTC"))
+        serve("before", "then")
+        rows = schedule_report.list_ticks(client, None, 20)
+    assert sorted(row["job"] for row in rows) == sorted(ran) == ["before", "moved", "then"]
 
 
 def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: None) -> None:
