@@ -76,7 +76,13 @@ def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
     {"n", "spearman", "ci_low/spearman", ...}; a correlation that does not exist is left out. Raise
     UserError for unequal shapes or under MIN_SETTINGS settings. Errors that are not finite are 100.
     """
-    x, y = _check_errors(short, long)
+    x, y = (np.asarray(errors, dtype=np.float64) for errors in (short, long))
+    if x.ndim != 1 or x.shape != y.shape or x.size < MIN_SETTINGS:
+        raise UserError(
+            f"Two budgets are compared by one error each of {MIN_SETTINGS} settings or more. "
+            f"Received: shapes {x.shape} and {y.shape}. Train the same settings at both."
+        )
+    x, y = map(np.vectorize(trial_results.clip_error, otypes=[np.float64]), (x, y))
     draws = np.random.default_rng(seed).integers(x.size, size=(RESAMPLES, x.size))
     numbers: Numbers = {"n": float(x.size)}
     for name, measure in MEASURES.items():
@@ -86,17 +92,6 @@ def correlation(short: ArrayLike, long: ArrayLike, seed: int = 0) -> Numbers:
             low, high = np.nanquantile(resampled, BAND)
             numbers |= {name: value, f"ci_low/{name}": float(low), f"ci_high/{name}": float(high)}
     return numbers
-
-
-def _check_errors(short: ArrayLike, long: ArrayLike) -> tuple[Array, Array]:
-    x, y = (np.asarray(errors, dtype=np.float64) for errors in (short, long))
-    if x.ndim != 1 or x.shape != y.shape or x.size < MIN_SETTINGS:
-        raise UserError(
-            f"Two budgets are compared by one error each of {MIN_SETTINGS} settings or more. "
-            f"Received: shapes {x.shape} and {y.shape}. Train the same settings at both."
-        )
-    bound = np.vectorize(trial_results.clip_error, otypes=[np.float64])
-    return bound(x), bound(y)
 
 
 def markdown(by_share: Mapping[float, Numbers]) -> str:

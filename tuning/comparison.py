@@ -39,7 +39,11 @@ def compare(
         )
     url = storage.resolve_url(where)
     documents = [catalog.describe(name, url) for name in names]
-    measured = {name: _measure(name, url, good_pct) for name in names}
+    measured = {}
+    for name in names:
+        study = catalog.load(name, url)
+        chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
+        measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
     if out:
         _draw(curves, out)
@@ -55,12 +59,6 @@ def compare(
         },
         "figure": str(out) if out else None,
     }
-
-
-def _measure(name: str, where: str, good_pct: float | None) -> tunability.Tunability:
-    study = catalog.load(name, where)
-    chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
-    return tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
 
 
 def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:

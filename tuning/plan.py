@@ -75,7 +75,11 @@ class Plan:
             declared = PROXIES.get(self.recipe, ("none",))
             raise unknown(f"A proxy of {self.recipe}", self.proxy, declared)
         self.base.check()
-        self.check_classifier()
+        if not datasets.get(self.base.data).is_classification:
+            raise UserError(
+                "A study lowers the validation error of a classifier. Received: recipe "
+                f"{self.trained_name}, a regression on {self.base.data}. Choose another --recipe."
+            )
 
     @property
     def objectives(self) -> int:
@@ -100,14 +104,6 @@ class Plan:
     def base(self) -> Recipe:
         """Return the same at the study's budget: where every study starts."""
         return shorten(self.full, self.budget)
-
-    def check_classifier(self) -> None:
-        """Raise UserError if the recipe is no classifier."""
-        if not datasets.get(self.base.data).is_classification:
-            raise UserError(
-                "A study lowers the validation error of a classifier. Received: recipe "
-                f"{self.trained_name}, a regression on {self.base.data}. Choose another --recipe."
-            )
 
     @property
     def chance_pct(self) -> float:

@@ -84,13 +84,16 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
     trial_queue.fill(study, plan, goal)
     if copies.STUDY_KEY not in study.user_attrs:
         study.set_user_attr(copies.STUDY_KEY, secrets.token_hex(8))
+    tags = {"study": name, "recipe": plan.recipe, "scale": plan.scale, "space": plan.space}
+    key = study.user_attrs[copies.STUDY_KEY]
+    tags |= {"storage": without_password(where), copies.STUDY_KEY: key}
     hidden = ("changes", "fingerprint")  # they are among the recipe's own
     with tracked_run.track(
         name,
         experiment=EXPERIMENT,
         kind="study",
         params=plan.base.flat() | {k: v for k, v in plan.identity.items() if k not in hidden},
-        tags=_tags(study, plan, where),
+        tags=tags | ({"proxy": plan.proxy} if plan.proxy else {}),
         resume=row.id if row else None,
     ) as tracked:
         study.set_user_attr(copies.RUN, tracked.id)
@@ -112,13 +115,6 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
             )
         summary.write(study, plan, tracked)
     return False
-
-
-def _tags(study: Any, plan: Plan, where: str) -> dict[str, str]:
-    tags = {"study": study.study_name, "recipe": plan.recipe, "scale": plan.scale}
-    tags |= {"space": plan.space, "storage": without_password(where)}
-    tags |= {copies.STUDY_KEY: study.user_attrs[copies.STUDY_KEY]}
-    return tags | ({"proxy": plan.proxy} if plan.proxy else {})
 
 
 def _bring_to_goal(

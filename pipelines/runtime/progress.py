@@ -45,7 +45,8 @@ def progress_bar(title: str, total: int, unit: str) -> Iterator[Callable[[int, f
 
         def advance(count: int, rate: float) -> None:
             bar.update(task, advance=count)
-            show(rate="" if math.isnan(rate) or not unit else f"{_format_rate(rate)} {unit}")
+            shown = f"{rate:,.0f} {unit}" if rate >= 100 else f"{rate:.3g} {unit}"
+            show(rate="" if math.isnan(rate) or not unit else shown)
 
         outer = _innermost.set(lambda numbers: show(numbers=numbers))
         try:
@@ -63,7 +64,3 @@ def show_numbers(metrics: Mapping[str, Any]) -> None:
         forms = zip(SHOWN.values(), known, strict=True)
         numbers = [form.format(value) for form, value in forms if value is not None]
         show(f"{PARTS[part]} {', '.join(numbers)}")
-
-
-def _format_rate(rate: float) -> str:
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"

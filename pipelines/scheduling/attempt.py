@@ -101,7 +101,13 @@ def run_in_process(spec: AttemptSpec, folder: Path, echo: bool = False) -> Outco
     process = _start(words, {ATTEMPT: str(folder)}, folder / LOG)
     _processes.add(process)
     try:
-        _follow(process, folder / LOG, echo)
+        with (folder / LOG).open("rb") as log:
+            running = True
+            while running:
+                time.sleep(POLL_S)
+                running = process.poll() is None
+                if echo:
+                    print(log.read().decode(errors="replace"), end="", flush=True)
     finally:
         subcommands.end(process)
         _processes.discard(process)
@@ -119,17 +125,6 @@ def _start(words: Sequence[str], environment: Mapping[str, str], log: Path) -> A
             stderr=file,
             process_group=0,
         )
-
-
-def _follow(process: Any, log: Path, echo: bool) -> None:
-    """Wait for a process; `echo` prints its log meanwhile."""
-    with log.open("rb") as file:
-        running = True
-        while running:
-            time.sleep(POLL_S)
-            running = process.poll() is None
-            if echo:
-                print(file.read().decode(errors="replace"), end="", flush=True)
 
 
 def end_all() -> int:
@@ -309,7 +304,7 @@ def _print_failure(what: str) -> Iterator[None]:
 def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] | None) -> str:
     """Return Markdown for the page of its run: how it ended, and the runs of its command."""
     from pipelines.results import regressions
-    from pipelines.tracking import history, store
+    from pipelines.tracking import history, mlflow_ui, store
 
     runs = history.rows(None, **{store.PARENT: str(outcome.run_id)})
     why = f": {outcome.why}" if outcome.why else ""
@@ -317,21 +312,15 @@ def _run_note(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any]
     lines = [state, "", f"`python -m {spec.command}`", ""]
     if runs:
         lines += ["| run | kind | status | verdict |", "|---|---|---|---|"]
-        lines += [_table_row(row) for row in reversed(runs[:MAX_LISTED_RUNS])]
+    for row in reversed(runs[:MAX_LISTED_RUNS]):  # links within the UI, which an import readdresses
+        name = row.name.replace("|", "\\|")
+        cells = [f"[{name}]({mlflow_ui.run_link(row.id)})", row.tags.get("kind", "")]
+        lines += [f"| {' | '.join([*cells, row.status, row.tags.get('verdict', '')])} |"]
     if len(runs) > MAX_LISTED_RUNS:
         lines += ["", f"and {len(runs) - MAX_LISTED_RUNS} earlier runs"]
     if comparison and comparison["compared"]:
         lines += ["", f"Beside earlier results: {regressions.change_summary(comparison)}."]
     return "\n".join(lines)
-
-
-def _table_row(row: Any) -> str:
-    """Return a row of the table, with a link within the UI, which an import readdresses."""
-    from pipelines.tracking import mlflow_ui
-
-    name = row.name.replace("|", "\\|")
-    cells = [f"[{name}]({mlflow_ui.run_link(row.id)})", row.tags.get("kind", "")]
-    return f"| {' | '.join([*cells, row.status, row.tags.get('verdict', '')])} |"
 
 
 def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] | None) -> None:

@@ -135,13 +135,9 @@ def parse_words(line: Sequence[str]) -> tuple[str, ...]:
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
-    """Return the words of a command as people may read them: without a password or a webhook."""
-    shown = []
-    for before, word in zip(("", *words), words, strict=False):
-        option, equals, url = word.partition("=") if word.startswith("--") else ("", "", word)
-        hide = notify.hide_secrets if "--notify" in (before, option) else without_password
-        shown.append(f"{option}{equals}{hide(url)}" if "://" in url else word)
-    return shown
+    """Return the words of a command as people may read them: no password, of a webhook its host."""
+    shown = [without_password(word) if "://" in word else word for word in words]
+    return [re.sub("https?://.*", lambda url: notify.hide_secrets(url[0]), word) for word in shown]
 
 
 def check_command(job: Job) -> None:

@@ -24,19 +24,15 @@ STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "
 
 def list_jobs(client: DBOSClient) -> list[dict[str, Any]]:
     """Return every job, the next one due first, with its last tick; `next` is None if paused."""
-    return [_job_row(client, job, due) for job, due in schedule.next_ticks(client).items()]
-
-
-def _job_row(client: DBOSClient, job: Job, due: datetime | None) -> dict[str, Any]:
-    last = client.list_workflows(schedule_name=job.name, sort_desc=True, limit=1)
-    return {
-        **{key: value for key, value in dataclasses.asdict(job).items() if key != "words"},
-        "times": job.times,
-        "command": job.command,
-        "notify": notify.hide_secrets(job.notify),
-        "next": due.astimezone(job.zone).isoformat() if due else None,
-        "last": _tick_row(last[0]) if last else None,
-    }
+    rows = []
+    for job, due in schedule.next_ticks(client).items():
+        last = client.list_workflows(schedule_name=job.name, sort_desc=True, limit=1)
+        row = {key: value for key, value in dataclasses.asdict(job).items() if key != "words"}
+        row |= {"times": job.times, "command": job.command}
+        row |= {"notify": notify.hide_secrets(job.notify)}
+        row |= {"next": due.astimezone(job.zone).isoformat() if due else None}
+        rows.append(row | {"last": _tick_row(last[0]) if last else None})
+    return rows
 
 
 def list_ticks(client: DBOSClient, name: str | None, last: int) -> list[dict[str, Any]]:
@@ -119,7 +115,7 @@ def _result(row: WorkflowStatus) -> dict[str, Any]:
         if reason and row.application_name == server.BY_HAND:
             return {"state": attempt.KILLED, "why": reason, **began}
         why = f"{reason}; the next server repeats it" if reason else ""
-        running = server.attributes_of(row).get("phase") == server.RUNNING
+        running = (row.attributes or {}).get("phase") == server.RUNNING
         return {"state": server.RUNNING if running else "queued", "why": why, **began}
     if row.status == "CANCELLED":
         return {"state": attempt.KILLED, "why": "it was told to end, or its process was killed"}

@@ -73,13 +73,11 @@ def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
         result = DBOS.run_step({"name": "attempt"}, _run_attempt, job, at, number, echo)
         if result["state"] == attempt.RAN or number > job.retries or result["code"] in FINAL_CODES:
             return result
-        _wait(DBOS.run_step({"name": "pause"}, _end_pause, job, number) - time.time())
+        end_s = DBOS.run_step(
+            {"name": "pause"}, lambda pause_s: time.time() + pause_s, job.pause_s(number)
+        )
+        _wait(end_s - time.time())  # a server that repeats it waits no longer
         number += 1
-
-
-def _end_pause(job: Job, number: int) -> float:
-    """Return when the pause after an attempt that ends now is over, in seconds since 1970."""
-    return time.time() + job.pause_s(number)
 
 
 def _wait(seconds: float) -> None:
@@ -121,12 +119,16 @@ def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
     Where a tick waits for the one before, this takes as long as that.
     """
     (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
-    waits = attributes_of(own).get("phase") == WAITING  # in a server that has stopped since
+    waits = (own.attributes or {}).get("phase") == WAITING  # in a server that has stopped since
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
-    if not waits and (reason := _reason_missed(job, at, datetime.now(UTC))):
-        return _row(MISSED, reason)
-    while phases := [attributes_of(row).get("phase") for row in _open_ticks(job)]:
+    now = datetime.now(UTC)
+    if not waits and now - at > MISSED_AFTER:
+        if job.missed == "skip":
+            return _row(MISSED, NOT_SERVED)
+        if (later := job.next_tick(at)) and later <= now:
+            return _row(MISSED, f"{NOT_SERVED}, and a later tick stands for it")
+    while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
         if job.overlap == "skip":
             return _row(SKIPPED, "the job was still running")
         if not waits:
@@ -143,16 +145,6 @@ def _row(state: str, why: str) -> dict[str, Any]:
     return {"state": state, "why": why}
 
 
-def _reason_missed(job: Job, at: datetime, now: datetime) -> str | None:
-    """Return why a tick that began so late is not run; None if it is."""
-    if now - at <= MISSED_AFTER:
-        return None
-    if job.missed == "skip":
-        return NOT_SERVED
-    later = job.next_tick(at)
-    return f"{NOT_SERVED}, and a later tick stands for it" if later and later <= now else None
-
-
 def _set_phase(job: Job, phase: str) -> None:
     """Record the job and the phase of the workflow that runs now, for other processes to read."""
     attributes = {"job": job.name, "phase": phase, "beat": time.time()}
@@ -165,22 +157,18 @@ def _open_ticks(job: Job) -> list[WorkflowStatus]:
     return [
         row
         for row in rows
-        if attributes_of(row).get("job") == job.name
+        if isinstance(row.attributes, dict)
+        and row.attributes.get("job") == job.name
         and row.workflow_id != DBOS.workflow_id
         and not (row.application_name == BY_HAND and reason_dead(row))  # nobody goes on with it
     ]
-
-
-def attributes_of(row: WorkflowStatus) -> dict[str, Any]:
-    """Return what `_set_phase` has recorded; nothing of a row that was edited by hand."""
-    return row.attributes if isinstance(row.attributes, dict) else {}
 
 
 def reason_dead(row: WorkflowStatus) -> str | None:
     """Return why the process of an open workflow must have ended; None if it may live."""
     if row.status != "PENDING" or not row.executor_id:
         return None
-    beat = attributes_of(row).get("beat") or (row.updated_at or 0) / 1000
+    beat = (row.attributes or {}).get("beat") or (row.updated_at or 0) / 1000
     return engine.reason_dead(row.executor_id, beat)
 
 
@@ -237,7 +225,7 @@ def _recover_workflows() -> None:
     ):
         if row.executor_id == DBOS.executor_id:
             beat = {"beat": time.time()}
-            if time.time() - (attributes_of(row) or beat)["beat"] > heartbeat.BEAT_S:
+            if time.time() - (row.attributes or beat)["beat"] > heartbeat.BEAT_S:
                 DBOS.update_workflow_attributes(row.workflow_id, beat, merge=True)
         elif reason := reason_dead(row):
             if row.application_name == engine.SCHEDULE:

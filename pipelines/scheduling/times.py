@@ -15,7 +15,7 @@ from pathlib import Path
 from pipelines.errors import UserError
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-LOCALTIME = Path("/etc/localtime")
+LOCALTIME, TIMEZONE = Path("/etc/localtime"), Path("/etc/timezone")
 MIN_INTERVAL_S = 10  # between two ticks: a command takes seconds to begin
 
 
@@ -120,13 +120,13 @@ def local_zone() -> str:
     name = path.rpartition("/zoneinfo/")[2].removeprefix("posix/")
     if name in names:
         return name
-    copied = place.read_bytes() if place.is_absolute() and place.is_file() else None
-    files = [(each, Path(folder, each)) for folder in zoneinfo.TZPATH for each in names]
-    same = sorted({each for each, file in files if file.is_file() and file.read_bytes() == copied})
-    if len(same) == 1 or "UTC" in same:
-        return "UTC" if "UTC" in same else same[0]
-    like = " or ".join(same[:3]) or "no zone that is known"
-    received = f"TZ={asked}" if asked else f"{LOCALTIME}, which is a copy of {like}"
+    if place.is_absolute() and place.is_file():  # a copy, of several zones it may be
+        copied, stated = place.read_bytes(), TIMEZONE.read_text() if TIMEZONE.is_file() else ""
+        for name in names & {stated.strip(), "UTC"}:
+            files = [Path(folder, name) for folder in zoneinfo.TZPATH]
+            if any(file.is_file() and file.read_bytes() == copied for file in files):
+                return name
+    received = f"TZ={asked}" if asked else f"{LOCALTIME}, a copy that {TIMEZONE} does not name"
     raise UserError(
         f"The time zone of jobs must be a name of the IANA database. Received: {received}. Set "
         "--tz, or TZ, to such a name, for example Europe/Berlin."

@@ -170,6 +170,11 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
     best = row.tags.get("best") if finished else None
     of_trials = (TRIAL_ERROR, OBJECTIVE)  # the latter in a study of before
     metrics = {k: v for k, v in sorted(row.metrics.items()) if k not in of_trials}
+    best_trial, changes = trial_results.best_trial(trials), None
+    if finished and best_trial is not None and study.user_attrs[PLAN] == plan.identity:
+        changes = changed_fields(
+            plan.recipe_of(best_trial), plan.base
+        )  # its ranges say what it was
     return {
         "study": study.study_name,
         "run_id": row.id,
@@ -179,24 +184,13 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
         "start": plan.start,
         "best": best,
         "repeat": None if best is None else command(plan, best),
-        "best_changes": _best_changes(study, plan, trials) if finished else None,
+        "best_changes": changes,
         "metrics": metrics if finished else {},
         "trials": [
             _describe_trial(plan, trial) for trial in trials if trial.state.name != "WAITING"
         ],
         "reused": False,
     }
-
-
-def _best_changes(study: Any, plan: Plan, trials: Sequence[Any]) -> dict[str, Any] | None:
-    """Return what turns the study's own recipe, at its budget, into the best one.
-
-    None without a complete trial, and where its ranges have changed since, which say what it meant.
-    """
-    best = trial_results.best_trial(trials)
-    if best is None or study.user_attrs[PLAN] != plan.identity:
-        return None
-    return changed_fields(plan.recipe_of(best), plan.base)
 
 
 def _describe_trial(plan: Plan, trial: Any) -> dict[str, Any]:

@@ -135,7 +135,11 @@ def _write_attributes(trial: Any, rows: list[history.Row]) -> None:
         return
     trial.set_user_attr("run_id", rows[0].id)
     rows += history.rows(None, **{store.PARENT: rows[0].id})
-    costs = [_device_s(row) for row in rows if "wall_s" in row.metrics]  # one that was cut has none
+    costs = [  # seconds times devices; a run that was cut has none
+        int(row.tags["device"].split()[0]) * row.metrics["wall_s"]
+        for row in rows
+        if "wall_s" in row.metrics
+    ]
     if costs:
         trial.set_user_attr("device_s", sum(costs))
     if steps := _divergence_steps(rows):
@@ -145,8 +149,3 @@ def _write_attributes(trial: Any, rows: list[history.Row]) -> None:
 def _divergence_steps(rows: Sequence[history.Row]) -> list[str]:
     """Return the steps at which those runs diverged that did."""
     return [row.tags[DIVERGED] for row in rows if DIVERGED in row.tags]
-
-
-def _device_s(row: history.Row) -> float:
-    """Return the seconds of training times the devices it took."""
-    return int(row.tags["device"].split()[0]) * row.metrics["wall_s"]

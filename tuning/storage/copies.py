@@ -63,11 +63,10 @@ def copy(source: str, names: Sequence[str], where: str) -> list[str]:
     origin, target = storage.connect(source), storage.connect(where)
     known = optuna.get_all_study_names(origin)
     for name in names:
-        if name not in known:
+        if load_if_there(name, origin) is None:
             raise unknown(
                 f"A study of {without_password(source)}", name, known, "python -m tuning list"
             )
-        load_if_there(name, origin)
     return [study.study_name for study in ours(origin, names or known) if _copy(study, target)]
 
 
@@ -106,8 +105,8 @@ def _copy(old: Any, target: Any) -> bool:
     return True
 
 
-def _copy_trials(study: Any, target: Any) -> None:
-    """Copy a study as `optuna.copy_study` does, but for what its sampler kept there.
+def _copy_trials(study: Any, target: Any) -> Any:
+    """Copy a study as `optuna.copy_study` does, but for what its sampler kept, and return the copy.
 
     That may be a pickle, which another program would read; every sampler goes on from the trials.
     """
@@ -124,6 +123,7 @@ def _copy_trials(study: Any, target: Any) -> None:
         kept = {k: v for k, v in trial.system_attrs.items() if ":optimizer" not in k}
         trial.system_attrs = kept
         target.create_new_trial(copied._study_id, template_trial=trial)
+    return copied
 
 
 def _progress(study: Any) -> tuple[int, int]:
@@ -134,32 +134,24 @@ def _progress(study: Any) -> tuple[int, int]:
 
 def to_journal(study: Any) -> str:
     """Return the study as a journal of its own, bound to no run and led by no process."""
-    import optuna
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / FILE
         with optuna_log.silence():
-            origin = storage.open_journal(path)
-        name = study.study_name
-        _copy_trials(study, origin)
-        copied = optuna.load_study(study_name=name, storage=origin)
+            copied = _copy_trials(study, storage.open_journal(path))
         for key in (RUN, LEADER):
             copied.set_user_attr(key, None)
         return path.read_text()
 
 
 def find_finished_run(name: str, where: str) -> history.Row | None:
-    """Return the newest finished run of a study that the storage lacks; None if it is there."""
+    """Return the newest finished run of a study that the storage lacks; None if it is there.
+
+    Raise UserError where the study is in another storage: a second one would part from it.
+    """
     study = load_if_there(name, storage.connect(where))
     if study and has_plan(study) and study.user_attrs.get(RUN, "") is not None:
         return None
     row = next(iter(history.rows_with_evidence(kind="study", study=name)), None)
-    _check_not_elsewhere(name, row, where)
-    return row
-
-
-def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None:
-    """Raise UserError where the study is in another storage: a second one would part from it."""
     place = str(row.tags.get("storage", "")) if row and store.ORIGIN not in row.tags else ""
     if place and place != without_password(where) and not _is_lost(place):
         raise UserError(
@@ -167,6 +159,7 @@ def _check_not_elsewhere(name: str, row: history.Row | None, where: str) -> None
             f"{name}, which is in {place}. Name that with --storage or OPTUNA_STORAGE, or take the "
             f"study over: python -m tuning copy {place} {name}"
         )
+    return row
 
 
 def restore(name: str, where: str) -> None:
@@ -174,8 +167,6 @@ def restore(name: str, where: str) -> None:
 
     Call it under the study's lock. Raise UserError for a damaged artifact.
     """
-    import optuna
-
     row = find_finished_run(name, where)
     carried = store.artifact(row.id, FILE) if row else None
     if row is None or carried is None:
@@ -187,10 +178,9 @@ def restore(name: str, where: str) -> None:
         delete_if_there(name, target)  # what a kill has left of an earlier copy
         try:
             with optuna_log.silence():
-                origin = storage.open_journal(path)
-            carried_study = load_if_there(name, origin)
-            dict(carried_study.user_attrs[PLAN])
-            _copy_trials(carried_study, target)
+                study = load_if_there(name, storage.open_journal(path))
+            dict(study.user_attrs[PLAN])
+            copied = _copy_trials(study, target)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
             delete_if_there(name, target)
             raise UserError(
@@ -198,4 +188,4 @@ def restore(name: str, where: str) -> None:
                 f"{name}, run {row.id}: {error!r}. Start the study over: python -m tuning run "
                 f"{name} --force"
             ) from error
-    optuna.load_study(study_name=name, storage=target).set_user_attr(RUN, row.id)
+    copied.set_user_attr(RUN, row.id)

@@ -100,22 +100,18 @@ def _check(url: str) -> None:
 
 
 def open_journal(path: Path) -> Any:
-    """Return Optuna's journal in a file, which every change of a study makes longer."""
+    """Return Optuna's journal in a file, which every change of a study makes longer.
+
+    Optuna's private `_log_number_offset` says which line it does not take.
+    """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    class Backend(JournalFileBackend):
-        line = 0
-
-        def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:
-            for self.line, log in enumerate(super().read_logs(log_number_from), 1):
-                yield log
-
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return JournalStorage(backend := Backend(str(path), _FileLock(path)))
+        return JournalStorage(backend := JournalFileBackend(str(path), _FileLock(path)))
     except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
-        line = backend.line + isinstance(error, json.JSONDecodeError)  # which it has not yielded
+        line = max(backend._log_number_offset) + isinstance(error, json.JSONDecodeError)
         raise UserError(
             "A journal of studies must have an operation of Optuna's in every line. Received: "
             f"{path}, which has none in line {line} that this version knows. Restore a copy of it, "
