@@ -21,18 +21,13 @@ NAME = re.compile(r"[\w.-]+")
 WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
 
-def check_name(name: str) -> None:
-    """Raise UserError for a name that no study can have."""
+def lock_study(name: str) -> AbstractContextManager[None]:
+    """Let one process of this machine at a time open the study; UserError for no name of one."""
     if not NAME.fullmatch(name):
         raise UserError(
             f"A study name has letters, digits, '.', '_' and '-' only. Received: {name!r}. "
             "Take another name."
         )
-
-
-def lock_study(name: str) -> AbstractContextManager[None]:
-    """Let one process of this machine at a time open the study; UserError for no name of one."""
-    check_name(name)
     return files.lock(store.home() / "live", f"study-{name}")
 
 

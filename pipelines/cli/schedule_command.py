@@ -5,7 +5,6 @@ their ticks. A job is a command line of this project; a tick is a moment at whic
 
 import dataclasses
 import shlex
-from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import tyro
@@ -151,35 +150,31 @@ def add(
 @app.command
 def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Remove a job; its history stays, and one that runs goes on."""
-    from pipelines.scheduling import schedule
+    from pipelines.scheduling import engine, schedule
 
-    _change(storage, name, schedule.remove)
+    with engine.open_client(storage) as client:
+        schedule.remove(client, name)
     print(f"{name} is removed; its history stays.")
 
 
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Stop the ticks of a job until it is resumed; one that runs goes on."""
-    from pipelines.scheduling import schedule
+    from pipelines.scheduling import engine, schedule
 
-    _change(storage, name, schedule.pause)
+    with engine.open_client(storage) as client:
+        schedule.pause(client, name)
     print(f"{name} has no ticks until: {PROG} resume {name}")
 
 
 @app.command
 def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a paused job have ticks again, from now on."""
-    from pipelines.scheduling import schedule
-
-    _change(storage, name, schedule.resume)
-    print(f"{name} has ticks again, from now on.")
-
-
-def _change(storage: str | None, name: str, change: Callable[[Any, str], None]) -> None:
-    from pipelines.scheduling import engine
+    from pipelines.scheduling import engine, schedule
 
     with engine.open_client(storage) as client:
-        change(client, name)
+        schedule.resume(client, name)
+    print(f"{name} has ticks again, from now on.")
 
 
 @app.command(name="run-now")
