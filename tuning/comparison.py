@@ -45,8 +45,14 @@ def compare(
         chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
         measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
-    if out:
-        _draw(curves, out)
+    try:
+        if out:
+            figures.draw_best_of_k(curves).savefig(out, dpi=120)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"The figure needs a file it can write, .png or .pdf. Received: {out}: {error}. Name "
+            "another with --out."
+        ) from error
     if good_pct is not None:  # the numbers under a limit that is not the study's own
         for document in documents:
             document["metrics"] |= tunability_report.metrics(measured[document["study"]])
@@ -59,16 +65,6 @@ def compare(
         },
         "figure": str(out) if out else None,
     }
-
-
-def _draw(curves: dict[str, tunability.BestOfK], out: Path) -> None:
-    try:
-        figures.draw_best_of_k(curves).savefig(out, dpi=120)
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"The figure needs a file it can write, .png or .pdf. Received: {out}: {error}. Name "
-            "another with --out."
-        ) from error
 
 
 def print_comparison(document: dict[str, Any]) -> None:

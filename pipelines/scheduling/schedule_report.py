@@ -129,7 +129,8 @@ def show_jobs(rows: Sequence[Mapping[str, Any]]) -> None:
     table = plain_table("job", "times", "next", "last tick", "command")
     for row in rows:
         last = row["last"]
-        ended = f"{_color_state(last['state'])} {_format_distance(last['tick'])}" if last else "-"
+        style = STYLES.get(last["state"], "none") if last else ""
+        ended = f"[{style}]{last['state']}[/] {_format_distance(last['tick'])}" if last else "-"
         due = _format_distance(row["next"]) if row["next"] else "paused"
         command = row["command"].removeprefix("python -m ").removeprefix("pipelines ")
         table.add_row(row["name"], row["times"], due, ended, command)
@@ -146,17 +147,9 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
         took = "" if row["wall_s"] is None else format_duration(row["wall_s"])
         run = (row["run_id"] or "")[:8]
         cells = f"{row['job']:<{width}}  {row['state']:<7} {took:>9}  {run:<8}"
-        print(f"{_format_time(row['tick'])}  {cells}  {'; '.join(_notes(row))}".rstrip())
-
-
-def _notes(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what the columns of a row do not say."""
-    if row["ticks"] > 1:
-        yield f"{row['ticks']} ticks until {_format_time(row['until'])}"
-    if row["attempt"] > 1:
-        yield f"attempt {row['attempt']}"
-    if row["why"]:
-        yield row["why"]
+        notes = [f"{row['ticks']} ticks until {_format_time(row['until'])}"] * (row["ticks"] > 1)
+        notes += [f"attempt {row['attempt']}"] * (row["attempt"] > 1) + [row["why"]]
+        print(f"{_format_time(row['tick'])}  {cells}  {'; '.join(filter(None, notes))}".rstrip())
 
 
 def _format_time(text: str) -> str:
@@ -167,8 +160,3 @@ def _format_time(text: str) -> str:
 def _format_distance(text: str) -> str:
     """Return `in 7 min`, `2.1 h ago`."""
     return format_distance(datetime.fromisoformat(text), datetime.now(UTC))
-
-
-def _color_state(state: str) -> str:
-    style = STYLES.get(state, "")
-    return f"[{style}]{state}[/]" if style else state

@@ -159,6 +159,7 @@ def test_rows_of_a_schedule_edited_by_hand_are_named_and_the_rest_is_listed_and_
         schedule.remove(client, "a")
         schedule.add(client, a_job(name="c"), replace=True)
     monkeypatch.setattr(server, "_stopping", stopped := threading.Event())
+    monkeypatch.setattr(server.signal, "signal", lambda *_: None)
     stopped.set()
     server.serve(None)
     serving = capsys.readouterr().err.partition("serving")[2]
