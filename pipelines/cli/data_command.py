@@ -41,8 +41,10 @@ def check_command(json: bool) -> None:
     document = check()
     print_answer(document, json, lambda document: show(document["data"]))
     if document[UNREADABLE]:
-        why = "; ".join(f"{row['name']}: {row['why']}" for row in document["data"] if "why" in row)
+        broken = {row["name"]: row["why"] for row in document["data"] if "why" in row}
+        why = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
+        anew = "; ".join(f"python -m pipelines data prepare {name}" for name in broken)
         exit_with_error(
             f"Data that are there must be readable. Received: {why}. Delete these in "
-            f"{datasets.data_home()} and make them anew: python -m pipelines data prepare NAME"
+            f"{datasets.data_home()} and make them anew: {anew}"
         )

@@ -110,7 +110,7 @@ class StoredPictures(DataSet):
         by_hand = home / "downloads" / "manual"  # where tensorflow-datasets looks for archives
         if not all((by_hand / file).exists() for file in self.manual):
             raise self._not_prepared()
-        tfds = _tfds()
+        tfds = _tfds(self.name)
         config = tfds.download.DownloadConfig(manual_dir=str(by_hand)) if self.manual else None
         builder = tfds.builder(self.builder, data_dir=str(home))
         try:
@@ -145,11 +145,11 @@ class StoredPictures(DataSet):
             self.prepare()
         if (folder := self._folder()) is None:
             raise self._not_prepared()
-        tfds = _tfds()
+        tfds = _tfds(self.name)
         try:
             return Prepared(tfds.builder_from_directory(folder), self.test)
         except Exception as error:  # of a parser, of tensorflow-datasets: all mean the same
-            raise _unreadable(folder, error) from error
+            raise self._unreadable(folder, error) from error
 
     def _folder(self) -> Path | None:
         """Return the folder of the newest version that is prepared, or None.
@@ -170,7 +170,7 @@ class StoredPictures(DataSet):
         try:
             json.loads((folder / "features.json").read_text(), object_hook=check)
         except DAMAGE_ERRORS as error:  # until version 3.2 there was none
-            raise _unreadable(folder, error) from error
+            raise self._unreadable(folder, error) from error
         return folder
 
     def _counts(self) -> Mapping[str, int]:
@@ -186,14 +186,14 @@ class StoredPictures(DataSet):
             counts = {part["name"]: sum(map(int, part["shardLengths"])) for part in about["splits"]}
             return {"train": counts["train"], "test": counts[self.test]}
         except DAMAGE_ERRORS as error:
-            raise _unreadable(folder, error) from error
+            raise self._unreadable(folder, error) from error
 
     def _read_one(self, stored: Stored, part: str, number: int) -> None:
         stored.read(part, slice(number, number + 1))
 
     def _store(self, home: Path) -> None:
         """Write an embedded data set in tensorflow-datasets' own format, without its messages."""
-        tfds, tf, generate = _tfds(), backend.tensorflow(), EMBEDDED[self.name]
+        tfds, tf, generate = _tfds(self.name), backend.tensorflow(), EMBEDDED[self.name]
         tfds.disable_progress_bar()
         image = tfds.features.Image(shape=self.shape)
         label = tfds.features.ClassLabel(num_classes=self.classes)
@@ -207,6 +207,13 @@ class StoredPictures(DataSet):
                 features=tfds.features.FeaturesDict({"image": image, "label": label}),
                 split_datasets=parts,
             )
+
+    def _unreadable(self, folder: Path, error: Exception) -> UserError:
+        """Return the error for a prepared version that cannot be read."""
+        return UserError(
+            f"What is prepared must be readable. Received: {folder}: {short(error)}. Delete this "
+            f"folder and make it anew: python -m pipelines data prepare {self.name}"
+        )
 
     def _not_prepared(self) -> UserError:
         """Return the error for a data set that is not there: how to get it."""
@@ -261,15 +268,7 @@ class Prepared:
             pass
 
 
-def _unreadable(folder: Path, error: Exception) -> UserError:
-    """Return the error for a prepared version that cannot be read."""
-    return UserError(
-        f"What is prepared must be readable. Received: {folder}: {short(error)}. Delete this "
-        "folder and make it anew: python -m pipelines data prepare NAME"
-    )
-
-
-def _tfds() -> Any:
+def _tfds(name: str) -> Any:
     """Return tensorflow_datasets. Raise UserError if it, or TensorFlow, is not installed."""
     try:
         backend.tensorflow()
@@ -277,8 +276,8 @@ def _tfds() -> Any:
     except ImportError as error:
         raise UserError(
             f"Without TensorFlow only packed data are read. Received: none in {data_home()}, and "
-            f"{error}. Where TensorFlow is, run python -m pipelines data pack NAME, then copy its "
-            "NAME.npz here."
+            f"{error}. Where TensorFlow is, run python -m pipelines data pack {name}, then copy "
+            f"its {name}.npz here."
         ) from error
     return tfds
 

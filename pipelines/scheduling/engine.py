@@ -26,10 +26,12 @@ from pipelines.errors import Unavailable, UserError, disk_error, short, without_
 from pipelines.runtime import files, heartbeat
 from pipelines.scheduling import jobs, times
 from pipelines.tracking import store
+from pipelines.tracking.database import sqlite_uri
 
 POLL_S = 5.0  # between two reads of the jobs, which may be added or changed
 LISTEN_S = 30.0  # between two reads of a server for messages, of which we send none
 END_S = 0.5  # the same of a command: DBOS ends only after such a read
+CONNECT_S = 5  # for a server to answer
 SCHEDULE = "near-identity"  # the application whose processes run jobs at their times
 
 
@@ -84,7 +86,7 @@ def database_url(storage: str | None = None) -> str:
     """
     address = storage or os.environ.get("SCHEDULE_STORAGE")
     if not address:
-        return f"sqlite:///{store.home() / 'schedule.db'}"
+        return sqlite_uri(store.home() / "schedule.db")
     try:
         url = sql.make_url(address)
     except (sql.exc.ArgumentError, ValueError) as error:
@@ -96,7 +98,7 @@ def database_url(storage: str | None = None) -> str:
     elif url.database in (None, "", ":memory:"):
         raise _database_error(address, ValueError("a database in memory"))
     else:
-        url = url.set(database=str(Path(str(url.database)).resolve()))
+        url = url.set(database=str(files.user_path(str(url.database)).resolve()))
     return url.render_as_string(hide_password=False)
 
 
@@ -212,7 +214,8 @@ def _is_new(storage: str) -> bool:
     """Return whether a database has no tables of DBOS."""
     if _database_kind(storage) == "sqlite":
         Path(str(sql.make_url(storage).database)).parent.mkdir(parents=True, exist_ok=True)
-    engine = sql.create_engine(storage)
+    limit = {"connect_timeout": CONNECT_S} if _database_kind(storage) == "postgresql" else {}
+    engine = sql.create_engine(storage, connect_args=limit)
     try:
         schema = "dbos" if _database_kind(storage) == "postgresql" else None
         return not sql.inspect(engine).has_table("workflow_status", schema=schema)

@@ -15,7 +15,7 @@ from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, client, is_
 
 LEADING = (  # tags that name a run, say what it is, or lead to others
     *(PARENT, ORIGIN, OWNER, "kind", "claim", "recipe", "study", "studies"),
-    *("importing", "diverged"),
+    *("fingerprint", "importing", "diverged"),
 )
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}

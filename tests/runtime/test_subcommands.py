@@ -21,14 +21,14 @@ def test_a_command_that_fails_fails_who_asked_for_it_and_is_said_once(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ask(_: list[str]) -> None:
-        with tracked_run.track("claim", experiment="tuning", kind="claim"):
+        with tracked_run.track("claim", experiment="tuning", kind="scheduled"):
             subcommands.run_json("tuning", "run")
 
     assert run_command_safely(ask, []) == 2
     said = capsys.readouterr().err
     assert said.count("name must stand before the options") == 1
     assert "Traceback" not in said
-    (row,) = history.rows("FAILED", kind="claim")
+    (row,) = history.rows("FAILED", kind="scheduled")
     assert "name must stand before the options" in row.tags[tracked_run.FAILURE]
 
 

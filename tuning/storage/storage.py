@@ -17,7 +17,7 @@ from pipelines.errors import (
     short,
     without_password,
 )
-from pipelines.runtime.files import take_lock
+from pipelines.runtime.files import take_lock, user_path
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import database, store
 from tuning.optuna_log import silence
@@ -36,7 +36,7 @@ def resolve_url(url: str | None = None) -> str:
         suffix = "" if is_ours else f"-{digest(store.uri())}"
         return f"{JOURNAL}{store.home() / f'optuna{suffix}.journal'}"
     if asked.startswith(JOURNAL):
-        return f"{JOURNAL}{Path(asked.removeprefix(JOURNAL)).resolve()}"
+        return f"{JOURNAL}{user_path(asked.removeprefix(JOURNAL)).resolve()}"
     return asked.rstrip("/")
 
 

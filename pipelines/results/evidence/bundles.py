@@ -115,7 +115,7 @@ def _add_claim(
     ids = _ids_here(rows([name]))
     shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
-    trainings = _check_cells(name, {row.id for row in new.values()}, runs)
+    trainings = _check_cells(name, [row.id for row in new.values()], runs)
     measured = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
     joined = {
         scale: run
@@ -135,7 +135,7 @@ def _add_claim(
     return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
 
 
-def _check_cells(name: str, cells: Collection[str], runs: Sequence[Any]) -> set[str]:
+def _check_cells(name: str, cells: Sequence[str], runs: Sequence[history.Row]) -> set[str]:
     """Return the trainings that cells of an experiment follow from; UserError if they do not."""
     if not isinstance(claim_catalog.load(name), Experiment):
         return set()
@@ -143,12 +143,11 @@ def _check_cells(name: str, cells: Collection[str], runs: Sequence[Any]) -> set[
 
     def trained(kind: str, fingerprint: str) -> Iterator[Document]:
         wanted = {"kind": kind, "fingerprint": fingerprint}.items()
-        for run in (run for run in runs if wanted <= run.data.tags.items()):
-            found.add(run.info.run_id)
-            yield _document(run)
+        equal = [run.id for run in runs if wanted <= run.tags.items()]
+        found.update(equal)
+        yield from _documents(equal)
 
-    chosen = [_document(run) for run in runs if run.info.run_id in cells]
-    recorded = derive.recorded_cells(name, chosen, trained)
+    recorded = derive.recorded_cells(name, _documents(cells), trained)
     problems = [problem for cell in recorded for problem in cell.check_trainings()]
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -160,8 +159,9 @@ def _check_cells(name: str, cells: Collection[str], runs: Sequence[Any]) -> set[
     return found
 
 
-def _document(run: Any) -> Document:
-    return _as_evidence(exporting.run_document(run, "evidence", []))
+def _documents(run_ids: Sequence[str]) -> Iterator[Document]:
+    for run in exporting.fetch_runs(run_ids):
+        yield _as_evidence(exporting.run_document(run, "evidence", []))
 
 
 def _ids_here(listed: Sequence[Listed]) -> dict[Listed, str]:
