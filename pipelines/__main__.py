@@ -212,10 +212,8 @@ def ui(port: int = 5000, host: str = "127.0.0.1") -> None:
         print(f"{title:<{width}}  {link}")
     best = mlflow_ui.best_link(addresses) or mlflow_ui.address(host, port)
     print(f"Open this: {best}", flush=True)
-    if store.is_server():
-        mlflow_ui.open_browser(best)
-    else:
-        mlflow_ui.serve(host, port, best)
+    if not store.is_server():
+        mlflow_ui.serve(host, port)
 
 
 @app.command

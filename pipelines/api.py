@@ -75,7 +75,7 @@ def sweep(
 
         api.sweep("small-norm-factorization", d=[4, 16], l="8:256:2x", seeds=2)
     """
-    specs = [f"{key}={_axis(values)}" for key, values in axes.items()]
+    specs = [f"{key}={','.join(map(str, _values(values)))}" for key, values in axes.items()]
     settings, varied = grid.apply_specs(claim_catalog.get_settings(name, scale), specs)
     options = RunOptions(force=force)
     document = measuring.sweep(name, scale, specs, seeds, run_options=options)
@@ -333,10 +333,6 @@ def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Rec
 
 def _values(value: Any) -> tuple[Any, ...]:
     return (value,) if isinstance(value, str) or not isinstance(value, Iterable) else tuple(value)
-
-
-def _axis(values: Any) -> str:
-    return ",".join(map(str, _values(values)))
 
 
 def _unmeasured_error(name: str) -> UserError:

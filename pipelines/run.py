@@ -116,9 +116,10 @@ def run(
         recipe.check_here()
         interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
         trainer, arm = _choose_trainer(run_options), run_options.arm_of(recipe)
+        alone = f"{recipe.name} seed {recipe.seed}"
         job = prepare(recipe, trainer, watch.validate_every if watch else None)
         with tracked_run.track(
-            title or _title(recipe, arm, parent),
+            title or (f"{arm} seed {recipe.seed} {recipe.name}".lstrip() if parent else alone),
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,
             params=recipe.flat(),
@@ -139,13 +140,6 @@ def run(
             result = Result(tracked.id, metrics)
         Saving(resume.checkpoint_folder(result.run_id)).discard()
         return result
-
-
-def _title(recipe: Recipe, arm: str, parent: Any) -> str:
-    """Return the name of a training, beginning with what tells it from those beside it."""
-    if parent is None:
-        return f"{recipe.name} seed {recipe.seed}"
-    return f"{arm} seed {recipe.seed} {recipe.name}".lstrip()
 
 
 def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:

@@ -40,7 +40,12 @@ def list_names() -> dict[str, list[Any]]:
         }
         | {"verdict": published.get(name, {}).get("verdict", "not run")}
         | {"verdict_scale": published.get(name, {}).get("scale", "")}
-        | _data_state(stated_plan(name, typical_scale(claim.scales), seeds=1).data_sets, at_hand)
+        | _data_state(
+            stated_plan(
+                name, "cpu" if "cpu" in claim.scales else [*claim.scales][-1], seeds=1
+            ).data_sets,
+            at_hand,
+        )
         for name in claim_catalog.names()
         for claim in [claim_catalog.load(name)]
     ]
@@ -59,11 +64,6 @@ def list_names() -> dict[str, list[Any]]:
         "data": list(datasets.DATASETS),
         "data_at_hand": [name for name in at_hand if at_hand[name]],
     }
-
-
-def typical_scale(scales: Iterable[str]) -> str:
-    """Return cpu, else the last of the scales."""
-    return "cpu" if "cpu" in scales else list(scales)[-1]
 
 
 def _data_state(names: Sequence[str], at_hand: Mapping[str, bool]) -> dict[str, Any]:

@@ -28,12 +28,22 @@ def quickstart(force: bool) -> None:
     """Run every part, print its result, and end with the scoreboard."""
     started = time.perf_counter()
     _measure(1, force)
-    with run_json_beside(*_study_words(force)) as study, run_json_beside(*EVIDENCE) as evidence:
+    words = ["tuning", "run", f"quickstart-{get_recipe(RECIPE).fingerprint}", "--recipe", RECIPE]
+    words += ["--trials", str(TRIALS), "--budget", str(BUDGET), *["--force"] * force]
+    with run_json_beside(*words) as study, run_json_beside(*EVIDENCE) as evidence:
         for number in range(2, len(CLAIMS) + 1):
             _measure(number, force)
         _report(PARTS - 2, "learning-rate study", lambda: _describe_study(study()))
-        _report(PARTS - 1, "what the project measured", lambda: _describe_evidence(evidence()))
-    _report(PARTS, "results table", _write_results)
+        _report(
+            PARTS - 1,
+            "what the project measured",
+            lambda: (
+                f"{len({b['claim'] for b in evidence()['evidence'] if b['here']})} claims "
+                "in the database"
+            ),
+        )
+    reference_runs.write()
+    _report(PARTS, "results table", lambda: str(scoreboard.write()["results"]))
     tables.show_scoreboard([entry for entry in scoreboard.entries() if entry.name in CLAIMS])
     print("The project's numbers of every other claim: python -m pipelines report")
     took = format_duration(time.perf_counter() - started)
@@ -61,13 +71,6 @@ def _measure(number: int, force: bool) -> None:
     _report(number, name, verdict)
 
 
-def _study_words(force: bool) -> list[str]:
-    """Return the command of the study: tuning builds on pipelines, not the other way."""
-    words = ["tuning", "run", f"quickstart-{get_recipe(RECIPE).fingerprint}", "--recipe", RECIPE]
-    words += ["--trials", str(TRIALS), "--budget", str(BUDGET)]
-    return words + ["--force"] * force
-
-
 def _describe_study(document: dict[str, Any]) -> str:
     metrics = document["metrics"]
     if not metrics:
@@ -75,16 +78,6 @@ def _describe_study(document: dict[str, Any]) -> str:
     best, published = (metrics[f"{key}_val_error_pct"] for key in ("best", "baseline"))
     gain = f"validation error {published:.2f} % at the start, {best:.2f} % at best of {TRIALS}"
     return f"{gain} trials{_reuse_note(document)}"
-
-
-def _describe_evidence(document: dict[str, Any]) -> str:
-    here = {bundle["claim"] for bundle in document["evidence"] if bundle["here"]}
-    return f"{len(here)} claims in the database"
-
-
-def _write_results() -> str:
-    reference_runs.write()
-    return str(scoreboard.write()["results"])
 
 
 def _reuse_note(document: dict[str, Any]) -> str:

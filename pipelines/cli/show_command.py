@@ -142,7 +142,8 @@ def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
     table, shared = plain_table("", *scales), []
     table.columns[0].no_wrap = True
     for key in dict.fromkeys(key for about in scales.values() for key in about["settings"]):
-        values = [_break(str(about["settings"].get(key, ""))) for about in scales.values()]
+        typed = [str(about["settings"].get(key, "")) for about in scales.values()]
+        values = ["None" if v == "null" else re.sub(r",(?=\S)", ", ", v) for v in typed]
         option = key.rpartition(".")[2].replace("_", "-")
         if len(set(values)) == 1:
             shared.append(f"{option} {values[0]}")
@@ -152,11 +153,6 @@ def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
         console.print("\n[bold]settings[/] by scale")
         console.print(table)
     _print_lines(console, "settings of every scale", ["; ".join(shared)] if shared else [])
-
-
-def _break(value: str) -> str:
-    """Return a value as it is typed, in which a line may be broken after a comma."""
-    return "None" if value == "null" else re.sub(r",(?=\S)", ", ", value)
 
 
 def _print_lines(console: Any, title: str, lines: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
-from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.measurement.verdict import format_spread
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
@@ -29,20 +29,14 @@ def show_scoreboard(entries: list[Entry]) -> None:
     for column in ("claim", "decided first by", "recorded by the project", "yours"):
         table.add_column(column, overflow="fold")
     for entry in entries:
-        bound = _first_bound(entry)
+        bounds, metrics = claim_catalog.load(entry.name).decided_by, entry.document()["metrics"]
+        bound = next((bound for bound in bounds if bound.metric in metrics), bounds[0])
         project, yours = (_format_result(r, bound.metric) for r in (entry.project, entry.yours))
         if entry.yours and entry.project:
             rows = (entry.project.judged_row, entry.yours.judged_row)
             yours = f"{yours}\n{regressions.agreement(*rows)}"
         table.add_row(entry.name, f"{bound.metric}\n{bound.rule}", project, yours)
     Console().print(table)
-
-
-def _first_bound(entry: Entry) -> Bound:
-    """Return the first bound of a claim whose metric was measured, else its first."""
-    bounds = claim_catalog.load(entry.name).decided_by
-    metrics = entry.document()["metrics"]
-    return next((bound for bound in bounds if bound.metric in metrics), bounds[0])
 
 
 def _format_result(result: Result | None, metric: str) -> str:
@@ -147,8 +141,10 @@ def show_training(document: Mapping[str, Any]) -> None:
         print(FOUND)
     keys = sorted(metrics, key=lambda key: not key.startswith("test_"))
     rows = [
-        [key, _format_number(metrics[key]), f"{reported[key]:g}" if key in reported else ""]
+        [key, f"{m['mean']:,.6g}{spread}", f"{reported[key]:g}" if key in reported else ""]
         for key in keys
+        for m in [metrics[key]]
+        for spread in ["" if m["sd"] is None else f" ± {m['sd']:.2g} (n = {m['n']})"]
     ]
     _print_table([["", "measured", "reported"], *rows])
     print(f"Its curves and its model, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
@@ -161,11 +157,6 @@ def _headline_numbers(metrics: Mapping[str, Any], reported: Mapping[str, float])
         key = f"{part}_error_pct" if unit else f"{part}_loss"
         printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
         yield f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}"
-
-
-def _format_number(metric: Mapping[str, Any]) -> str:
-    spread = "" if metric["sd"] is None else f" ± {metric['sd']:.2g} (n = {metric['n']})"
-    return f"{metric['mean']:,.6g}{spread}"
 
 
 def show_sweep(document: Mapping[str, Any]) -> None:

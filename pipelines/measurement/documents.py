@@ -184,20 +184,15 @@ def repeat_command(plan: MeasurementPlan) -> str:
     seeds = f"--only-seed {plan.first_seed}" if plan.first_seed else f"--seeds {plan.seeds}"
     words = [f"--scale {plan.scale}", seeds]
     for key, value in plan.changed_settings.items():
-        values = _typed_values(value)
+        is_json = isinstance(value, str) and value.startswith("[")  # a list of a recipe
+        each = json.loads(value) if is_json else value
+        values = [str(x) for x in (each if isinstance(each, tuple | list) else (each,))]
         if plan.kind == "sweep":
             words.append(f"--grid {key}={','.join(values)}")
         else:
             words.append(_option(key.rpartition(".")[2].replace("_", "-"), values))
     verb = "sweep" if plan.kind == "sweep" else "run"
     return f"python -m pipelines {verb} {plan.name} {' '.join(words)} --force"
-
-
-def _typed_values(value: Any) -> list[str]:
-    """Return a setting as typed: the words of a list, also where a recipe holds it as JSON."""
-    if isinstance(value, str) and value.startswith("["):
-        value = json.loads(value)
-    return [str(each) for each in (value if isinstance(value, tuple | list) else (value,))]
 
 
 def _option(name: str, values: Sequence[str]) -> str:
@@ -226,15 +221,6 @@ def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict
     ]
 
 
-def table_csv(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Return the rows as text, under their head."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, cells[0])
-    writer.writeheader()
-    writer.writerows(cells)
-    return file.getvalue()
-
-
 def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Return a table, head first: one row a setting, of every bounded metric its worst, over seeds.
 
@@ -259,19 +245,19 @@ def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return table
 
 
-def _axes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the settings in which the rows of a table differ, other than the seed."""
-    columns = list(cells[0]) if cells else ["seed"]
-    settings = columns[: columns.index("seed")]
-    return history.differing_keys([{key: cell[key] for key in settings} for cell in cells])
-
-
 def _format_spread(values: Sequence[float]) -> str:
     values = [value for value in values if not math.isnan(value)]
     if not values:
         return "not judged"
     sd = f" ± {standard_deviation(values):.2g}" if len(values) > 1 else ""
     return f"{mean(values):.4g}{sd}"
+
+
+def _axes(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings in which the rows of a table differ, other than the seed."""
+    columns = list(cells[0]) if cells else ["seed"]
+    settings = columns[: columns.index("seed")]
+    return history.differing_keys([{key: cell[key] for key in settings} for cell in cells])
 
 
 def claim_document(row: history.Row) -> dict[str, Any]:

@@ -5,7 +5,9 @@ run holds already, and both, killed and started again, end as if they had not be
 """
 
 import contextlib
+import csv
 import dataclasses
+import io
 import sys
 import time
 from collections import Counter
@@ -276,7 +278,11 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         documents.name_arms(plan, [m.run_id for m in measured])
         run.tag(store.RESULT, documents.decisive_numbers(plan, values))
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
-        run.text(documents.table_csv(table), documents.CSV)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, table[0])
+        writer.writeheader()
+        writer.writerows(table)
+        run.text(text.getvalue(), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
             picture = documents.draw(plan, part)
             run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")

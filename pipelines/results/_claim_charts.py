@@ -75,7 +75,8 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
     if not shown:
         return None
     drawable = [group for group in groups if any(_has_curve(group, m) for m in shown)]
-    chosen = _choose_evenly(drawable)
+    count = min(len(drawable), MOST_SETTINGS)
+    chosen = [drawable[round(i)] for i in np.linspace(0, len(drawable) - 1, count)]
     one = len(chosen) == 1
     keys = [] if one or len(shown) == 1 else [_key(m, DASHES[i]) for i, m in enumerate(shown)]
     traces: list[dict[str, Any]] = []
@@ -142,12 +143,6 @@ def _thin(steps: Array, values: Array) -> Curve:
 
 def _has_curve(group: Group, metric: str) -> bool:
     return any(len(steps) > 1 for steps, _ in group.curves(metric))
-
-
-def _choose_evenly(groups: Sequence[Group]) -> list[Group]:
-    """Return at most MOST_SETTINGS groups, from the first to the last."""
-    count = min(len(groups), MOST_SETTINGS)
-    return [groups[round(i)] for i in np.linspace(0, len(groups) - 1, count)]
 
 
 def _is_geometric(steps: Array) -> bool:

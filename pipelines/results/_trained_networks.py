@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.plan import stated_plan
-from pipelines.measurement.verdict import Bound, format_mean
+from pipelines.measurement.verdict import format_mean
 from pipelines.results.evidence import bundles
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
@@ -42,7 +42,15 @@ def _row(entry: Any) -> Sequence[str]:
     document, run = entry.shown.document(), entry.shown.run
     values = documents.seed_values(history.histories([run.id])[run.id])
     bounds = claim_catalog.load(entry.name).decided_by
-    decided = (describe_decision(b, values[b.metric]) for b in bounds if b.metric in values)
+    decided = [
+        f"{b}: between {interval[0]:.3g} and {interval[1]:.3g}" if interval else str(b)
+        for b in bounds
+        if b.metric in values
+        for interval in [b.deciding_interval(values[b.metric])]
+    ]
+    trainings = documents.trainings(documents.cell_ids(run.id))
+    devices = {row.tags["device"].partition(",")[0] for row in trainings if "device" in row.tags}
+    on = f" on {' and '.join(sorted(devices))}" * bool(devices)
     files = bundles.files([entry.name]) if run.is_project else []
     tested = ((TEST_ERROR.fullmatch(key), each) for key, each in document["metrics"].items())
     return (
@@ -54,7 +62,7 @@ def _row(entry: Any) -> Sequence[str]:
         document["floor"],
         document["verdict"],
         "; ".join(decided),
-        describe_time(run.id, document["wall_s"]),
+        f"{format_duration(document['wall_s'])}{on}",
         run.tags["commit"],
         ", ".join(file.name for file in files),
     )
@@ -64,17 +72,3 @@ def arms(name: str, scale: str) -> list[str]:
     """Return what a claim calls the networks that it compares, without those of searches."""
     plan = stated_plan(name, scale, 1)
     return [arm for arm in plan.arms(plan.cells[0]) if ", search " not in arm]
-
-
-def describe_time(run_id: str, wall_s: float) -> str:
-    """Return `3 min on 1 CPU`: how long a claim took, and on what its networks were trained."""
-    rows = documents.trainings(documents.cell_ids(run_id))
-    devices = {row.tags["device"].partition(",")[0] for row in rows if "device" in row.tags}
-    time = format_duration(wall_s)
-    return f"{time} on {' and '.join(sorted(devices))}" if devices else time
-
-
-def describe_decision(bound: Bound, values: Sequence[float]) -> str:
-    """Return `advantage_pct >= 1: between 83.9 and 85.9`, the interval by which it is judged."""
-    interval = bound.deciding_interval(values)
-    return f"{bound}: between {interval[0]:.3g} and {interval[1]:.3g}" if interval else str(bound)

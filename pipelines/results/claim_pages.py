@@ -58,24 +58,22 @@ def read(name: str) -> Measurement | None:
     plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))
     values = documents.seed_values(histories(by_id[row.id]))
     cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
-    trainings = [d for d in bundled_runs if d.tags["kind"] == "training"]
+    chosen = [cells[plan.cell_fingerprint(c)] for c in plan.cells]
+    ids = {cell.run_id for cell in chosen}
+    reused = {each for cell in chosen for each in store.reused_ids(cell.tags)}
     return Measurement(
         result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
         plan=plan,
         values=values,
         cells=measured_cells(plan, cells),
         other_code=count_other_code(plan, cells),
-        trainings=_choose_trainings(
-            trainings, [cells[plan.cell_fingerprint(c)] for c in plan.cells]
-        ),
+        trainings=[
+            d
+            for d in bundled_runs
+            if d.tags["kind"] == "training"
+            and (d.tags.get(store.PARENT) in ids or d.run_id in reused)
+        ],
     )
-
-
-def _choose_trainings(trainings: Sequence[Document], cells: Sequence[Document]) -> list[Document]:
-    """Return the trainings below cells, and those of earlier runs that the cells name."""
-    ids = {cell.run_id for cell in cells}
-    reused = {each for cell in cells for each in store.reused_ids(cell.tags)}
-    return [d for d in trainings if d.tags.get(store.PARENT) in ids or d.run_id in reused]
 
 
 def _row(document: Document) -> history.Row:

@@ -297,7 +297,9 @@ class Writer:
         if isinstance(node, ast.Name | ast.Attribute) and (place := self.place(node)):
             return self._refer(place)
         if isinstance(node, ast.Name):
-            return f"Name({node.id if self._is_field(node) else self._spell(node.id)})"
+            in_class = isinstance(self.definition, ast.ClassDef) and not self.scopes
+            is_field = in_class and isinstance(node.ctx, ast.Store)  # bound outside of methods
+            return f"Name({node.id if is_field else self._spell(node.id)})"
         name = self._spell(node.name) if isinstance(node, NAMED) and node.name else ""
         if isinstance(node, SCOPES):
             numbers = dict.fromkeys(variables(node), 0)
@@ -338,11 +340,6 @@ class Writer:
         if name in self.module.definitions:  # a definition where it is defined
             return "this" if name == self.name else "another"
         return name
-
-    def _is_field(self, name: ast.Name) -> bool:
-        """Return whether a name is bound by the body of a class, outside of its methods."""
-        in_class = isinstance(self.definition, ast.ClassDef) and not self.scopes
-        return in_class and isinstance(name.ctx, ast.Store)
 
     def _fields(self, node: ast.AST) -> Iterator[tuple[str, Any]]:
         """Yield the fields of a node, without the keywords that are left out."""

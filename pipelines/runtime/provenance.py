@@ -82,14 +82,18 @@ def tags() -> dict[str, str]:
     """Return the tags that every run has; those named mlflow.* fill the columns of the UI."""
     commit = _git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT", "unknown")
     keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
+    words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return {
         "commit": commit[:12] + ("+changes" if diff() else ""),
         "python": platform.python_version(),
         "host": socket.gethostname(),
-        "cpu": _cpu(),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
         "cores": str(count_cores()),
         **{f"version.{key}": installed for key in keys if (installed := version(key))},
-        "mlflow.source.name": _command(),
+        "mlflow.source.name": shlex.join(words[1:] if words[:1] == ["-m"] else words),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
         "mlflow.user": _user(),
@@ -115,19 +119,6 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
-
-
-def _command() -> str:
-    """Return what was typed: `pipelines run gradient-formula`, without interpreter or password."""
-    words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
-    return shlex.join(words[1:] if words[:1] == ["-m"] else words)
-
-
-def _cpu() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def digest(settings: Any) -> str:

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import store, tracked_run
-from pipelines.tracking.store import Point
 
+Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
 TEXT_COLUMNS = ("run_uuid", "key", "value")  # columns, in the order of the rows
 POINT_COLUMNS = ("run_uuid", "key", "step", "timestamp", "value", "is_nan")
 POINT_ORDER = operator.itemgetter(2, 3, 4)  # of a curve, the greatest by step, time and value

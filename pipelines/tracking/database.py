@@ -158,16 +158,8 @@ def _follow_move(connection: sqlite3.Connection, place: Path) -> None:
         print(f"The files of runs are in {place} now; before, in {before}.", file=sys.stderr)
     for table, columns in LOCATION_COLUMNS.items():
         for column in columns:
-            _replace_prefix(connection, table, column, (before, place.as_uri()))
-
-
-def _replace_prefix(
-    connection: sqlite3.Connection, table: str, column: str, change: tuple[str, str]
-) -> None:
-    """Let the places at or below one folder be at or below another."""
-    before, after = change
-    connection.execute(
-        f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - names of LOCATION_COLUMNS
-        f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
-        (after, len(before) + 1, before, len(before) + 1, f"{before}/"),
-    )
+            connection.execute(
+                f"UPDATE {table} SET {column} = ? || substr({column}, ?) "  # noqa: S608 - our names
+                f"WHERE {column} = ? OR substr({column}, 1, ?) = ?",
+                (place.as_uri(), len(before) + 1, before, len(before) + 1, f"{before}/"),
+            )

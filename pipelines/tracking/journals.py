@@ -173,28 +173,19 @@ def claim_stale(path: Path, uri: str) -> Iterator[StaleJournal | None]:
             yield None
             return
         lines = _parse_lines(file.read())
-        is_stale = _belongs_to(lines, uri) and _is_silent(lines, os.fstat(file.fileno()))
+        # of a database that both were copied or moved with; one without a header is being made
+        stores = {_store_name(str(line["uri"])) for line in lines if "uri" in line}
+        hosts = {str(line["host"]) for line in lines if "host" in line}
+        silent_s = time.time() - os.fstat(file.fileno()).st_mtime  # another host's lock is not seen
+        is_silent = hosts <= {socket.gethostname()} or silent_s > JOURNAL_LOST_S
+        is_stale = stores == {_store_name(uri)} and is_silent
         yield StaleJournal(path, lines) if is_stale else None
-
-
-def _belongs_to(lines: list[dict[str, Any]], uri: str) -> bool:
-    """Return whether a journal is of that store; one without a header is being made.
-
-    One of an SQLite database is of that beside it, wherever both were copied or moved to.
-    """
-    return {_store_name(str(line["uri"])) for line in lines if "uri" in line} == {_store_name(uri)}
 
 
 def _store_name(uri: str) -> str:
     """Return what tells stores apart: not the password, which may be changed."""
     is_file = uri.startswith(SQLITE)
     return database_path(uri).name if is_file else without_password(uri)
-
-
-def _is_silent(lines: list[dict[str, Any]], stat: os.stat_result) -> bool:
-    """Return whether nobody writes it: another host's lock may not be seen in a shared folder."""
-    hosts = {str(line["host"]) for line in lines if "host" in line}
-    return hosts <= {socket.gethostname()} or time.time() - stat.st_mtime > JOURNAL_LOST_S
 
 
 def _parse_content(lines: list[dict[str, Any]]) -> Content:

@@ -9,11 +9,9 @@ import json
 import os
 import re
 import socket
-import subprocess
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -97,13 +95,10 @@ def links(server: str) -> dict[str, str]:
             store.client().set_experiment_tag(number, store.NOTE, about)
         addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
         for title, (key, kinds) in TITLES.items():
-            if any(_has_kind(number, kind) for kind in kinds):
+            listed = (f"tags.kind = '{kind}'" for kind in kinds)
+            if any(store.client().search_runs([number], each, max_results=1) for each in listed):
                 addresses[name + title] = f"{server}/{_write_table(number, name, key)}"
     return addresses
-
-
-def _has_kind(number: str, kind: str) -> bool:
-    return bool(store.client().search_runs([number], f"tags.kind = '{kind}'", max_results=1))
 
 
 def best_link(addresses: Mapping[str, str]) -> str:
@@ -288,36 +283,6 @@ def children_chart(
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"
 
 
-OPEN_WHEN_SERVED = """import socket, sys, time, webbrowser
-from urllib.parse import urlsplit
-parts = urlsplit(sys.argv[1])
-port = parts.port or {"http": 80, "https": 443}[parts.scheme]
-for _ in range(120):
-    try:
-        socket.create_connection((parts.hostname, port), 1).close()
-        break
-    except OSError:
-        time.sleep(0.5)
-webbrowser.open(sys.argv[1])
-"""
-
-
-def open_browser(link: str) -> None:
-    """Open an address in a browser, where a person reads this and there is one; never fail.
-
-    A process of its own waits until the server answers.
-    """
-    if sys.stdout.isatty():
-        with suppress(OSError):
-            subprocess.Popen(
-                [sys.executable, "-c", OPEN_WHEN_SERVED, link],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-
-
 def check_port(host: str, port: int) -> None:
     """Raise UserError where another process, maybe a UI, has the port."""
     try:
@@ -330,13 +295,12 @@ def check_port(host: str, port: int) -> None:
         ) from error
 
 
-def serve(host: str, port: int, link: str) -> None:
+def serve(host: str, port: int) -> None:
     """Become the MLflow server of the present store, which must be a database; does not return.
 
-    A browser opens the link once the server answers. The store's address goes by the environment:
+    The store's address goes by the environment:
     every user of the machine can read the arguments of a process, and in the address is a password.
     """
-    open_browser(link)
     os.environ["MLFLOW_BACKEND_STORE_URI"] = store.uri()
     os.environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     os.environ |= {"MLFLOW_LOGGING_LEVEL": "WARNING", "PYTHONWARNINGS": "ignore"}

@@ -105,7 +105,10 @@ def _client(where: str) -> Any:
     warnings.filterwarnings("ignore", "IProgress not found")  # in a notebook its bars are text
     import mlflow
 
-    _silence_loggers()
+    for name in ("mlflow", "alembic"):  # of migrations and monitors a newcomer need not read
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # a locked or full database: raised as well, and said by us in a sentence
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -141,6 +144,8 @@ def _is_temporary(error: Exception) -> bool:
 
 def _check_connection(where: str) -> None:
     """Raise OSError, within seconds, if a server takes no connection: MLflow tries for minutes."""
+    from requests.utils import get_environ_proxies, select_proxy  # MLflow asks a server by requests
+
     try:
         parts = urlsplit(where)
         scheme = parts.scheme.partition("+")[0]
@@ -150,23 +155,9 @@ def _check_connection(where: str) -> None:
             f"The tracking store must be an address. Received: {display_uri()}: {error}. Check "
             "MLFLOW_TRACKING_URI."
         ) from error
-    if parts.hostname and port and not (scheme in ("http", "https") and _has_proxy(where)):
+    proxy = scheme in ("http", "https") and select_proxy(where, get_environ_proxies(where))
+    if parts.hostname and port and not proxy:
         socket.create_connection((parts.hostname, port), database.CONNECT_TIMEOUT_S).close()
-
-
-def _has_proxy(url: str) -> bool:
-    """Return whether requests, by which MLflow asks a server, goes through a proxy."""
-    from requests.utils import get_environ_proxies, select_proxy
-
-    return bool(select_proxy(url, get_environ_proxies(url)))
-
-
-def _silence_loggers() -> None:
-    """Silence what MLflow tells of its migrations and monitors; a newcomer need not read it."""
-    logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    # a locked or full database: raised as well, and said by us in a sentence
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager
@@ -264,8 +255,6 @@ def is_server() -> bool:
 
 DIALECTS = ("sqlite", "postgresql")
 
-Point = tuple[int, int, float, bool]  # step, milliseconds since 1970, value, or 0 where it is NaN
-
 
 def sql_store() -> Any:
     """Return MLflow's own SQL store if its tables are those known here; None: use the client."""
@@ -279,13 +268,4 @@ def sql_store() -> Any:
         return None
     with sql.ManagedSessionMaker() as session:
         revision = session.scalar(text("SELECT version_num FROM alembic_version"))
-    if revision != REVISION:
-        _warn_unknown_revision(revision)
-        return None
-    return sql
-
-
-@functools.cache
-def _warn_unknown_revision(revision: str) -> None:
-    revisions = f"revision {revision}, and pipelines/tracking/database.py knows {REVISION}"
-    print(f"The database has {revisions}: runs are written one by one, slowly.", file=sys.stderr)
+    return sql if revision == REVISION else None

@@ -31,6 +31,7 @@ from pipelines.tracking.history import LARGEST_FLOAT
 from pipelines.tracking.store import ORIGIN, PARENT, reused_ids
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
+DATASET = ("name", "digest", "source_type", "source", "schema", "profile")
 
 
 def export_runs(
@@ -71,7 +72,11 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
     runs = history.outlines()
     ended = {run.id: run.status in ENDED and IMPORTING not in run.tags for run in runs}
     named = {r.id: {r.id, *(r.tags[key] for key in NAMED if key in r.tags)} for r in runs}
-    wanted = _find_named(names, named) if names else set(named)
+    all_names = set().union(*named.values())
+    for name in names:
+        if name not in all_names:
+            raise unknown("What is exported", name, all_names - named.keys(), LISTED_BY)
+    wanted = {i for i, own_names in named.items() if not names or own_names & set(names)}
     if condition is not None:
         wanted &= _find_matching(condition)
     evidence = {run.id for run in runs if run.is_project} - {*names}
@@ -85,15 +90,6 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
             "is exported by its id. See them: python -m pipelines ui"
         )
     return run_ids, [run_id for run_id in chosen if not ended[run_id]]
-
-
-def _find_named(names: Sequence[str], named: Mapping[str, set[str]]) -> set[str]:
-    """Return the runs that have one of the names. Raise UserError for a name that none has."""
-    all_names = set().union(*named.values())
-    for name in names:
-        if name not in all_names:
-            raise unknown("What is exported", name, all_names - named.keys(), LISTED_BY)
-    return {run_id for run_id, own_names in named.items() if own_names & set(names)}
 
 
 def _find_matching(condition: str) -> set[str]:
@@ -202,7 +198,12 @@ def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
     Of a store that is no database known to store.py: those with the ids given, and imported ones.
     """
     database = store.sql_store()
-    rows = _search_states(run_ids) if database is None else _select_states(database)
+    if database is None:
+        imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
+        found = itertools.chain(imported, fetch_runs(run_ids, deleted=True))
+        rows = [(run.info.run_id, run.info.lifecycle_stage, run.data.tags) for run in found]
+    else:
+        rows = list(_select_states(database))
     by_id, origins = {}, {}
     for run_id, stage, tags in rows:
         by_id[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
@@ -222,12 +223,6 @@ def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]
             tags_by_run.setdefault(run_id, {})[key] = value
         for run_id, stage in session.execute(select(runs.run_uuid, runs.lifecycle_stage)):
             yield run_id, stage, tags_by_run.get(run_id, {})
-
-
-def _search_states(run_ids: Sequence[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
-    for run in itertools.chain(imported, fetch_runs(run_ids, deleted=True)):
-        yield run.info.run_id, run.info.lifecycle_stage, run.data.tags
 
 
 def models_by_run() -> dict[str, list[Any]]:
@@ -252,7 +247,14 @@ def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
         "params": dict(data.params),
         "tags": dict(data.tags),
         "metrics": _curves(info.run_id),
-        "datasets": sorted(map(_dataset, run.inputs.dataset_inputs), key=json.dumps),
+        "datasets": sorted(
+            (
+                {key: getattr(each.dataset, key) for key in DATASET}
+                | {"tags": {tag.key: tag.value for tag in each.tags}}
+                for each in run.inputs.dataset_inputs
+            ),
+            key=json.dumps,
+        ),
         "models": [_model(m, info.run_id, steps.get(m.model_id)) for m in models],
     }
     return validate(Document, document, f"run {info.run_id}", LEAVE_OUT)
@@ -292,12 +294,6 @@ def _finite_or_null(value: float | None) -> float | None:
     if value is None or math.isnan(value):
         return None
     return max(-LARGEST_FLOAT, min(LARGEST_FLOAT, value))
-
-
-def _dataset(given: Any) -> dict[str, Any]:
-    keys = ("name", "digest", "source_type", "source", "schema", "profile")
-    tags = {tag.key: tag.value for tag in given.tags}
-    return {**{key: getattr(given.dataset, key) for key in keys}, "tags": tags}
 
 
 def _model(model: Any, run_id: str, step: int | None) -> dict[str, Any]:

@@ -203,7 +203,14 @@ def _check_archive(
             _check_bytes(zipped, name, entry)
             advance(1, math.nan)
         archive = Archive(zipped, manifest, _files_by_run(zipped, manifest, check, advance))
-    _check_models(archive)
+    for run_id, names in archive.files.items():
+        for model in sorted(filter(None, set(map(_model_id, names)))):
+            with tempfile.TemporaryDirectory() as folder:  # it is not loaded
+                archive.extract(run_id, f"models/{model}", Path(folder))
+                try:
+                    model_files.check(Path(folder))
+                except ValueError as error:
+                    raise refusal(model_files.RULE, f"in model {model}, {error}") from error
     return archive
 
 
@@ -246,18 +253,6 @@ def _check_member_name(info: zipfile.ZipInfo) -> str:
     if broken_rule:
         raise refusal(broken_rule, repr(info.orig_filename))
     return info.filename
-
-
-def _check_models(archive: Archive) -> None:
-    """Raise UserError for a model that is not as this project stores one; load none."""
-    for run_id, names in archive.files.items():
-        for model in sorted(filter(None, set(map(_model_id, names)))):
-            with tempfile.TemporaryDirectory() as folder:
-                archive.extract(run_id, f"models/{model}", Path(folder))
-                try:
-                    model_files.check(Path(folder))
-                except ValueError as error:
-                    raise refusal(model_files.RULE, f"in model {model}, {error}") from error
 
 
 def _model_id(name: str) -> str:

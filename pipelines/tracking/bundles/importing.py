@@ -295,7 +295,10 @@ def import_runs(file: Path, as_project: bool = False) -> dict[str, Any]:
             try:
                 _write_runs(archive, todo, ids, as_project)
             except BaseException:
-                _mark_unfinished(ids.values())
+                with contextlib.suppress(store.unavailable()):
+                    for begun in {*exporting.find_present([*ids.values()]).values()}:
+                        if begun.unfinished and not begun.deleted:
+                            recovery.mark_killed(begun.run_id, "its import was stopped")
                 raise
             bulk.analyze()
     if deleted := [p.run_id for p in present if p.deleted]:
@@ -340,14 +343,6 @@ def _write_runs(
                 send_rows(document, ids[each.run_id])
             complete(document, ids[each.run_id], archive, new_ids)
             advance(1, math.nan)
-
-
-def _mark_unfinished(run_ids: Iterable[str]) -> None:
-    """Mark KILLED those runs whose import has begun and not ended, if the store answers."""
-    with contextlib.suppress(store.unavailable()):
-        for present in {*exporting.find_present([*run_ids]).values()}:
-            if present.unfinished and not present.deleted:
-                recovery.mark_killed(present.run_id, "its import was stopped")
 
 
 def _readdress(
