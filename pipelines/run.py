@@ -115,7 +115,10 @@ def run(
             raise before  # in an earlier slice: a later one has other things to do
         recipe.check_here()
         interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
-        trainer, arm = _choose_trainer(run_options), run_options.arm_of(recipe)
+        backend.keras()
+        from pipelines.training.train import Trainer
+
+        trainer, arm = run_options.trainer or Trainer(), run_options.arm_of(recipe)
         alone = f"{recipe.name} seed {recipe.seed}"
         job = prepare(recipe, trainer, watch.validate_every if watch else None)
         with tracked_run.track(
@@ -149,14 +152,6 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     except (UserError, Unavailable):
         if run_options.force or not resume.find_finished("training", recipe.fingerprint):
             raise
-
-
-def _choose_trainer(run_options: RunOptions) -> Any:
-    """Return what trains: the trainer of the options, else the one of this machine's devices."""
-    backend.keras()
-    from pipelines.training.train import Trainer
-
-    return run_options.trainer or Trainer()
 
 
 def prepare(recipe: Recipe, trainer: Any, validate_every: int | None = None) -> Any:

@@ -135,17 +135,6 @@ def _check_seeds(name: str, seeds: int | None) -> int:
     return n
 
 
-def _check_here(plan: MeasurementPlan) -> None:
-    """Raise UserError where a cell that is to be measured cannot be measured on this machine."""
-    finished = _finished_cells(plan)
-    todo = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in finished]
-    for recipe in _recipes(plan, todo):
-        check_trainable(recipe, plan.run_options)
-    if plan.claim.reads:
-        for name in {cell.point[plan.claim.reads] for cell in todo}:
-            datasets.get(name).examples({})
-
-
 def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:
     """Yield what is trained for these cells."""
     for cell in cells:
@@ -165,19 +154,13 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
         if finished:
             document = documents.rejudged_document(finished, bool(plan.changed_settings))
             return document | {"reused": True}
-        if expensive := _find_expensive_run(plan):
-            return _document_of_cells(plan, expensive) | {"reused": True}
+        if plan.reuse_anywhere and not plan.run_options.force:  # it takes long, wherever it was
+            tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
+            for row in history.rows_with_evidence(kind=plan.kind, **tags):
+                return _document_of_cells(plan, row) | {"reused": True}
         broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
         run_id = _measure_and_record(plan, tags, resume=next(broken, None))
         return documents.claim_document(history.row(run_id))
-
-
-def _find_expensive_run(plan: MeasurementPlan) -> history.Row | None:
-    """Return the newest run that took long for the same settings and seeds, wherever it was."""
-    if plan.run_options.force or not plan.reuse_anywhere:
-        return None
-    tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
-    return next(iter(history.rows_with_evidence(kind=plan.kind, **tags)), None)
 
 
 def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
@@ -246,7 +229,13 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
 
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
-    _check_here(plan)
+    finished = _finished_cells(plan)
+    todo = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in finished]
+    for recipe in _recipes(plan, todo):
+        check_trainable(recipe, plan.run_options)
+    if plan.claim.reads:
+        for name in {cell.point[plan.claim.reads] for cell in todo}:
+            datasets.get(name).examples({})
     earlier_s = float(history.row(resume).tags.get(BUSY_S, 0)) if resume else 0.0
     started = time.perf_counter() - earlier_s
     with tracked_run.track(

@@ -86,14 +86,20 @@ def draw(groups: Sequence[Group], metrics: Sequence[str], axis: str) -> dict[str
             label = metric if one else group.label
             line = {"color": colour, "dash": DASHES[index]}
             traces += _traces(group, metric, label, line, in_legend=one or index == 0)
-    logarithmic = _spans_decades(shown, traces)
+    values = [y for trace in traces for y in trace["y"] if y is not None]
+    shares = all(metric.endswith("_pct") for metric in shown)
+    most_positive = 2 * sum(value > 0 for value in values) > len(values)
+    logarithmic = not shares and most_positive and min(values) >= 0
     longest = max((steps for group in chosen for steps, _ in group.runs), key=len)
+    steps = longest[longest > 0]  # as 8, 16, 32, 64: only a logarithmic axis shows them all
+    grow = len(steps) > 3 and steps[-1] - steps[-2] > 3 * (steps[1] - steps[0])
+    geometric = bool(grow and steps[-1] >= 8 * steps[0])
     return {
         "traces": [*keys, *traces],
         "x": axis,
         "y": ", ".join(shown),
         "logarithmic": {
-            "x": _is_geometric(longest) and not (axis == STEP and logarithmic),
+            "x": geometric and not (axis == STEP and logarithmic),
             "y": logarithmic,
         },
         "settings": len(chosen),
@@ -143,18 +149,3 @@ def _thin(steps: Array, values: Array) -> Curve:
 
 def _has_curve(group: Group, metric: str) -> bool:
     return any(len(steps) > 1 for steps, _ in group.curves(metric))
-
-
-def _is_geometric(steps: Array) -> bool:
-    """Return whether steps grow as 8, 16, 32, 64 do: only a logarithmic axis shows them all."""
-    positive = steps[steps > 0]
-    gaps = np.diff(positive)
-    return len(positive) > 3 and bool(gaps[-1] > 3 * gaps[0] and positive[-1] >= 8 * positive[0])
-
-
-def _spans_decades(metrics: Sequence[str], traces: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a logarithmic axis shows the values: most above 0, none below, no shares."""
-    values = [y for trace in traces for y in trace["y"] if y is not None]
-    positive = sum(value > 0 for value in values)
-    shares = all(metric.endswith("_pct") for metric in metrics)
-    return not shares and 2 * positive > len(values) and min(values) >= 0

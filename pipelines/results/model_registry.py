@@ -37,7 +37,9 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     """
     recipe = catalog.get_recipe(name, scale)
     with store.lock(f"register-{name}"):
-        version = _find_champion(name)
+        models = store.client().search_registered_models(f"name = '{name}'")
+        number = models[0].aliases.get(ALIAS) if models else None
+        version = number and store.client().get_model_version(name, str(number))
         row, chosen_scale = _choose(recipe, scale, version)
         _logged_model(row)  # of a champion that stays too: it is about to be served
         present = (version.run_id, version.tags.get("scale")) if version else None
@@ -97,14 +99,6 @@ def validation_number(row: history.Row) -> float:
     """Return the validation number of the weights that a run stored; infinity if it has none."""
     value = row.metrics.get(criterion(row), math.nan)
     return math.inf if math.isnan(value) else value
-
-
-def _find_champion(name: str) -> Any:
-    """Return the version with the alias; None if no version has it."""
-    models = store.client().search_registered_models(f"name = '{name}'")
-    if not models or ALIAS not in models[0].aliases:
-        return None
-    return store.client().get_model_version(name, str(models[0].aliases[ALIAS]))
 
 
 def _promote(row: history.Row, scale: str) -> Any:

@@ -83,17 +83,15 @@ def _settings(row: Row) -> tuple[str, ...]:
     return (kind, *(row.tags.get(key, "") for key in (KINDS[kind], "scale", "fingerprint")))
 
 
-def _headline(row: Row) -> list[str]:
-    """Return the metrics that are compared: those that decide a claim, the errors of seeds."""
-    if row.tags["kind"] == "seeds":
-        return sorted(key for key in row.metrics if key.startswith(ERRORS))
-    name = row.tags["claim"]
-    bounds = claim_catalog.load(name).decided_by if name in claim_catalog.names() else ()
-    return list(dict.fromkeys(bound.metric for bound in bounds if bound.metric in row.metrics))
-
-
 def _common_metrics(pair: Pair) -> list[str]:
-    return [metric for metric in _headline(pair.new) if metric in pair.old.metrics]
+    """Return the metrics that are compared: those that decide a claim, the errors of seeds."""
+    name = pair.new.tags.get("claim", "")
+    if pair.new.tags["kind"] == "seeds":
+        metrics = sorted(key for key in pair.new.metrics if key.startswith(ERRORS))
+    else:
+        bounds = claim_catalog.load(name).decided_by if name in claim_catalog.names() else ()
+        metrics = list(dict.fromkeys(bound.metric for bound in bounds))
+    return [key for key in metrics if key in pair.new.metrics and key in pair.old.metrics]
 
 
 def _seeds(pair: Pair, metric: str) -> float:

@@ -290,7 +290,9 @@ class Writer:
         """Return a syntax tree as text, with a mark for each of the `references`."""
         if not isinstance(node, ast.AST):
             return self._list(node) if isinstance(node, list) else repr(node)
-        if isinstance(node, ast.Import | ast.ImportFrom) or _is_docstring(node):
+        constant = node.value if isinstance(node, ast.Expr) else None
+        is_text = isinstance(constant, ast.Constant) and isinstance(constant.value, str)
+        if isinstance(node, ast.Import | ast.ImportFrom) or is_text:  # a docstring
             return ""
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             return f"Raise({self.text(node.exc.func)})"
@@ -346,7 +348,12 @@ class Writer:
         for name, value in ast.iter_fields(node):
             if name == "name" and isinstance(node, NAMED):
                 continue
-            if name == "keywords" and isinstance(node, ast.Call) and self._is_cut(node):
+            is_root = (self.module.name, self.name) in self.reach.roots
+            if name == "keywords" and isinstance(node, ast.Call) and self.reach.without:
+                is_cut = is_root or self.place(node.func) in self.reach.makers
+            else:
+                is_cut = False
+            if is_cut:
                 yield name, [each for each in value if each.arg not in self.reach.without]
             else:
                 yield name, value
@@ -364,14 +371,3 @@ class Writer:
         if not isinstance(node, ast.Attribute) or above is None or above[1]:
             return None
         return self.reach.resolve(above[0], node.attr)
-
-    def _is_cut(self, call: ast.Call) -> bool:
-        """Return whether keywords are left out of this call."""
-        is_root = (self.module.name, self.name) in self.reach.roots
-        return bool(self.reach.without) and (is_root or self.place(call.func) in self.reach.makers)
-
-
-def _is_docstring(node: ast.AST) -> bool:
-    """Return whether a statement is a text alone, which nobody reads at run time."""
-    constant = node.value if isinstance(node, ast.Expr) else None
-    return isinstance(constant, ast.Constant) and isinstance(constant.value, str)

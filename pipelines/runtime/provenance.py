@@ -59,15 +59,14 @@ def diff() -> str:
     paths = (".", *(f":!{name}" for name in GENERATED))
     patch = _git("diff", "--no-ext-diff", "--no-textconv", "--no-color", "HEAD", "--", *paths)
     names = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *paths).split("\0")
-    untracked = [f"# not tracked: {name}  {_file_digest(ROOT / name)}" for name in names if name]
+    untracked = []
+    for name in filter(None, names):
+        try:
+            sha256 = hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
+        except OSError as error:  # a link to nowhere
+            sha256 = str(error.strerror)
+        untracked.append(f"# not tracked: {name}  {sha256}")
     return "\n".join(filter(None, [patch, *untracked]))
-
-
-def _file_digest(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        return str(error.strerror)
 
 
 @functools.cache

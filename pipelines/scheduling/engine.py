@@ -187,22 +187,17 @@ def _prepare_database(storage: str | None) -> str:
         with files.lock(store.home() / "live", "schedule"):  # two would create them
             if _is_new(url):
                 DBOS.migrate(url)
+                try:
+                    shipped = jobs.default_jobs(times.local_zone())
+                except UserError as error:  # no time zone
+                    print(f"The schedule begins without the shipped jobs: {error}", file=sys.stderr)
+                    shipped = {}
                 with _open_client(url) as client:
-                    _add_shipped_jobs(client)
+                    for job in shipped.values():
+                        client.create_schedule(**job.entry)
     except (sql.exc.SQLAlchemyError, OSError) as error:
         raise _database_error(url, error) from error
     return url
-
-
-def _add_shipped_jobs(client: DBOSClient) -> None:
-    """Add the jobs that a new schedule begins with; none, and say so, without a time zone."""
-    try:
-        shipped = jobs.default_jobs(times.local_zone())
-    except UserError as error:
-        print(f"The schedule begins without the shipped jobs: {error}", file=sys.stderr)
-        return
-    for job in shipped.values():
-        client.create_schedule(**job.entry)
 
 
 def _database_kind(storage: str) -> str:

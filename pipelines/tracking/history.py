@@ -312,8 +312,13 @@ def histories(run_ids: Sequence[str]) -> dict[str, dict[str, dict[int, float]]]:
 
 def points(run_ids: Sequence[str]) -> Iterator[Point]:
     """Yield every point of runs, of each step the latest last, with infinity as it was logged."""
-    database = store.sql_store()
-    yield from _fetch_points(run_ids) if database is None else _select_points(database, run_ids)
+    if database := store.sql_store():
+        yield from _select_points(database, run_ids)
+        return
+    for run_id in run_ids:
+        for metric in store.client().get_run(run_id).data.metrics:
+            for point in store.client().get_metric_history(run_id, metric):
+                yield run_id, metric, point.step, point.timestamp, number(point.value)
 
 
 def finished_cells(claim: str, code: str, anywhere: bool = False) -> dict[str, str]:
@@ -351,15 +356,6 @@ def _select_points(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
             page = query.where(t.run_uuid.in_(run_ids[start : start + IDS_A_QUERY]))
             for *place, value, is_nan in session.execute(page):
                 yield *place, number(None if is_nan else value)
-
-
-def _fetch_points(run_ids: Sequence[str]) -> Iterator[Point]:
-    """Yield the same through MLflow's client."""
-    for run_id in run_ids:
-        for metric in store.client().get_run(run_id).data.metrics:
-            for point in store.client().get_metric_history(run_id, metric):
-                value = number(point.value)
-                yield run_id, metric, point.step, point.timestamp, value
 
 
 def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:

@@ -177,19 +177,15 @@ def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str
             left_out[decision.name] = "it asks for a GPU; name it all the same"
             continue
         print(f"{decision.name}: {decision.cost} to go.", file=sys.stderr)
-        document = _measure(decision.plan, options)
+        plan = decision.plan
+        try:
+            document = sweep.check(
+                plan.name, plan.scale, plan.settings, run_options=options, reuse_anywhere=True
+            )
+        finally:  # what is finished of it, also where it is stopped
+            bundles.add([plan.name])
         measured.append({key: document[key] for key in ("claim", "scale", "verdict", "wall_s")})
     return {"measured": measured, "left_out": left_out}
-
-
-def _measure(plan: MeasurementPlan, options: RunOptions) -> dict[str, Any]:
-    """Measure a claim and add to the evidence what is finished of it, also where it is stopped."""
-    try:
-        return sweep.check(
-            plan.name, plan.scale, plan.settings, run_options=options, reuse_anywhere=True
-        )
-    finally:
-        bundles.add([plan.name])
 
 
 def print_plan(document: Mapping[str, Any]) -> None:
