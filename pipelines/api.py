@@ -295,19 +295,16 @@ def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:
 def _check_like(key: str, given: Any, stated: Any) -> None:
     """Raise UserError for a value, or one of several, that is not of the kind of what is stated."""
     example = next(iter(_values(stated)), None)
-    if not all(_is_like(value, example) for value in _values(given)):
+    if isinstance(example, bool) or not isinstance(example, int | float):
+        is_like = all(example is None or isinstance(v, type(example)) for v in _values(given))
+    else:
+        kind = numbers.Integral if isinstance(example, int) else numbers.Real
+        is_like = all(isinstance(v, kind) and not isinstance(v, bool) for v in _values(given))
+    if not is_like:
         raise UserError(
             f"{key} must be as {stated!r} is. Received: {given!r}. Give such a value, or a list of "
             "them where it has several."
         )
-
-
-def _is_like(value: Any, example: Any) -> bool:
-    """Return whether a value is an integer, a number, a text or a switch as an example is."""
-    if isinstance(example, bool) or not isinstance(example, int | float):
-        return example is None or isinstance(value, type(example))
-    kind = numbers.Integral if isinstance(example, int) else numbers.Real
-    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:

@@ -100,16 +100,18 @@ def list_studies(where: str | None = None) -> list[dict[str, Any]]:
     store.client()
     connected = storage.connect(storage.resolve_url(where))
     names = sorted(optuna.get_all_study_names(connected))
-    return [_describe_line(study) for study in copies.ours(connected, names)]
-
-
-def _describe_line(study: Any) -> dict[str, Any]:
-    plan, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
-    row = history.find(run_id) if run_id else None
-    return {
-        "study": study.study_name,
-        "trials": len(trial_results.finished_trials(study.get_trials(deepcopy=False))),
-        "status": row.status if row else "in another tracking store" if run_id else "not begun",
-        "about": f"{plan['recipe']} {plan['scale']}, {plan['space']}",
-        "run_id": run_id,
-    }
+    rows = []
+    for study in copies.ours(connected, names):
+        plan, run_id = study.user_attrs[PLAN], study.user_attrs.get(copies.RUN)
+        row = history.find(run_id) if run_id else None
+        away = "in another tracking store" if run_id else "not begun"
+        rows.append(
+            {
+                "study": study.study_name,
+                "trials": len(trial_results.finished_trials(study.get_trials(deepcopy=False))),
+                "status": row.status if row else away,
+                "about": f"{plan['recipe']} {plan['scale']}, {plan['space']}",
+                "run_id": run_id,
+            }
+        )
+    return rows

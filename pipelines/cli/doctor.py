@@ -4,6 +4,7 @@ A check returns a finding; what it raises is a problem. "problem": claims are wr
 fail; "note": it costs something.
 """
 
+import itertools
 import json
 import secrets
 import shutil
@@ -75,22 +76,18 @@ def examine() -> dict[str, Any]:
     for name, check in CHECKS.items():
         needed = findings.get(NEEDS.get(name, ""))
         if not (needed and needed.state == "problem"):
-            findings[name] = _run_check(check)
+            try:
+                findings[name] = check()
+            except Exception as error:
+                findings[name] = Finding(
+                    "problem",
+                    describe_error(error),
+                    "it could not be examined, nor what builds on it",
+                    "mend what the sentence names, then repeat python -m pipelines doctor",
+                )
     healthy = all(finding.state != "problem" for finding in findings.values())
     checks = [{"check": name, **asdict(finding)} for name, finding in findings.items()]
     return {"healthy": healthy, "checks": checks}
-
-
-def _run_check(check: Callable[[], Finding]) -> Finding:
-    try:
-        return check()
-    except Exception as error:
-        return Finding(
-            "problem",
-            describe_error(error),
-            "it could not be examined, nor what builds on it",
-            "mend what the sentence names, then repeat python -m pipelines doctor",
-        )
 
 
 def show(document: dict[str, Any]) -> None:
@@ -191,7 +188,11 @@ def check_tracking_store() -> Finding:
 
     where = store.display_uri()
     try:
-        written = _write_and_undo(store.client())
+        client, written = store.client(), False
+        for experiment in [*filter(store.is_ours, client.search_experiments())][:1]:
+            key, written = f"doctor.{secrets.token_hex(4)}", True
+            client.set_experiment_tag(experiment.experiment_id, key, "can be written")
+            client.delete_experiment_tag(experiment.experiment_id, key)
         tables = store.sql_store()
         found = f"{where}: it can be {'written' if written else 'read'}"
     except Exception as error:
@@ -207,18 +208,6 @@ def check_tracking_store() -> Finding:
         return Finding("note", f"{found}, through a server", slow, mend)
     found += f", in other tables than those of revision {REVISION}"
     return Finding("note", found, slow, "make setup, which installs the MLflow of that revision")
-
-
-def _write_and_undo(client: Any) -> bool:
-    """Set a tag on an experiment of the project and take it back; return whether there is one."""
-    from pipelines.tracking import store
-
-    for experiment in filter(store.is_ours, client.search_experiments()):
-        key = f"doctor.{secrets.token_hex(4)}"
-        client.set_experiment_tag(experiment.experiment_id, key, "can be written")
-        client.delete_experiment_tag(experiment.experiment_id, key)
-        return True
-    return False
 
 
 def check_runs() -> Finding:
@@ -243,15 +232,28 @@ def check_runs() -> Finding:
 
 def check_artifacts() -> Finding:
     """Check that figures, models and patches can be written, and those of runs be found."""
-    from pipelines.tracking import store
+    from pipelines.tracking import history, store
+    from pipelines.tracking.bundles import exporting
 
-    folders = _recorded_folders() | (set() if store.is_server() else {store.home() / "artifacts"})
+    urls = [
+        urlsplit(experiment.artifact_location)
+        for experiment in store.client().search_experiments()
+        if store.client().search_runs([experiment.experiment_id], max_results=1)
+    ]
+    folders = {Path(url2pathname(url.path)) for url in urls if url.scheme in ("", "file")}
+    folders |= set() if store.is_server() else {store.home() / "artifacts"}
     if unwritable := [why for folder in folders if (why := reason_unwritable(folder))]:
         found = f"it must be possible to write {'; '.join(unwritable)}"
         costs = "runs fail as soon as they record a figure or a model"
         mend = "change its permissions, or choose another store with MLFLOW_TRACKING_URI"
         return Finding("problem", found, costs, mend)
-    if missing := _missing_files():
+    models = exporting.models_by_run()
+    missing = [
+        place
+        for run in history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
+        for place in exporting.missing_files(run, models.get(run.info.run_id, []))
+    ]
+    if missing:
         return Finding(
             "problem",
             f"{len(missing)} runs and models have no files; the first: none at {missing[0]}",
@@ -261,33 +263,6 @@ def check_artifacts() -> Finding:
         )
     listed = ", ".join(sorted(map(str, folders)))
     return Finding("ok", f"{listed}: can be written" if folders else "the server keeps them")
-
-
-def _missing_files() -> list[str]:
-    """Return where finished runs, except settings of sweeps, and stored models lack files."""
-    from pipelines.tracking import history
-    from pipelines.tracking.bundles import exporting
-
-    models = exporting.models_by_run()
-    runs = history.search("attributes.status = 'FINISHED' and tags.kind != 'setting'")
-    return [
-        place
-        for run in runs
-        for place in exporting.missing_files(run, models.get(run.info.run_id, []))
-    ]
-
-
-def _recorded_folders() -> set[Path]:
-    """Return the folders in which experiments that hold runs keep their artifacts."""
-    from pipelines.tracking import store
-
-    client = store.client()
-    urls = [
-        urlsplit(experiment.artifact_location)
-        for experiment in client.search_experiments()
-        if client.search_runs([experiment.experiment_id], max_results=1)
-    ]
-    return {Path(url2pathname(url.path)) for url in urls if url.scheme in ("", "file")}
 
 
 def check_studies() -> Finding:
@@ -315,6 +290,7 @@ def _first_damage(path: Path) -> str:
 def check_data_sets() -> Finding:
     """Check which data sets can be read, and which claims cannot run without the others."""
     from pipelines.data import datasets
+    from pipelines.measurement import claim_catalog
 
     home, states, broken = datasets.data_home(), {}, {}
     for name in datasets.DATASETS:
@@ -331,10 +307,16 @@ def check_data_sets() -> Finding:
         mend = "choose another folder with --data-dir or TFDS_DATA_DIR"
         return Finding("problem", f"it must be possible to write {why}", costs, mend)
     missing = [name for name, state in states.items() if state == "not prepared"]
-    needed_by = {name: ", ".join(claims) for name in missing if (claims := _claims_reading(name))}
+    needed_by: dict[str, list[str]] = {}
+    for data_set, name in itertools.product(missing, claim_catalog.names()):
+        scales = claim_catalog.load(name).scales
+        uses = {scale for scale, each in scales.items() if getattr(each, "data", "") == data_set}
+        if uses & {"cpu", "paper"}:
+            about = name if "cpu" in uses else f"{name} (paper scale)"
+            needed_by.setdefault(data_set, []).append(about)
     if not needed_by:
         return Finding("ok", found)
-    costs = "; ".join(f"without {name} {claims}" for name, claims in needed_by.items())
+    costs = "; ".join(f"without {name} {', '.join(each)}" for name, each in needed_by.items())
     mend = "; ".join(map(_prepare_command, needed_by))
     return Finding("note", found, f"do not run: {costs}", mend)
 
@@ -356,19 +338,6 @@ def _prepare_command(name: str) -> str:
     from pipelines.data import datasets
 
     return f"python -m pipelines data prepare {name} --data-dir {datasets.data_home()}"
-
-
-def _claims_reading(data_set: str) -> list[str]:
-    """Return the claims that read a data set at cpu scale, or, so marked, at paper scale alone."""
-    from pipelines.measurement import claim_catalog
-
-    claims = []
-    for name in claim_catalog.names():
-        scales = claim_catalog.load(name).scales
-        uses = {scale for scale, each in scales.items() if getattr(each, "data", "") == data_set}
-        if uses & {"cpu", "paper"}:
-            claims.append(name if "cpu" in uses else f"{name} (paper scale)")
-    return claims
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

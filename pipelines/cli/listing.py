@@ -4,7 +4,7 @@ import itertools
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,7 +102,9 @@ def show(document: Mapping[str, list[Any]]) -> None:
     columns.print_head("recipe", "reported")
     for row in document["recipes"]:
         reported = f"{row['reported']['test_error_pct']:g} %" if row["reported"] else ""
-        costs = {scale: shorten_cost(text) for scale, text in split_costs(row["cost"]).items()}
+        costs = {scale: LIMIT.split(text)[0] for scale, text in split_costs(row["cost"]).items()}
+        for long, unit in SHORT.items():
+            costs = {scale: re.sub(long, unit, text) for scale, text in costs.items()}
         columns.print_row(row, reported, costs, row["source"])
     here = document["data_at_hand"]
     data = [name if name in here else f"{name} (not here)" for name in document["data"]]
@@ -137,7 +139,10 @@ class Columns:
         """Print a claim or a recipe, on more lines where a column needs them."""
         cost = _fold([f"{scale} {text}" for scale, text in costs.items()], self.cost)
         missing = [] if row["data_at_hand"] else ["not here"]
-        data = _fold([*_storage_names(row["data"]), *missing], self.data)
+        from pipelines.data.datasets import DATASETS, SAMPLES
+
+        names = {"drawn" if DATASETS[name][0] == SAMPLES else name for name in row["data"]}
+        data = _fold([*sorted(names), *missing], self.data)
         for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
             print(self._format(cells))
         print(self.wrap(about))
@@ -161,18 +166,3 @@ def _fold(words: Sequence[str], width: int) -> list[str]:
     """Return words on one line where there is room, else each on its own."""
     joined = ", ".join(words)
     return [joined] if len(joined) < width else list(words)
-
-
-def _storage_names(names: Iterable[str]) -> list[str]:
-    """Return the names of stored data sets, and `drawn` for those that are drawn in memory."""
-    from pipelines.data.datasets import DATASETS, SAMPLES
-
-    return sorted({"drawn" if DATASETS[name][0] == SAMPLES else name for name in names})
-
-
-def shorten_cost(cost: str) -> str:
-    """Return `30 s` for `30 s on 2 cores for 240 pictures a seed`."""
-    short = LIMIT.split(cost)[0]
-    for long, unit in SHORT.items():
-        short = re.sub(long, unit, short)
-    return short

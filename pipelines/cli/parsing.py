@@ -143,11 +143,13 @@ def _describe_value(event: _errors.InstantiationFailure, words: Sequence[str]) -
     """Return what an option takes and what it was given; of a rule of ours, its own sentence."""
     if event.argument is None:
         return str(event.message)
-    name = _option(event.argument)
-    return (
-        f"{name} must be {_describe_type(str(event.argument.lowered.metavar))}. "
-        f"Received: {_given(name, words) or event.message}."
-    )
+    name, metavar = _option(event.argument), str(event.argument.lowered.metavar)
+    if many := re.match(r"\[(\w+) \[", metavar):  # [FLOAT [FLOAT ...]]
+        kind = LISTS.get(many[1], f"words: {metavar}")
+    else:  # {None}|INT
+        kinds = [TYPES.get(each, each.strip("{}")) for each in metavar.split("|")]
+        kind = " or ".join(sorted(kinds, key=lambda each: each == "None"))
+    return f"{name} must be {kind}. Received: {_given(name, words) or event.message}."
 
 
 def _given(option: str, words: Sequence[str]) -> str:
@@ -159,14 +161,6 @@ def _given(option: str, words: Sequence[str]) -> str:
             end = next((i for i, each in enumerate(rest) if each.startswith("--")), len(rest))
             return repr(" ".join(rest[:end]))
     return ""
-
-
-def _describe_type(metavar: str) -> str:
-    """Return `a whole number or None` for `{None}|INT`, `numbers` for `[FLOAT [FLOAT ...]]`."""
-    if many := re.match(r"\[(\w+) \[", metavar):
-        return LISTS.get(many[1], f"words: {metavar}")
-    kinds = [TYPES.get(each, each.strip("{}")) for each in metavar.split("|")]
-    return " or ".join(sorted(kinds, key=lambda each: each == "None"))
 
 
 def _option(argument: Any) -> str:

@@ -29,7 +29,10 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _describe_claim(name: str) -> dict[str, Any]:
-    claim = claim_catalog.load(name)
+    claim, row = claim_catalog.load(name), read_rows().get(name, {"verdict": "not run"})
+    named = {"as printed": "as_printed", "floor reached": "floor"}
+    columns = ("verdict", "scale", *named, "measured", "cost", "commit", "run")
+    published = {named.get(key, key): row.get(key) for key in columns} | {"recorded_by": "project"}
     return {
         "name": name,
         "kind": "claim",
@@ -39,7 +42,7 @@ def _describe_claim(name: str) -> dict[str, Any]:
         "decided_by": [str(bound) for bound in claim.decided_by],
         "reported": dict(claim.reported),
         "printed_in": list_places(name),
-        "evidence": _read_evidence(name),
+        "evidence": None if row["verdict"] == "not run" else published,
         "seeds": claim.seeds,
         "scales": {
             scale: _describe_scale(plan.data_sets, str(claim.costs.get(scale, "")), plan.params)
@@ -47,16 +50,6 @@ def _describe_claim(name: str) -> dict[str, Any]:
             for plan in [stated_plan(name, scale, claim.seeds)]
         },
     }
-
-
-def _read_evidence(name: str) -> dict[str, str] | None:
-    """Return what the project has published of a claim; None where it has not measured it."""
-    row = read_rows().get(name, {"verdict": "not run"})
-    if row["verdict"] == "not run":
-        return None
-    named = {"as printed": "as_printed", "floor reached": "floor"}
-    columns = ("verdict", "scale", *named, "measured", "cost", "commit", "run")
-    return {named.get(key, key): row[key] for key in columns} | {"recorded_by": "project"}
 
 
 def _describe_recipe(name: str) -> dict[str, Any]:
@@ -90,7 +83,13 @@ def show(document: Mapping[str, Any]) -> None:
         _print_text(console, "card", document["card"])
         _print_evidence(console, document)
     _print_lines(console, "reported", _state_reported(document))
-    _print_lines(console, "cost", _state_costs(document["scales"]))
+    costs = []
+    for scale, about in document["scales"].items():
+        here = "" if about["data_at_hand"] else ", which is not here"
+        data = f"; data: {', '.join(about['data'])}{here}" if about["data"] else ""
+        cost = about["cost"] or ("seconds" if scale == "smoke" else "not stated")
+        costs.append(f"{scale}: {cost}{data}")
+    _print_lines(console, "cost", costs)
     _print_settings(console, document["scales"])
     console.print(f"\nRun it: {listing.PROG} run {document['name']}", soft_wrap=True)
 
@@ -124,17 +123,6 @@ def _state_reported(document: Mapping[str, Any]) -> list[str]:
         runs = f" ({place['n']} runs)" if place["n"] else ""
         lines.append(f"{place['where']}: {place['citation']}{runs}")
     return lines + [place["setting"] for place in document["printed_in"][:1]]
-
-
-def _state_costs(scales: Mapping[str, Any]) -> list[str]:
-    """Return a line a scale: its cost, its data, whether they are here."""
-    lines = []
-    for scale, about in scales.items():
-        here = "" if about["data_at_hand"] else ", which is not here"
-        data = f"; data: {', '.join(about['data'])}{here}" if about["data"] else ""
-        cost = about["cost"] or ("seconds" if scale == "smoke" else "not stated")
-        lines.append(f"{scale}: {cost}{data}")
-    return lines
 
 
 def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:

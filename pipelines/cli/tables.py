@@ -1,6 +1,6 @@
 """The terminal's view of claims, trainings, sweeps and the scoreboard."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -129,11 +129,17 @@ def show_training(document: Mapping[str, Any]) -> None:
     metrics = document["metrics"]
     reported = catalog.get_recipe(document["recipe"], document["scale"]).reported
 
+    number, unit = ("error", " %") if "test_error_pct" in metrics else ("loss", "")
+    headline = []
+    for part, name in {"test": "test", "val": "validation"}.items():
+        key = f"{part}_error_pct" if unit else f"{part}_loss"
+        printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
+        headline.append(f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}")
     several = document["seeds"] > 1
     seeds = f", {document['seeds']} seeds" if several else ""
     took = format_duration(metrics["wall_s"]["mean"]) + " each" * several
     _print_prose(
-        f"[bold]{document['recipe']}: {', '.join(_headline_numbers(metrics, reported))}[/] "
+        f"[bold]{document['recipe']}: {', '.join(headline)}[/] "
         f"at {document['scale']} scale{seeds}, {took}",
         markup=True,
     )
@@ -148,15 +154,6 @@ def show_training(document: Mapping[str, Any]) -> None:
     ]
     _print_table([["", "measured", "reported"], *rows])
     print(f"Its curves and its model, {SERVED}\n{mlflow_ui.run_page(document['run_id'])}")
-
-
-def _headline_numbers(metrics: Mapping[str, Any], reported: Mapping[str, float]) -> Iterator[str]:
-    """Yield `test error 6.5 % (reported 6.38 %)`; of a regression, its losses."""
-    number, unit = ("error", " %") if "test_error_pct" in metrics else ("loss", "")
-    for part, name in {"test": "test", "val": "validation"}.items():
-        key = f"{part}_error_pct" if unit else f"{part}_loss"
-        printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
-        yield f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}"
 
 
 def show_sweep(document: Mapping[str, Any]) -> None:

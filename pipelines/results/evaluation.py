@@ -36,7 +36,13 @@ def evaluate(name: str) -> dict[str, Any]:
     recipe, rounding = _read_recipe(row)
     model = _load_model(row, recipe.precision)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
-    _check_shapes(row, model, splits)
+    shapes = (None, *splits.val.shape), (None, splits.classes)
+    if (model.input_shape, model.output_shape) != shapes:
+        raise UserError(
+            f"A stored network must be of the shape of its data. Received: that of {row.name} "
+            f"({row.id}), {model.input_shape} to {model.output_shape}, where {row.params['data']} "
+            f"needs {shapes[0]} to {shapes[1]}. Train it again with --force."
+        )
     metrics = {
         key: _compare(key, row.metrics[key], value, rounding, examples)
         for key, value, examples in _measure(recipe, splits, model, row.metrics)
@@ -115,24 +121,18 @@ def _load_model(row: Row, precision: str) -> Any:
         ) from error
 
 
-def _check_shapes(row: Row, model: Any, splits: Splits) -> None:
-    """Raise UserError for a network whose shapes are not those of the data of its run."""
-    shapes = (None, *splits.val.shape), (None, splits.classes)
-    if (model.input_shape, model.output_shape) != shapes:
-        raise UserError(
-            f"A stored network must be of the shape of its data. Received: that of {row.name} "
-            f"({row.id}), {model.input_shape} to {model.output_shape}, where {row.params['data']} "
-            f"needs {shapes[0]} to {shapes[1]}. Train it again with --force."
-        )
-
-
 def _measure(
     recipe: Recipe, splits: Splits, model: Any, recorded: Mapping[str, float]
 ) -> Iterator[tuple[str, float, int]]:
     """Yield every number that was recorded of validation and test: name, value now, examples."""
+    import keras
+
+    from pipelines.data.tasks import MEAN
     from pipelines.training import callbacks, input_pipeline
 
-    network = _compile(_rescale_input(model, splits), splits)
+    network, numbers = _rescale_input(model, splits), splits.task.numbers  # as in training
+    means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
+    network.compile(loss=numbers["loss"], weighted_metrics=means)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
             with input_pipeline.unwrap_errors():
@@ -153,18 +153,6 @@ def _rescale_input(model: Any, splits: Splits) -> Any:
     standard = keras.Input(split.shape)
     scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
     return keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
-
-
-def _compile(network: Any, splits: Splits) -> Any:
-    """Compile a network with the numbers of its task, as in training, and return it."""
-    import keras
-
-    from pipelines.data.tasks import MEAN
-
-    numbers = splits.task.numbers
-    means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
-    network.compile(loss=numbers["loss"], weighted_metrics=means)
-    return network
 
 
 def _compare(

@@ -50,7 +50,13 @@ def write(table: Sequence[Reported] = TABLE) -> dict[str, Any]:
     """
     with store.lock(KIND):
         wanted = {each.fingerprint: each for each in map(build_reference, table)}
-        present = _delete_outdated(wanted)
+        present: dict[str, str] = {}
+        for row in history.rows(None, kind=KIND):
+            fingerprint = row.tags.get("fingerprint", "")
+            if row.status == "FINISHED" and fingerprint in wanted and fingerprint not in present:
+                present[fingerprint] = row.id
+            else:  # outdated
+                store.client().delete_run(row.id)
         missing = [each for each in wanted.values() if each.fingerprint not in present]
         ids = present | _record(missing)
     runs = [
@@ -130,18 +136,6 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
             f"Measured by `python -m pipelines run {row.name}{scale}`.",
         ]
     )
-
-
-def _delete_outdated(wanted: Mapping[str, Reference]) -> dict[str, str]:
-    """Delete the runs that are not wanted; return the ids of the others by fingerprint."""
-    ids: dict[str, str] = {}
-    for row in history.rows(None, kind=KIND):
-        fingerprint = row.tags.get("fingerprint", "")
-        if row.status == "FINISHED" and fingerprint in wanted and fingerprint not in ids:
-            ids[fingerprint] = row.id
-        else:
-            store.client().delete_run(row.id)
-    return ids
 
 
 def _record(missing: Sequence[Reference]) -> dict[str, str]:

@@ -367,7 +367,13 @@ def markdown(
     ]
     for title, group in group_by_document(entries):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
-        lines += [f"| {' | '.join(_markdown_cells(entry, columns))} |" for entry in group]
+        for entry in group:
+            cells = {key: cell.replace("|", "\\|") for key, cell in entry.cells().items()}
+            if entry.shown:  # its name leads to its card
+                cells["claim"] = f"[{entry.name}](#{entry.name})"
+            if entry.shown and columns == LOCAL:  # another home has other addresses
+                cells["run"] = f"[{cells['run']}]({entry.shown.link})"
+            lines.append(f"| {' | '.join(cells[column] for column in columns)} |")
     for title, table in tables.items():
         lines += ["", f"## {title}", "", *table]
     for entry in entries:
@@ -379,16 +385,6 @@ def markdown(
             lines += [claim_catalog.card(entry.name), "", "Measured:", ""]
             lines += [f"- `{key}` {format_spread(value)}" for key, value in metrics.items()]
     return "\n".join(lines) + "\n"
-
-
-def _markdown_cells(entry: Entry, columns: Sequence[str]) -> list[str]:
-    """Return the cells in Markdown: the claim's name leads to its card."""
-    cells = {column: cell.replace("|", "\\|") for column, cell in entry.cells().items()}
-    if entry.shown:
-        cells["claim"] = f"[{entry.name}](#{entry.name})"
-    if entry.shown and columns == LOCAL:  # another home has other addresses
-        cells["run"] = f"[{cells['run']}]({entry.shown.link})"
-    return [cells[column] for column in columns]
 
 
 def _tables(entries: list[Entry], studies: list[history.Row]) -> dict[str, list[str]]:

@@ -59,23 +59,17 @@ def fill(study: Any, plan: Plan, goal: Goal) -> None:
     room = None if goal.trials is None else max(0, goal.trials - len(live))
     if room == 0:
         return
+    published = {trial.user_attrs.get(spaces.PUBLISHED) for trial in trials}
+    fixed = [trial.system_attrs.get("fixed_params") for trial in trials]
     missing = [
-        each
-        for each in initial_trials(plan, goal)
-        if not any(_matches(trial, each) for trial in trials)
+        (params, attributes)
+        for params, attributes in initial_trials(plan, goal)
+        if (attributes[spaces.PUBLISHED] not in published if attributes else params not in fixed)
     ]
     for params, attributes in missing[:room]:
         study.enqueue_trial(params, user_attrs=attributes)
     for _ in range((room or 0) - len(missing)):
         study.enqueue_trial({})
-
-
-def _matches(trial: Any, queued: QueuedTrial) -> bool:
-    """Return whether a trial is of that published schedule, or of that point of a grid."""
-    params, attributes = queued
-    if attributes:
-        return bool(trial.user_attrs.get(spaces.PUBLISHED) == attributes[spaces.PUBLISHED])
-    return bool(trial.system_attrs.get("fixed_params") == params)
 
 
 def start_next(study: Any, plan: Plan) -> Any:
@@ -144,7 +138,14 @@ def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int
     next look confirms, for a worker may be about to sign a trial or to put it back itself. Without,
     as a leader begins, the study as a whole was killed: that is no failure of the trial.
     """
-    lost = [(trial, why) for trial in running_trials(study) if (why := _reason_dead(trial))]
+    lost = []
+    for trial in running_trials(study):
+        if worker := trial.user_attrs.get(WORKER):
+            reason = heartbeat.reason_dead(worker, heartbeat.STUDY_LOST_S)
+        else:
+            is_late = time.time() - trial.datetime_start.timestamp() > UNSIGNED_S
+            reason = "its worker ended as it began" if is_late else None
+        lost += [(trial, reason)] if reason else []
     for trial, reason in lost:
         if suspects is None or trial.number in suspects:
             recovery.deliver_journals()
@@ -153,12 +154,3 @@ def requeue_lost(study: Any, suspects: Collection[int] | None = None) -> set[int
                 recovery.mark_killed(row.id, reason)
             requeue(study, trial, reason, failed=suspects is not None)
     return {trial.number for trial, _ in lost}
-
-
-def _reason_dead(trial: Any) -> str | None:
-    """Return why the worker of a running trial must have ended; None where it may live."""
-    worker = trial.user_attrs.get(WORKER)
-    if worker:
-        return heartbeat.reason_dead(worker, heartbeat.STUDY_LOST_S)
-    unsigned_s = time.time() - trial.datetime_start.timestamp()
-    return "its worker ended as it began" if unsigned_s > UNSIGNED_S else None
