@@ -170,7 +170,13 @@ def _print_study(document: dict[str, Any]) -> None:
     if document["reused"]:
         print("Found finished; --force starts it over, a higher goal continues it.")
     if finished and document["best"] is not None:
-        _print_errors(document["metrics"], document["start"])
+        metrics = document["metrics"]
+        for title, best, of_start in (
+            ("chosen by validation error", "best_val_error_pct", "baseline_val_error_pct"),
+            ("test error with new seeds", "test_error_pct", "baseline_test_error_pct"),
+        ):
+            as_start = f", as {document['start']} {metrics.get(of_start, 0):.2f} %"
+            print(f"{title}: {metrics[best]:.2f} % at best{as_start * (of_start in metrics)}")
     _print_trials(document["trials"])
     print(f"Its page, while `python -m pipelines ui` runs:\n{run_page(document['run_id'])}")
     if not finished:
@@ -181,16 +187,6 @@ def _print_study(document: dict[str, Any]) -> None:
         print(f"No trial was better than the {document['start']} schedule:\n{document['repeat']}")
     else:
         print(f"To train the best:\n{document['repeat']}")
-
-
-def _print_errors(metrics: Mapping[str, float], start: str) -> None:
-    """Print the errors by which the best was chosen, and those that nothing was chosen by."""
-    for title, best, of_start in (
-        ("chosen by validation error", "best_val_error_pct", "baseline_val_error_pct"),
-        ("test error with new seeds", "test_error_pct", "baseline_test_error_pct"),
-    ):
-        before = f", as {start} {metrics[of_start]:.2f} %" if of_start in metrics else ""
-        print(f"{title}: {metrics[best]:.2f} % at best{before}")
 
 
 def _print_trials(trials: Sequence[Mapping[str, Any]]) -> None:

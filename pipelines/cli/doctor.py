@@ -298,8 +298,17 @@ def check_data_sets() -> Finding:
             states[name] = str(datasets.get(name).check()["state"])
         except Exception as error:
             broken[name] = error
+    prepare = f"python -m pipelines data prepare {{}} --data-dir {home}"
     if broken:
-        return _unreadable_finding(home, broken)
+        steps = [
+            "do what the sentence says"
+            if isinstance(error, UserError | Unavailable)
+            else f"move {home / name} away, then {prepare.format(name)}"
+            for name, error in broken.items()
+        ]
+        found = "; ".join(f"{name}: {describe_error(error)}" for name, error in broken.items())
+        costs = f"recipes and claims on {', '.join(broken)} fail"
+        return Finding("problem", found, costs, "; ".join(dict.fromkeys(steps)))
     where = f"{home}{'' if home.exists() else ' (not there yet)'}"
     found = f"{where}: " + ", ".join(f"{name} {state}" for name, state in states.items())
     if "on first use" in states.values() and (why := reason_unwritable(home)):
@@ -317,27 +326,8 @@ def check_data_sets() -> Finding:
     if not needed_by:
         return Finding("ok", found)
     costs = "; ".join(f"without {name} {', '.join(each)}" for name, each in needed_by.items())
-    mend = "; ".join(map(_prepare_command, needed_by))
+    mend = "; ".join(map(prepare.format, needed_by))
     return Finding("note", found, f"do not run: {costs}", mend)
-
-
-def _unreadable_finding(home: Path, broken: dict[str, Exception]) -> Finding:
-    """Return the finding about data that are there and cannot be read."""
-    steps = [
-        "do what the sentence says"
-        if isinstance(error, UserError | Unavailable)
-        else f"move {home / name} away, then {_prepare_command(name)}"
-        for name, error in broken.items()
-    ]
-    found = "; ".join(f"{name}: {describe_error(error)}" for name, error in broken.items())
-    costs = f"recipes and claims on {', '.join(broken)} fail"
-    return Finding("problem", found, costs, "; ".join(dict.fromkeys(steps)))
-
-
-def _prepare_command(name: str) -> str:
-    from pipelines.data import datasets
-
-    return f"python -m pipelines data prepare {name} --data-dir {datasets.data_home()}"
 
 
 CHECKS: dict[str, Callable[[], Finding]] = {

@@ -11,7 +11,7 @@ import io
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -285,22 +285,6 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
     return run.id
 
 
-def _take_in(plan: MeasurementPlan, run_ids: Collection[str], run: Run) -> float:
-    """Return the seconds that cells of other runs took.
-
-    The run names the codes that measured them where one is not of today, each with how many cells.
-    """
-    if not run_ids:
-        return 0.0
-    every = history.rows_with_evidence(kind="setting", claim=plan.name)
-    rows = [row for row in every if row.id in run_ids and row.tags.get(store.PARENT) != run.id]
-    codes = Counter(row.tags["code"] for row in rows)
-    if set(codes) - plan.codes:
-        counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
-        run.tag(documents.MEASURED_BY, ", ".join(counts))
-    return history.measuring_seconds(rows)
-
-
 def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list[Measured], float]:
     """Return every cell of the plan in order, found or measured now, and what the found ones took.
 
@@ -312,7 +296,14 @@ def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list
             store.client().delete_run(child.id)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
     finished = {key: run_id for key, run_id in _finished_cells(plan).items() if key in cells}
-    before_s = _take_in(plan, finished.values(), run)
+    every = history.rows_with_evidence(kind="setting", claim=plan.name) if finished else []
+    ids = set(finished.values())
+    rows = [row for row in every if row.id in ids and row.tags.get(store.PARENT) != run.id]
+    codes = Counter(row.tags["code"] for row in rows)
+    if set(codes) - plan.codes:  # the codes that measured them, each with how many cells
+        counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
+        run.tag(documents.MEASURED_BY, ", ".join(counts))
+    before_s = history.measuring_seconds(rows)
     curves = history.curves(list(finished.values()))
     measured = {key: Measured(cells[key], *curves[i], i) for key, i in finished.items()}
     todo = [cell for key, cell in cells.items() if key not in finished]

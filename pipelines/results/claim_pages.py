@@ -3,6 +3,7 @@
 All of it comes from the claim's card and the bundles of its evidence; no database is needed.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -100,6 +101,14 @@ def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
     """Return the page of a claim; `figure` is an address, empty for no figure."""
     claim = claim_catalog.load(name)
     charts = list(measurement.charts) if measurement else []
+    bounds: list[tuple[Bound, str, tuple[float, float] | None]] = []
+    for bound, about in itertools.product(claim.decided_by, [measurement] if measurement else []):
+        # nothing of a reported number where the scale is not the published one
+        judged = about.result.verdict != "smaller scale"
+        judged &= about.plan.scale == "paper" or bound.metric not in claim.reported
+        numbers = about.values.get(bound.metric, ()) if judged else ()
+        verdict = bound.verdict(numbers) if numbers else ""
+        bounds.append((bound, verdict, bound.deciding_interval(numbers)))
     return _templates.render(
         "claim_page.md",
         name=name,
@@ -107,7 +116,7 @@ def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
         entry=entry(name, measurement),
         measurement=measurement,
         document=measurement.result.document() if measurement else {},
-        bounds=list(_decisions(measurement)) if measurement else [],
+        bounds=bounds,
         command=documents.repeat_command(measurement.plan) if measurement else None,
         charts=[  # as JSON that can stand in a page of HTML
             (chart, json.dumps(chart, separators=(",", ":")).replace("<", "\\u003c"))
@@ -117,17 +126,3 @@ def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
         spread=format_spread,
         card=_templates.card_html(name),
     )
-
-
-def _decisions(measurement: Measurement) -> Iterator[tuple[Bound, str, tuple[float, float] | None]]:
-    """Yield every bound that can decide the claim, what it says and the interval it goes by.
-
-    It says nothing where nothing is judged, nor of a reported number where the scale is not the
-    published one. Where every seed decides, there is no interval.
-    """
-    claim, scale = measurement.plan.claim, measurement.plan.scale
-    judged = measurement.result.verdict != "smaller scale"
-    for bound in claim.decided_by:
-        decides = judged and (scale == "paper" or bound.metric not in claim.reported)
-        numbers = measurement.values.get(bound.metric, ()) if decides else ()
-        yield bound, bound.verdict(numbers) if numbers else "", bound.deciding_interval(numbers)

@@ -106,11 +106,16 @@ def _promote(row: history.Row, scale: str) -> Any:
     client, name, model = store.client(), row.tags["recipe"], _logged_model(row)
     if not client.search_registered_models(f"name = '{name}'"):
         client.create_registered_model(name, description=row.tags["source"])
+    claim = find_claim(row)
+    tags = {"claim": claim, "verdict": str(_verdict(claim))} if claim else {}
+    tags |= {key: f"{value:.10g}" for key, value in _stored_metrics(row.metrics).items()}
+    tags |= {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
+    tags |= {"run_id": row.id, "scale": scale, "commit": row.tags.get("commit", "unknown")}
     version = client.create_model_version(
         name,
         f"models:/{model}",
         run_id=row.id,
-        tags=version_tags(row, scale),
+        tags=tags,
         description=describe(row, scale),
         model_id=model,
     )
@@ -179,16 +184,6 @@ def criterion(row: history.Row) -> str:
     """
     names = (f"{VAL}error_pct", f"{VAL}loss")
     return next((name for name in names if name in row.metrics), "")
-
-
-def version_tags(row: history.Row, scale: str) -> dict[str, str]:
-    """Return the tags of a version; none of what does not exist."""
-    claim = find_claim(row)
-    of_claim = {"claim": claim, "verdict": str(_verdict(claim))} if claim else {}
-    numbers = {key: f"{value:.10g}" for key, value in _stored_metrics(row.metrics).items()}
-    reported = {f"reported_{key}": f"{value:g}" for key, value in _reported(row).items()}
-    commit = row.tags.get("commit", "unknown")
-    return {"run_id": row.id, "scale": scale, "commit": commit, **numbers, **reported, **of_claim}
 
 
 def describe(row: history.Row, scale: str) -> str:

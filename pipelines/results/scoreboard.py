@@ -327,7 +327,16 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
     """Write the figures of the claims; return their files by claim."""
     files = {}
     for entry in entries:
-        picture = _draw(entry.shown.run) if entry.shown else None
+        run, picture = entry.shown.run if entry.shown else None, None
+        plan = stated_plan_of(run) if run else None
+        trained = run and plan and plan.claim.recipes
+        # networks take too long to be trained again for a better figure: it is drawn anew
+        if run and plan and (measured := sweep.measured_cells(plan, run) if trained else None):
+            drawn = io.BytesIO()
+            documents.draw(plan, measured).savefig(drawn, **tracked_run.FIGURE_STYLE)
+            picture = drawn.getvalue()
+        elif run:
+            picture = store.artifact(run.id, "figure.png")
         file = folder / f"{entry.name}.png"
         if picture is None:
             file.unlink(missing_ok=True)
@@ -335,20 +344,6 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
             file.write_bytes(picture)
             files[entry.name] = file
     return files
-
-
-def _draw(row: history.Row) -> bytes | None:
-    """Return the picture that a run of a claim has; of trained networks, drawn anew.
-
-    Theirs are drawn in a moment, and take too long to be measured again for a better figure.
-    """
-    plan = stated_plan_of(row)
-    measured = sweep.measured_cells(plan, row) if plan and plan.claim.recipes else None
-    if plan is None or measured is None:
-        return store.artifact(row.id, "figure.png")
-    file = io.BytesIO()
-    documents.draw(plan, measured).savefig(file, **tracked_run.FIGURE_STYLE)
-    return file.getvalue()
 
 
 def markdown(

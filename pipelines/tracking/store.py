@@ -109,7 +109,7 @@ def _client(where: str) -> Any:
         logging.getLogger(name).setLevel(logging.WARNING)
     # a locked or full database: raised as well, and said by us in a sentence
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
     try:
         _check_connection(where)
@@ -124,22 +124,18 @@ def _client(where: str) -> Any:
     except ImportError as error:
         raise missing_driver(where, error) from error
     except (mlflow.MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
-        raise (Unavailable if _is_temporary(error) else UserError)(
+        if isinstance(error, mlflow.MlflowException):
+            is_mistake = error.error_code == "INVALID_PARAMETER_VALUE"
+        else:  # an address that is right may answer later
+            is_mistake = not isinstance(
+                error, OSError | OperationalError | sqlite3.OperationalError
+            )
+        raise (UserError if is_mistake else Unavailable)(
             f"The tracking store must be reachable. Received: {display_uri()}: "
             f"{short(error).replace(where, display_uri())}. Check MLFLOW_TRACKING_URI."
         ) from error
     os.environ[RETRIES_VARIABLE] = retries or "3"  # one that has answered will again: wait a little
     return mlflow_client
-
-
-def _is_temporary(error: Exception) -> bool:
-    """Return whether a store that does not open may open later: its address is right."""
-    import mlflow
-    from sqlalchemy.exc import OperationalError
-
-    if isinstance(error, mlflow.MlflowException):
-        return bool(error.error_code != "INVALID_PARAMETER_VALUE")
-    return isinstance(error, OSError | OperationalError | sqlite3.OperationalError)
 
 
 def _check_connection(where: str) -> None:

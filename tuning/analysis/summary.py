@@ -187,19 +187,17 @@ def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
         "best_changes": changes,
         "metrics": metrics if finished else {},
         "trials": [
-            _describe_trial(plan, trial) for trial in trials if trial.state.name != "WAITING"
+            {
+                "number": trial.number,
+                "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),
+                "state": trial.state.name,
+                OBJECTIVE: trial_results.error_pct(trial) if ended else None,
+                "params": trial.params,
+                **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
+            }
+            for trial in trials
+            if trial.state.name != "WAITING"
+            for ended in [trial_results.finished_trials([trial])]
         ],
         "reused": False,
-    }
-
-
-def _describe_trial(plan: Plan, trial: Any) -> dict[str, Any]:
-    error = trial_results.error_pct(trial) if trial_results.finished_trials([trial]) else None
-    return {
-        "number": trial.number,
-        "name": f"trial {trial.number} {_label(plan, trial)}".rstrip(),
-        "state": trial.state.name,
-        OBJECTIVE: error,
-        "params": trial.params,
-        **{key: trial.user_attrs.get(key) for key in ATTRIBUTES},
     }

@@ -33,7 +33,17 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
         samplers.check_installed(plan.sampler)
         _delete_idle(name, where)
     study = _create(name, plan, where)
-    _check_same_plan(name, study.user_attrs[PLAN], plan.identity)
+    old, new = study.user_attrs[PLAN], plan.identity
+    keys = {key for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+    if keys:
+        differences = [
+            f"{key}: {old.get(key)} there, {new.get(key)} here"
+            for key in sorted(keys - set(DIGESTS) or keys)
+        ]
+        raise UserError(
+            f"A study searches one space around one recipe. Received: study {name} has "
+            f"{'; '.join(differences)}. Take another study name, or --force to start it over."
+        )
     return study
 
 
@@ -68,20 +78,6 @@ def _delete_idle(name: str, where: str) -> None:
                 f"process {pid} on {host} is at work. End that first, or take another study name."
             )
     copies.delete_if_there(name, storage.connect(where))
-
-
-def _check_same_plan(name: str, stored: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Raise UserError where a study has another plan than the one asked for."""
-    keys = {key for key in stored.keys() | asked.keys() if stored.get(key) != asked.get(key)}
-    differences = [
-        f"{key}: {stored.get(key)} there, {asked.get(key)} here"
-        for key in sorted(keys - set(DIGESTS) or keys)
-    ]
-    if differences:
-        raise UserError(
-            f"A study searches one space around one recipe. Received: study {name} has "
-            f"{'; '.join(differences)}. Take another study name, or --force to start it over."
-        )
 
 
 def set_goal(study: Any, asked: Goal) -> bool:

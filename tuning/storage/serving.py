@@ -3,7 +3,7 @@
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from ipaddress import ip_address
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -61,24 +61,17 @@ def _refuse_foreign(application: Any, host: str) -> Any:
     """
 
     def answer(environ: dict[str, Any], start_response: Any) -> Any:
-        if _is_local(environ.get("HTTP_HOST", ""), host):
+        name, is_ours = "", False
+        with suppress(ValueError):  # no address, no host
+            name = urlsplit(f"//{environ.get('HTTP_HOST', '')}").hostname or ""
+            is_ours = host in ALL_INTERFACES and bool(ip_address(name))  # resolves to itself
+        if is_ours or name in (*LOOPBACK, host.lower(), _public_name(host).lower()):
             return application(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain")])
         ours = f"localhost and {_public_name(host)}"
         return [f"The dashboard answers at {ours}; --host adds another name.\n".encode()]
 
     return answer
-
-
-def _is_local(address: str, host: str) -> bool:
-    """Return whether a Host header names this machine as served at `host`, at any port."""
-    try:
-        name = urlsplit(f"//{address}").hostname or ""
-        if name in (*LOOPBACK, host.lower(), _public_name(host).lower()):
-            return True
-        return host in ALL_INTERFACES and bool(ip_address(name))  # an address resolves to itself
-    except ValueError:
-        return False
 
 
 class _Threaded(ThreadingMixIn, WSGIServer):

@@ -70,18 +70,14 @@ class Writer:
         if broken_rule:
             raise refusal(broken_rule, f"an artifact named {name!r}", LEAVE_OUT)
         if path.name.lower() == model_files.MLMODEL.lower():
-            self._check_model(name, path)
+            try:  # as an import would
+                if not _model_id(name):
+                    raise ValueError("an artifact that MLflow would load as a model")
+                model_files.check(path.parent)
+            except ValueError as error:
+                raise refusal(model_files.RULE, f"{name}: {error}", LEAVE_OUT) from error
         with path.open("rb") as source:
             self._add(name, source, path.stat().st_size)
-
-    def _check_model(self, name: str, path: Path) -> None:
-        """Raise UserError for a model that an import would refuse."""
-        try:
-            if not _model_id(name):
-                raise ValueError("an artifact that MLflow would load as a model")
-            model_files.check(path.parent)
-        except ValueError as error:
-            raise refusal(model_files.RULE, f"{name}: {error}", LEAVE_OUT) from error
 
     def _add(self, name: str, source: IO[bytes], size: int) -> None:
         info = zipfile.ZipInfo(name, EPOCH)
@@ -190,7 +186,13 @@ def _explain_errors(file: Path) -> Iterator[None]:
 def _check_archive(
     zipped: zipfile.ZipFile, place: Path, check: Callable[[Document], None]
 ) -> Archive:
-    names = [_check_member_name(info) for info in zipped.infolist()]
+    for info in zipped.infolist():
+        broken_rule = wrong_name(info.orig_filename)
+        if not broken_rule and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
+            broken_rule = "A member must be a plain file, no link and no device."
+        if broken_rule:
+            raise refusal(broken_rule, repr(info.orig_filename))
+    names = [info.filename for info in zipped.infolist()]
     check_tree(names)
     _check_size(sum(info.file_size for info in zipped.infolist()), zipped, place)
     manifest = _manifest(zipped)
@@ -243,16 +245,6 @@ def _files_by_run(
         if kind != ".json" and model in whole_models:
             files[run_id].append(name)
     return files
-
-
-def _check_member_name(info: zipfile.ZipInfo) -> str:
-    """Return the name of a member. Raise UserError for a bad one, and for what is no plain file."""
-    broken_rule = wrong_name(info.orig_filename)
-    if not broken_rule and stat.S_IFMT(info.external_attr >> 16) not in (0, stat.S_IFREG):
-        broken_rule = "A member must be a plain file, no link and no device."
-    if broken_rule:
-        raise refusal(broken_rule, repr(info.orig_filename))
-    return info.filename
 
 
 def _model_id(name: str) -> str:
