@@ -81,7 +81,12 @@ def report(json: bool = False, out: Path | None = None, publish: bool = False) -
     recovery.recover()
     bundles.import_if_own()
     document = (scoreboard.publish if publish else scoreboard.write)(out)
-    print_answer(document, json, tables.show_report)
+
+    def show(document: Mapping[str, Any]) -> None:
+        tables.show_scoreboard(scoreboard.entries())
+        print(f"Written: {', '.join(document[k] for k in ('results', 'page') if k in document)}")
+
+    print_answer(document, json, show)
 
 
 @app.command(name="evidence")

@@ -30,7 +30,7 @@ from pipelines.results import frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
 from pipelines.resume import RUN_AS
-from pipelines.run import PER_STEP, RunOptions
+from pipelines.run import PER_STEP, RunOptions, select_final
 from pipelines.seeds import repeat
 from pipelines.tracking import history, recovery
 
@@ -189,10 +189,13 @@ class Result:
 
             result.to_frame().groupby("d").worst_ratio.mean()
         """
-        if "claim" not in self.document:
-            return frames.numbers_by_seed(frames.trainings(history.row(self.run_id)))
         import pandas as pd
 
+        if "claim" not in self.document:
+            rows = frames.trainings(history.row(self.run_id))
+            ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
+            final = [select_final(row.metrics) for row in rows]
+            return pd.DataFrame([a | b for a, b in zip(ids, final, strict=True)])
         return pd.DataFrame(documents.read_table(self.run_id))
 
     def runs(self) -> "pd.DataFrame":
@@ -220,7 +223,14 @@ class Result:
                     f"A recipe has one figure, of its seeds. Received: {point}. Leave it out."
                 )
             return frames.draw_curves(self.curves())
-        plan = self._plan()
+        plan = MeasurementPlan(
+            name=self.name,
+            scale=self.document["scale"],
+            settings=self.settings,
+            seeds=self.document["seeds"],
+            kind=self.document.get("kind", "claim"),
+            varied=dict(self.varied),
+        )
         for key in point:
             if key not in plan.axes:
                 raise unknown(f"A setting of {self.name}", key, plan.axes)
@@ -256,16 +266,6 @@ class Result:
             board.describe_metrics(stated, self.metrics),
             f"as printed: {self.document['as_printed']}; run {self.run_id}",
         ]
-
-    def _plan(self) -> MeasurementPlan:
-        return MeasurementPlan(
-            name=self.name,
-            scale=self.document["scale"],
-            settings=self.settings,
-            seeds=self.document["seeds"],
-            kind=self.document.get("kind", "claim"),
-            varied=dict(self.varied),
-        )
 
     def _rows_below(self) -> list[history.Row]:
         if "claim" not in self.document:

@@ -47,7 +47,15 @@ def list_command(storage: str | None = None, json: bool = False) -> None:
     """List the studies of a storage."""
     from tuning import catalog
 
-    print_answer(catalog.list_studies(storage), json, _print_studies)
+    def show(rows: list[dict[str, Any]]) -> None:
+        width = max((len(row["study"]) for row in rows), default=0)
+        for row in rows:
+            status = f"{row['trials']:>4} trials  {row['status'].lower():<8}"
+            print(f"{row['study']:<{width}} {status}  {row['about']}")
+        if not rows:
+            print("No study yet.")
+
+    print_answer(catalog.list_studies(storage), json, show)
 
 
 @app.command
@@ -147,15 +155,6 @@ def dashboard(storage: str | None = None, host: str = "127.0.0.1", port: int = 8
     from tuning.storage import storage as storages
 
     serving.serve_dashboard(storages.resolve_url(storage), host, port)
-
-
-def _print_studies(rows: list[dict[str, Any]]) -> None:
-    width = max((len(row["study"]) for row in rows), default=0)
-    for row in rows:
-        status = f"{row['trials']:>4} trials  {row['status'].lower():<8}"
-        print(f"{row['study']:<{width}} {status}  {row['about']}")
-    if not rows:
-        print("No study yet.")
 
 
 def _print_study(document: dict[str, Any]) -> None:

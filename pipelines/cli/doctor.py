@@ -270,21 +270,19 @@ def check_studies() -> Finding:
     from pipelines.tracking import store
 
     files = sorted(store.home().glob("optuna*.journal"))
-    if broken := [f"{path}: {why}" for path in files if (why := _first_damage(path))]:
+    broken = []
+    for path in files:
+        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
+            try:
+                json.loads(line if line.endswith(b"\n") else b"0")  # another may write the last
+            except ValueError as error:
+                broken.append(f"{path}: line {number}: {error}")
+                break
+    if broken:
         costs = "studies can be neither continued nor shown"
         mend = "move it away; python -m tuning show STUDY then copies a finished one from its run"
         return Finding("problem", "; ".join(broken), costs, mend)
     return Finding("ok", f"whole: {', '.join(map(str, files))}" if files else "none yet")
-
-
-def _first_damage(path: Path) -> str:
-    """Return the first whole line of a journal that is no JSON; empty where all are."""
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-        try:
-            json.loads(line if line.endswith(b"\n") else b"0")  # another may be writing the last
-        except ValueError as error:
-            return f"line {number}: {error}"
-    return ""
 
 
 def check_data_sets() -> Finding:

@@ -80,9 +80,20 @@ def show(document: Mapping[str, Any]) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{document['name']}[/]: a {document['kind']}, {document['source']}")
     if "card" in document:
-        _print_text(console, "card", document["card"])
+        console.print("\n[bold]card[/]")
+        for number, paragraph in enumerate(re.split(r"\n\s*\n", textwrap.dedent(document["card"]))):
+            lines, set_in = paragraph.splitlines(), (" ", "-", "|", "Run:", "Expect")
+            filled = lines if any(line.startswith(set_in) for line in lines) else [paragraph]
+            print("\n" * bool(number) + "\n".join(_fill(x, console.width, INDENT) for x in filled))
         _print_evidence(console, document)
-    _print_lines(console, "reported", _state_reported(document))
+    numbers, places = dict(document["reported"]), document["printed_in"]
+    for place in places:
+        numbers |= place["numbers"]
+    lines = [f"{key} {value:.10g}" for key, value in numbers.items()]
+    for place in places:
+        runs = f" ({place['n']} runs)" if place["n"] else ""
+        lines.append(f"{place['where']}: {place['citation']}{runs}")
+    _print_lines(console, "reported", lines + [place["setting"] for place in places[:1]])
     costs = []
     for scale, about in document["scales"].items():
         here = "" if about["data_at_hand"] else ", which is not here"
@@ -113,18 +124,6 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     _print_lines(console, "evidence", lines)
 
 
-def _state_reported(document: Mapping[str, Any]) -> list[str]:
-    """Return what the sources report, and where."""
-    numbers = dict(document["reported"])
-    for place in document["printed_in"]:
-        numbers |= place["numbers"]
-    lines = [f"{key} {value:.10g}" for key, value in numbers.items()]
-    for place in document["printed_in"]:
-        runs = f" ({place['n']} runs)" if place["n"] else ""
-        lines.append(f"{place['where']}: {place['citation']}{runs}")
-    return lines + [place["setting"] for place in document["printed_in"][:1]]
-
-
 def _print_settings(console: Any, scales: Mapping[str, Any]) -> None:
     """Print a table of the settings that scales differ in, then those that they share."""
     table, shared = plain_table("", *scales), []
@@ -150,16 +149,6 @@ def _print_lines(console: Any, title: str, lines: Sequence[str]) -> None:
         for line in lines:
             indent = INDENT * (2 if line.startswith(" ") else 1)
             print(_fill(line.strip(), console.width, indent))
-
-
-def _print_text(console: Any, title: str, text: str) -> None:
-    """Print paragraphs below a title; those with lines that are set in stay as they are."""
-    console.print(f"\n[bold]{title}[/]")
-    for number, paragraph in enumerate(re.split(r"\n\s*\n", textwrap.dedent(text))):
-        lines = paragraph.splitlines()
-        is_flowing = not any(line.startswith((" ", "-", "|", "Run:", "Expect")) for line in lines)
-        filled = [paragraph] if is_flowing else lines
-        print("\n" * bool(number) + "\n".join(_fill(x, console.width, INDENT) for x in filled))
 
 
 def _fill(text: str, width: int, indent: str) -> str:

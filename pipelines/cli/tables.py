@@ -64,12 +64,6 @@ def reason_not_measured(document: Mapping[str, Any]) -> str:
     )
 
 
-def show_report(document: Mapping[str, Any]) -> None:
-    """Print the scoreboard, and the files to which it was written."""
-    show_scoreboard(scoreboard.entries())
-    print(f"Written: {', '.join(document[key] for key in ('results', 'page') if key in document)}")
-
-
 def show_claim(document: Mapping[str, Any]) -> None:
     """Print the result of a claim: verdict, numbers that decide it, the project's, links."""
     entry = scoreboard.entry_of_run(document)

@@ -224,7 +224,13 @@ def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
         return dict(plan.given_cells)
     if plan.run_options.force:
         return {}
-    return history.finished_cells(plan.name, plan.code, plan.reuse_anywhere)
+    named = {"kind": "setting", "claim": plan.name}
+    if plan.reuse_anywhere:
+        measured = history.rows_with_evidence(**named)
+    else:
+        measured = history.rows(**named, code=plan.code)
+    best_last = sorted(measured, key=lambda row: (row.tags["code"] == plan.code, row.start_ms))
+    return {row.tags["fingerprint"]: row.id for row in best_last}
 
 
 def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:

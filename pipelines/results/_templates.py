@@ -86,12 +86,12 @@ def render(template: str, **values: Any) -> str:
 def card_html(name: str) -> Any:
     """Return the card of a claim as HTML: labels begin lines, its commands are a block of code."""
     labelled = LABELLED.sub("\\\\\n", claim_catalog.card(name))
-    return _html_of(COMMANDS.sub(_code_block, labelled))
 
+    def code_block(commands: re.Match[str]) -> str:
+        lines = commands[1].removesuffix("\\").replace("\n     ", "\n")
+        return f"\nRun:\n\n```\n{lines}\n```\n"
 
-def _code_block(commands: re.Match[str]) -> str:
-    lines = commands[1].removesuffix("\\").replace("\n     ", "\n")
-    return f"\nRun:\n\n```\n{lines}\n```\n"
+    return _html_of(COMMANDS.sub(code_block, labelled))
 
 
 def _html_of(markdown: str) -> Any:

@@ -130,7 +130,11 @@ def _measure(
     from pipelines.data.tasks import MEAN
     from pipelines.training import callbacks, input_pipeline
 
-    network, numbers = _rescale_input(model, splits), splits.task.numbers  # as in training
+    network, numbers, split = model, splits.task.numbers, splits.val  # as in training
+    if isinstance(split, Pictures | Photographs):  # stored networks read pixels 0..255
+        standard = keras.Input(split.shape)
+        scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
+        network = keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
     means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
     network.compile(loss=numbers["loss"], weighted_metrics=means)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
@@ -141,18 +145,6 @@ def _measure(
             for key, value in callbacks.rename_means(part.rstrip("_"), logs).items():
                 if key in recorded:
                     yield key, value, len(split)
-
-
-def _rescale_input(model: Any, splits: Splits) -> Any:
-    """Return the network on standardized pixels: stored networks read pixels 0..255."""
-    import keras
-
-    split = splits.val
-    if not isinstance(split, Pictures | Photographs):
-        return model
-    standard = keras.Input(split.shape)
-    scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
-    return keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
 
 
 def _compare(

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError
-from pipelines.run import select_final
 from pipelines.tracking import history, store
 
 if TYPE_CHECKING:
@@ -24,15 +23,6 @@ def trainings(row: history.Row) -> list[history.Row]:
         if history.without_seed(each.params) == stated:
             newest.setdefault(int(each.params["seed"]), each)
     return [newest[seed] for seed in range(int(row.params["seeds"])) if seed in newest]
-
-
-def numbers_by_seed(rows: Sequence[history.Row]) -> "pd.DataFrame":
-    """Return the numbers in which trainings ended, without their curves, one training a row."""
-    import pandas as pd
-
-    final = [select_final(row.metrics) for row in rows]
-    ids = [{"seed": int(row.params["seed"]), "run_id": row.id} for row in rows]
-    return pd.DataFrame([place | numbers for place, numbers in zip(ids, final, strict=True)])
 
 
 def table_of(rows: Iterable[history.Row]) -> "pd.DataFrame":

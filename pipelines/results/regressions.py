@@ -6,7 +6,7 @@ Welch confidence interval without zero in it.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,14 @@ def compare_newest(
     Of the claims and recipes in `names`, or of children of `below`, and of `runs`, if given.
     What was measured once is not compared; results of which one seed is compared are in `one_seed`.
     """
-    pairs = list(_find_pairs([*_newest(names, below), *runs]))
+    pairs = []  # by name
+    results = {row.id: row for row in [*_newest(names, below), *runs]}
+    for new in sorted(results.values(), key=_settings):
+        tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
+        rows = history.rows_with_evidence if new.is_project else history.rows  # one that was shown
+        equal_rows = [row for row in rows(**tags) if _settings(row) == _settings(new)]
+        ids = [row.id for row in equal_rows]  # newest first
+        pairs += [Pair(new, old) for old in equal_rows[ids.index(new.id) + 1 :][:1]]
     changes = {pair.new.id: _find_changes(pair) for pair in pairs}
     changed = [pair for pair in pairs if changes[pair.new.id]]
     return {
@@ -65,16 +72,6 @@ def _newest(names: Sequence[str] | None, below: str | None) -> Iterable[Row]:
             for row in history.rows(kind=kind, **each):
                 newest.setdefault(_settings(row), row)
     return newest.values()
-
-
-def _find_pairs(results: Iterable[Row]) -> Iterator[Pair]:
-    """Yield these results with those before them, by name."""
-    for new in sorted({row.id: row for row in results}.values(), key=_settings):
-        tags = {tag: new.tags[tag] for tag in ("kind", "fingerprint")}
-        rows = history.rows_with_evidence if new.is_project else history.rows  # one that was shown
-        equal_rows = [row for row in rows(**tags) if _settings(row) == _settings(new)]
-        ids = [row.id for row in equal_rows]  # newest first
-        yield from (Pair(new, old) for old in equal_rows[ids.index(new.id) + 1 :][:1])
 
 
 def _settings(row: Row) -> tuple[str, ...]:

@@ -385,14 +385,6 @@ def markdown(
 def _tables(entries: list[Entry], studies: list[history.Row]) -> dict[str, list[str]]:
     """Return by title the lines of the Markdown tables below the scoreboard, of those with rows."""
     trained = sorted([*entries, *unfinished_entries(entries)], key=lambda entry: entry.name)
-    tables = {
-        TRAINED: _trained_networks.write_table(trained),
-        "Learning-rate studies": _study_table(studies),
-    }
-    return {title: table for title, table in tables.items() if table}
-
-
-def _study_table(studies: list[history.Row]) -> list[str]:
     head = "| study | recipe | trials | at the start: validation error | best | setting |"
     rows = [
         f"| {s.name} | {s.tags['recipe']} | {s.metrics['trials']:.0f} "
@@ -400,4 +392,8 @@ def _study_table(studies: list[history.Row]) -> list[str]:
         f"| `{s.tags['best']}` |"
         for s in studies
     ]
-    return [head, "|---|---|---|---|---|---|", *rows] if rows else []
+    tables = {
+        TRAINED: _trained_networks.write_table(trained),
+        "Learning-rate studies": [head, "|---|---|---|---|---|---|", *rows] if rows else [],
+    }
+    return {title: table for title, table in tables.items() if table}

@@ -210,8 +210,13 @@ def read(text: str, module: Module) -> Module:
     for statement in ast.parse(text).body:
         if isinstance(statement, ast.Import | ast.ImportFrom | ast.If):  # if TYPE_CHECKING
             module.imports |= imports(statement, module.package)
-        for each in _defined_names(statement):
-            module.definitions[each] = statement
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            module.definitions[statement.name] = statement
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for node in (node for target in targets for node in ast.walk(target)):
+                if isinstance(node, ast.Name):
+                    module.definitions[node.id] = statement
     return module
 
 
@@ -228,15 +233,6 @@ def imports(tree: ast.AST, package: str) -> dict[str, Place]:
             source = ".".join([*above * bool(node.level), *filter(None, [node.module])])
             names |= {alias.asname or alias.name: (source, alias.name) for alias in node.names}
     return names
-
-
-def _defined_names(statement: ast.stmt) -> Iterator[str]:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-        yield statement.name
-    elif isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-        names = (node for target in targets for node in ast.walk(target))
-        yield from (node.id for node in names if isinstance(node, ast.Name))
 
 
 def variables(scope: ast.AST) -> set[str]:
@@ -348,12 +344,10 @@ class Writer:
         for name, value in ast.iter_fields(node):
             if name == "name" and isinstance(node, NAMED):
                 continue
-            is_root = (self.module.name, self.name) in self.reach.roots
-            if name == "keywords" and isinstance(node, ast.Call) and self.reach.without:
-                is_cut = is_root or self.place(node.func) in self.reach.makers
-            else:
-                is_cut = False
-            if is_cut:
+            is_cut = name == "keywords" and bool(self.reach.without)
+            if is_cut and (self.module.name, self.name) not in self.reach.roots:
+                is_cut = isinstance(node, ast.Call) and self.place(node.func) in self.reach.makers
+            if is_cut and isinstance(node, ast.Call):
                 yield name, [each for each in value if each.arg not in self.reach.without]
             else:
                 yield name, value

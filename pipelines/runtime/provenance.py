@@ -82,6 +82,10 @@ def tags() -> dict[str, str]:
     commit = _git("rev-parse", "HEAD") or os.environ.get("GIT_COMMIT", "unknown")
     keys = ("tensorflow", "jax", "torch", "keras", "mlflow", "numpy", "optuna")
     words = [without_password(word) if "://" in word else word for word in sys.orig_argv[1:]]
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # the system knows no name for it
+        user = str(os.getuid())
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
@@ -95,7 +99,7 @@ def tags() -> dict[str, str]:
         "mlflow.source.name": shlex.join(words[1:] if words[:1] == ["-m"] else words),
         "mlflow.source.type": "LOCAL",
         "mlflow.source.git.commit": commit,
-        "mlflow.user": _user(),
+        "mlflow.user": user,
     }
 
 
@@ -110,14 +114,6 @@ def version(package: str) -> str | None:
 def count_cores() -> int:
     """Return how many cores of the processor this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _user() -> str:
-    """Return the user's name; the number if the system knows no name for it."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def digest(settings: Any) -> str:

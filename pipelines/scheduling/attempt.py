@@ -270,8 +270,13 @@ def end_processes(attempt: str) -> None:
                 process.send_signal(number)
         deadline = time.monotonic() + subcommands.GRACE_S
         # one that ends loses its environment first, and its locks on journals last
-        while any(map(_is_alive, processes)) or find_processes(attempt):
-            if time.monotonic() > deadline:
+        while time.monotonic() < deadline:
+            alive = find_processes(attempt)
+            for process in processes:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1:
+                        alive.append(process)
+            if not alive:
                 break
             time.sleep(0.1)
 
@@ -283,13 +288,6 @@ def find_processes(attempt: str) -> list[psutil.Process]:
         for process in psutil.process_iter(["environ"])
         if (process.info["environ"] or {}).get(ATTEMPT) == attempt and process.pid != os.getpid()
     ]
-
-
-def _is_alive(process: psutil.Process) -> bool:
-    """Return whether a process or one of its threads has not ended."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return bool(process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1)
-    return False
 
 
 @contextlib.contextmanager

@@ -75,6 +75,8 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
     `anew` repeats finished steps too, but for those of an earlier attempt at the same tick. Raise
     Ended, with the document, if a step fails.
     """
+    from dbos import DBOS, SetWorkflowID
+
     from pipelines.scheduling import engine
 
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
@@ -95,8 +97,15 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
             else tracked_run.parent_of_commands(run),
         ):
             execution = _Execution(pipeline, run, say, done)
+
+            @DBOS.workflow(name="pipeline")  # DBOS does not repeat it: its command continues it
+            def workflow() -> None:
+                for number in range(len(pipeline.steps)):
+                    execution.run_step(number)
+
             try:
-                _run_as_workflow(key, execution)
+                with SetWorkflowID(f"{key}-{time.time_ns()}"):
+                    workflow()
             finally:
                 run.tag(store.NOTE, execution.note())
     return execution.document("FINISHED")
@@ -114,19 +123,6 @@ def _finished_outputs(key: str) -> dict[str, Any]:
         for step in DBOS.list_workflow_steps(rows[0].workflow_id)
         if step["error"] is None and not isinstance(step["output"], str)  # nor one unreadable
     }
-
-
-def _run_as_workflow(key: str, execution: "_Execution") -> None:
-    """Run all steps as a workflow, which DBOS does not repeat: its command continues it."""
-    from dbos import DBOS, SetWorkflowID
-
-    @DBOS.workflow(name="pipeline")
-    def workflow() -> None:
-        for number in range(len(execution.pipeline.steps)):
-            execution.run_step(number)
-
-    with SetWorkflowID(f"{key}-{time.time_ns()}"):
-        workflow()
 
 
 @dataclass

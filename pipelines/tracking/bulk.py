@@ -168,7 +168,12 @@ def insert(database: Any, experiment_id: str, runs: Sequence[RunRecord]) -> None
         return
     root = database.get_experiment(experiment_id).artifact_location
     rows = [_run_row(run, experiment_id, root) for run in runs]
-    points, latest = _metric_rows(runs)
+    points, latest = [], []  # equal points once; of each curve the latest
+    for run in runs:
+        for metric, curve in run.curves.items():
+            of_curve = [(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
+            points += of_curve
+            latest += [max(of_curve, key=POINT_ORDER)] if of_curve else []
     tables = {  # the others refer to the first
         "runs": (rows[0].keys(), [tuple(row.values()) for row in rows]),
         "tags": (TEXT_COLUMNS, _text_rows((run.run_id, run.tags) for run in runs)),
@@ -204,14 +209,3 @@ def _run_row(run: RunRecord, experiment_id: str, root: str) -> dict[str, Any]:
 
 def _text_rows(texts: Iterable[tuple[str, Mapping[str, str]]]) -> list[Any]:
     return [(run_id, *pair) for run_id, pairs in texts for pair in pairs.items()]
-
-
-def _metric_rows(runs: Iterable[RunRecord]) -> tuple[list[Any], list[Any]]:
-    """Return every point, equal ones once, and of each curve the latest point."""
-    points, latest = [], []
-    for run in runs:
-        for metric, curve in run.curves.items():
-            rows = [(run.run_id, metric, *point) for point in dict.fromkeys(curve)]
-            points += rows
-            latest += [max(rows, key=POINT_ORDER)] if rows else []
-    return points, latest

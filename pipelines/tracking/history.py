@@ -150,12 +150,14 @@ def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
 
 def _select_rows(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     """Select the runs first, then what belongs to these: conditions on tags read all runs' tags."""
-    from mlflow.store.tracking.dbmodels.models import SqlParam, SqlTag
+    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlTag
 
     found = _select_runs(session, _conditions(status, tags, own))
     ids = [run[0] for run in found]
-    params, metrics = _texts(session, SqlParam, ids), _latest(session, ids)
-    texts = _texts(session, SqlTag, ids)
+    params, texts = _texts(session, SqlParam, ids), _texts(session, SqlTag, ids)
+    t, metrics = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
+    for i, key, value, is_nan in _select_of(session, ids, t.run_uuid, t.key, t.value, t.is_nan):
+        metrics[i][key] = number(None if is_nan else value)
     return [Row(*run, params[run[0]], metrics[run[0]], texts[run[0]]) for run in found]
 
 
@@ -218,16 +220,6 @@ def _texts(session: Any, model: Any, ids: Sequence[str]) -> dict[str, dict[str, 
     for i, key, text in _select_of(session, ids, t.run_uuid, t.key, t.value):
         texts[i][key] = text
     return texts
-
-
-def _latest(session: Any, ids: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Return the latest value of every metric of these runs, by run."""
-    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric
-
-    t, metrics = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
-    for i, key, value, is_nan in _select_of(session, ids, t.run_uuid, t.key, t.value, t.is_nan):
-        metrics[i][key] = number(None if is_nan else value)
-    return metrics
 
 
 def _select_of(session: Any, ids: Sequence[str], run_id: Any, *columns: Any) -> Iterator[Any]:
@@ -319,18 +311,6 @@ def points(run_ids: Sequence[str]) -> Iterator[Point]:
         for metric in store.client().get_run(run_id).data.metrics:
             for point in store.client().get_metric_history(run_id, metric):
                 yield run_id, metric, point.step, point.timestamp, number(point.value)
-
-
-def finished_cells(claim: str, code: str, anywhere: bool = False) -> dict[str, str]:
-    """Return run ids by fingerprint, of the finished cells of a claim that this code measured here.
-
-    With `anywhere`, of those measured anywhere by whatever code. Where a cell was measured more
-    than once, that by this code, else the newest.
-    """
-    named = {"kind": "setting", "claim": claim}
-    measured = rows_with_evidence(**named) if anywhere else rows(**named, code=code)
-    best_last = sorted(measured, key=lambda row: (row.tags["code"] == code, row.start_ms))
-    return {row.tags["fingerprint"]: row.id for row in best_last}
 
 
 def measuring_seconds(rows: Iterable[Row]) -> float:

@@ -195,8 +195,12 @@ def _check_form(path: Path, form: Any) -> None:
         raise ValueError(f"{path.name} of more than {TEXT_BYTES:,} bytes")
     try:
         text = path.read_text("utf-8")
+        if path.suffix != ".txt":
+            for token in yaml.scan(text):
+                if isinstance(token, REFUSED_TOKENS):
+                    raise ValueError(f"{token.id}, where only plain values are expected")
         TypeAdapter(form).validate_python(
-            text.splitlines() if path.suffix == ".txt" else _parse_yaml(text)
+            text.splitlines() if path.suffix == ".txt" else Loader(text).get_single_data()
         )
     except ValidationError as error:
         raise ValueError(_describe(path.name, error)) from error
@@ -209,14 +213,6 @@ def _describe(where: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     place = " ".join(map(str, (where, *first["loc"])))
     return f"{place} = {first['input']!r:.100}: {first['msg']}"
-
-
-def _parse_yaml(text: str) -> Any:
-    """Return what is written in plain YAML; ValueError, or an error of YAML's, for any other."""
-    for token in yaml.scan(text):
-        if isinstance(token, REFUSED_TOKENS):
-            raise ValueError(f"{token.id}, where only plain values are expected")
-    return Loader(text).get_single_data()
 
 
 def _check_network(path: Path) -> None:

@@ -190,7 +190,14 @@ class Outbox:
             self._wake.set()
             self._thread.join()
             if time.monotonic() - Outbox.failed_at > RETRY_AFTER_S:
-                delivered = self._deliver() and self._terminate(status)
+                if delivered := self._deliver():
+                    try:
+                        ended = "FAILED" if self._refused else status
+                        store.client().set_terminated(self.run_id, ended)
+                    except store.unavailable() as error:
+                        delivered = False
+                        if getattr(error, "error_code", "") in PERMANENT_ERRORS:
+                            self._refused = error  # a deleted run
                 if not delivered and not self._refused:
                     Outbox.failed_at = time.monotonic()
         finally:
@@ -207,15 +214,6 @@ class Outbox:
     def _end(self, status: str) -> None:
         with contextlib.suppress(OSError):
             self.journal.write(end="FAILED" if self._refused else status)
-
-    def _terminate(self, status: str) -> bool:
-        try:
-            store.client().set_terminated(self.run_id, "FAILED" if self._refused else status)
-        except store.unavailable() as error:
-            if getattr(error, "error_code", "") in PERMANENT_ERRORS:
-                self._refused = error  # a deleted run
-            return False
-        return True
 
     def _raise_refused(self) -> None:
         refused, self._refused = self._refused, None

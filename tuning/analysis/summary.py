@@ -26,7 +26,15 @@ def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
     measured = tunability.measure(trials, chance_pct=plan.chance_pct)
     numbers = tunability_report.metrics(measured) | {"trials": float(len(finished))}
     if best is not None:
-        numbers |= _compare_with_start(plan, best, trials, tracked)
+        # the validation error of the best is the least of many, so too low: for test errors both
+        # are trained anew, with seeds that the search has not used; nothing else of a study reads
+        # the test set, and one that is resumed reads it again when it has come to its new end
+        numbers[f"best_{OBJECTIVE}"] = best_pct = trial_results.error_pct(best)
+        numbers[TEST] = _test_error(plan, "best", plan.recipe_of(best), tracked)
+        if (paper := trial_results.paper_trial(trials)) is not None:
+            start_pct = trial_results.error_pct(paper)
+            numbers |= {f"baseline_{OBJECTIVE}": start_pct, "gain_pct": start_pct - best_pct}
+            numbers[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
         tracked.tag("best", override_flags(plan, best))
     tracked.log(numbers, len(finished))
     tracked.tag(store.NOTE, _note(plan, numbers, tracked.id, best))
@@ -39,26 +47,6 @@ def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
     pictures = figures.study_figures(measured, _schedules(plan, finished), start=plan.start)
     for name, figure in pictures.items():
         tracked.figure(figure, name)
-
-
-def _compare_with_start(
-    plan: Plan, best: Any, trials: Sequence[Any], tracked: tracked_run.Run
-) -> dict[str, float]:
-    """Return validation and test errors of the best schedule and of the study's own, and the gain.
-
-    For the test errors both are trained anew, with seeds that the search has not used: the
-    validation error of the best is the least of many, so too low. Nothing else of a study reads the
-    test set; one that is resumed reads it again when it has come to its new end.
-    """
-    best_pct = trial_results.error_pct(best)
-    test_pct = _test_error(plan, "best", plan.recipe_of(best), tracked)
-    numbers = {f"best_{OBJECTIVE}": best_pct, TEST: test_pct}
-    paper = trial_results.paper_trial(trials)
-    if paper is not None:
-        start_pct = trial_results.error_pct(paper)
-        numbers |= {f"baseline_{OBJECTIVE}": start_pct, "gain_pct": start_pct - best_pct}
-        numbers[f"baseline_{TEST}"] = _test_error(plan, plan.start, plan.base, tracked)
-    return numbers
 
 
 def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:

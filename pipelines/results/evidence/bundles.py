@@ -112,7 +112,11 @@ def _add_claim(
     finished or diverged. What is written becomes the project's. Raise UserError for cells of an
     experiment that do not follow from its trainings.
     """
-    ids = _ids_here(rows([name]))
+    here = exporting.find_present([i for row in rows([name]) for i in (row.run_id, row.origin)])
+    ids = {}  # a server gives its own
+    for row in rows([name]):
+        present = here.get(row.run_id) or here.get(row.origin)
+        ids[row] = present.run_id if present else row.run_id
     shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
     new = _new_cells(name, run_ids, shipped)
     trainings = _check_cells(name, [row.id for row in new.values()], runs)
@@ -128,7 +132,7 @@ def _add_claim(
         return None
     file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
     file.parent.mkdir(parents=True, exist_ok=True)
-    exporting.write(file, chosen, files=True, models=False, change=_as_evidence)
+    exporting.write(file, chosen, files=True, models=False, change=exporting.as_evidence)
     for run_id in chosen:
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
     seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
@@ -161,20 +165,7 @@ def _check_cells(name: str, cells: Sequence[str], runs: Sequence[history.Row]) -
 
 def _documents(run_ids: Sequence[str]) -> Iterator[Document]:
     for run in exporting.fetch_runs(run_ids):
-        yield _as_evidence(exporting.run_document(run, "evidence", []))
-
-
-def _ids_here(listed: Sequence[Listed]) -> dict[Listed, str]:
-    """Return the ids that the runs of bundles have in this store: a server gives its own."""
-    here = exporting.find_present([i for row in listed for i in (row.run_id, row.origin)])
-    found = {row: here.get(row.run_id) or here.get(row.origin) for row in listed}
-    return {row: present.run_id if present else row.run_id for row, present in found.items()}
-
-
-def _as_evidence(document: Document) -> Document:
-    """Return the document of a run as the project's, with thin curves of a training."""
-    tags = document.tags | {store.OWNER: store.PROJECT}
-    return exporting.thin_training(document).model_copy(update={"tags": tags})
+        yield exporting.as_evidence(exporting.run_document(run, "evidence", []))
 
 
 def _new_cells(

@@ -92,7 +92,13 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     What was measured in this store counts, whether it is added yet or not. Raise UserError for a
     name that is no claim's.
     """
-    steps_done = _read_steps_done()
+    steps_done: dict[str, float] = {}  # by fingerprint; infinite where a training has finished
+    for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
+        fingerprint = row.tags.get("fingerprint", "")
+        # what other code trained would be trained again
+        is_finished = row.status == "FINISHED" and row.tags.get("code") == code_digest.training()
+        steps = math.inf if is_finished else resume.last_checkpoint_step(row.id)
+        steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
     decisions = [
         decision
         for name in names or claim_catalog.names()
@@ -128,21 +134,6 @@ def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Dec
     all_steps = sum(_count_steps(recipe) for _, _, recipe in _list_recipes(plan, plan.cells))
     unfinished = [each for each in trainings if each.done < each.steps]
     return Decision(plan, missing, unfinished, missing_steps / all_steps)
-
-
-def _read_steps_done() -> dict[str, float]:
-    """Return by fingerprint the steps of trainings in this store, infinite where one has finished.
-
-    Of an unfinished one they are those of its checkpoint. By other code than today's none counts
-    as finished: it would be trained again.
-    """
-    steps_done: dict[str, float] = {}
-    for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
-        fingerprint = row.tags.get("fingerprint", "")
-        is_finished = row.status == "FINISHED" and row.tags.get("code") == code_digest.training()
-        steps = math.inf if is_finished else resume.last_checkpoint_step(row.id)
-        steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
-    return steps_done
 
 
 def _list_recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> list[tuple[int, str, Recipe]]:

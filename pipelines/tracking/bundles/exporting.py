@@ -28,7 +28,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, PARENT, reused_ids
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, reused_ids
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 DATASET = ("name", "digest", "source_type", "source", "schema", "profile")
@@ -78,7 +78,15 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
             raise unknown("What is exported", name, all_names - named.keys(), LISTED_BY)
     wanted = {i for i, own_names in named.items() if not names or own_names & set(names)}
     if condition is not None:
-        wanted &= _find_matching(condition)
+        try:
+            wanted &= {run.info.run_id for run in history.search(condition)}
+        except store.unavailable() as error:
+            if store.is_away(error):
+                raise
+            raise UserError(
+                f"--filter must be a filter of MLflow. Received: {condition!r}: "
+                f"{short(error)} For example: --filter \"tags.kind = 'claim'\""
+            ) from error
     evidence = {run.id for run in runs if run.is_project} - {*names}
     chosen = sorted((with_relatives(wanted, runs) & ended.keys()) - evidence)
     run_ids = [run_id for run_id in chosen if ended[run_id]]
@@ -90,18 +98,6 @@ def _choose(names: Sequence[str], condition: str | None) -> tuple[list[str], lis
             "is exported by its id. See them: python -m pipelines ui"
         )
     return run_ids, [run_id for run_id in chosen if not ended[run_id]]
-
-
-def _find_matching(condition: str) -> set[str]:
-    try:
-        return {run.info.run_id for run in history.search(condition)}
-    except store.unavailable() as error:
-        if store.is_away(error):
-            raise
-        raise UserError(
-            f"--filter must be a filter of MLflow. Received: {condition!r}: "
-            f"{short(error)} For example: --filter \"tags.kind = 'claim'\""
-        ) from error
 
 
 def with_relatives(found: Collection[str], every: Iterable[history.Row]) -> set[str]:
@@ -260,16 +256,16 @@ def run_document(run: Any, experiment: str, models: Sequence[Any]) -> Document:
     return validate(Document, document, f"run {info.run_id}", LEAVE_OUT)
 
 
-def thin_training(document: Document) -> Document:
-    """Return a run with at most some POINTS of every curve; of a claim or its cells, with all.
+def as_evidence(document: Document) -> Document:
+    """Return a run as the project's, with at most some POINTS of every curve of a training.
 
     Verdicts come from the curves of cells, so that they are never thinned. The first and the last
     point of a curve are kept.
     """
-    if document.tags.get("kind") in WHOLE:
-        return document
-    thin = {metric: _thin(curve) for metric, curve in document.metrics.items()}
-    return document.model_copy(update={"metrics": thin})
+    tags, curves = document.tags | {OWNER: PROJECT}, document.metrics
+    if tags.get("kind") not in WHOLE:
+        curves = {metric: _thin(curve) for metric, curve in curves.items()}
+    return document.model_copy(update={"metrics": curves, "tags": tags})
 
 
 def _thin(curve: list[Point]) -> list[Point]:

@@ -35,7 +35,6 @@ from pipelines.tracking.bundles.shape import (
     Document,
     Listed,
     Manifest,
-    Member,
     check_tree,
     manifest_of,
     refusal,
@@ -202,7 +201,14 @@ def _check_archive(
     total = len(manifest.members) + len(manifest.runs)
     with progress_bar("check", total, "") as advance:
         for name, entry in manifest.members.items():
-            _check_bytes(zipped, name, entry)
+            if (size := zipped.getinfo(name).file_size) != entry.bytes:
+                raise refusal(f"{name} must have {entry.bytes} bytes.", str(size))
+            digest = hashlib.sha256()
+            with zipped.open(name) as source:
+                while chunk := source.read(CHUNK):
+                    digest.update(chunk)
+            if digest.hexdigest() != entry.sha256:
+                raise refusal(f"{name} must have the digest of the manifest.", digest.hexdigest())
             advance(1, math.nan)
         archive = Archive(zipped, manifest, _files_by_run(zipped, manifest, check, advance))
     for run_id, names in archive.files.items():
@@ -277,18 +283,6 @@ def _packing_rule(unpacked: int, packed: int) -> tuple[str, str]:
     """Return the rule for a file that packs too well, and what was received."""
     rule = f"What has over {FREE:,} bytes unpacked must be at most {PACKING} times the file."
     return rule, f"{packed:,} bytes, {unpacked:,} unpacked"
-
-
-def _check_bytes(zipped: zipfile.ZipFile, name: str, entry: Member) -> None:
-    size = zipped.getinfo(name).file_size
-    if size != entry.bytes:
-        raise refusal(f"{name} must have {entry.bytes} bytes.", str(size))
-    digest = hashlib.sha256()
-    with zipped.open(name) as source:
-        while chunk := source.read(CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != entry.sha256:
-        raise refusal(f"{name} must have the digest of the manifest.", digest.hexdigest())
 
 
 def _document(zipped: zipfile.ZipFile, name: str) -> dict[str, Any]:

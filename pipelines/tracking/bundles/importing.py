@@ -135,19 +135,6 @@ def _truncate_tags(tags: Mapping[str, str]) -> dict[str, str]:
     return {key: _validate_tag(key, value).value for key, value in tags.items()}
 
 
-def send_rows(document: Document, run_id: str) -> None:
-    """Write by MLflow's client what the rows of a run are elsewhere."""
-    send_fact(run_id, "tags", heartbeat.tags())  # another process may have begun it
-    send_fact(run_id, "params", document.params)
-    numbers = [
-        (metric, _number(value), step, date)
-        for metric, curve in document.metrics.items()
-        for step, date, value in curve
-    ]
-    for start in range(0, len(numbers), MAX_METRICS):
-        send_numbers(run_id, numbers[start : start + MAX_METRICS])
-
-
 def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
@@ -340,7 +327,16 @@ def _write_runs(
             unwritten = [each for each in todo if each.run_id not in bare]
         for each, document in zip(unwritten, documents(unwritten), strict=True):
             if database is None or each not in fresh:
-                send_rows(document, ids[each.run_id])
+                here = ids[each.run_id]
+                send_fact(here, "tags", heartbeat.tags())  # another process may have begun it
+                send_fact(here, "params", document.params)
+                numbers = [
+                    (metric, _number(value), step, date)
+                    for metric, curve in document.metrics.items()
+                    for step, date, value in curve
+                ]
+                for start in range(0, len(numbers), MAX_METRICS):
+                    send_numbers(here, numbers[start : start + MAX_METRICS])
             complete(document, ids[each.run_id], archive, new_ids)
             advance(1, math.nan)
 
