@@ -264,4 +264,13 @@ def sql_store() -> Any:
         return None
     with sql.ManagedSessionMaker() as session:
         revision = session.scalar(text("SELECT version_num FROM alembic_version"))
-    return sql if revision == REVISION else None
+    if revision != REVISION:
+        _warn_unknown_revision(revision)
+        return None
+    return sql
+
+
+@functools.cache
+def _warn_unknown_revision(revision: str) -> None:
+    revisions = f"revision {revision}, and pipelines/tracking/database.py knows {REVISION}"
+    print(f"The database has {revisions}: runs are written one by one, slowly.", file=sys.stderr)

@@ -271,6 +271,6 @@ def test_the_ui_s_server_gets_the_password_by_its_environment(
         monkeypatch.setenv(f"MLFLOW_{key}", "")
     monkeypatch.setenv("PYTHONWARNINGS", "")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
-    mlflow_ui.serve("127.0.0.1", 5000, "")
+    mlflow_ui.serve("127.0.0.1", 5000)
     assert started and "secret" not in " ".join(started[0])
     assert mlflow_ui.os.environ["MLFLOW_BACKEND_STORE_URI"] == url
