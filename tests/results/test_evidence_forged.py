@@ -69,7 +69,7 @@ def recorded(name: str) -> list[derive.RecordedCell]:
 
 def problems(name: str) -> list[str]:
     """Return what the trainings of a claim in the evidence contradict."""
-    return [problem for cell in recorded(name) for problem in cell.check_trainings()]
+    return [problem for cell in recorded(name) for problem in cell.check()]
 
 
 def problems_in_results(tmp_path: Path, **how: Any) -> list[str]:
@@ -198,13 +198,37 @@ def drop_curves(document: dict[str, Any]) -> None:
         del document["metrics"]["batch_loss"]
 
 
+def cut_curves(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        curves = document["metrics"]
+        halves = {
+            key: [point for point in curve if point[0] <= 200] for key, curve in curves.items()
+        }
+        document["metrics"] = {key: halves[key] or curve for key, curve in curves.items()}
+        for curve in document["metrics"].values():
+            curve[:] = [[min(step, 200), *rest] for step, *rest in curve]
+
+
+def finish_diverged(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        document["tags"]["diverged"] = "17"
+
+
+def move_best(document: dict[str, Any]) -> None:
+    if document["tags"]["kind"] == "training" and document["params"]["seed"] == "3":
+        set_metric(document, "best_step", lambda _: 7.0)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         (alter_seed, "there is no training of allconv-digits with seed 3"),
         (alter_rate, "there is no training of allconv-digits with seed 3"),
         (drop_error, "test_error_pct"),
-        (drop_everything, "has no curves up to its last step, 0"),
+        (drop_everything, "has no curves up to its last step, 400"),
+        (cut_curves, "has no curves up to its last step, 400"),
+        (finish_diverged, "has finished, and says that it diverged"),
+        (move_best, "has best_step 7, at which no validation was"),
         (drop_curves, "has no curves up to its last step, 400"),
     ],
 )
@@ -297,3 +321,28 @@ def test_the_command_says_what_it_drew(capsys: pytest.CaptureFixture[str]) -> No
     assert f"Measured anew (--draw 5): {THEOREM} d=" in capsys.readouterr().out
     with pytest.raises(UserError, match="--again and --draw belong to `evidence check`"):
         dispatch(["evidence", "list", "--again", "3"])
+
+
+@pytest.mark.parametrize("name", [TRAINED, THEOREM])
+def test_a_cell_that_names_another_seed_is_known_by_its_fingerprint(name: str) -> None:
+    def move(document: dict[str, Any]) -> None:
+        if document["tags"]["kind"] == "setting":
+            document["params"]["seed"] = str(int(document["params"]["seed"]) + 1000)
+
+    forge(name, move)
+    found = problems(name)
+    assert len(found) == len(recorded(name)) > 0
+    assert all("it says that its seed is 100" in each for each in found)
+
+
+def test_a_curve_that_nothing_gives_is_refused() -> None:
+    def add(document: dict[str, Any]) -> None:
+        if document["tags"]["kind"] == "setting":
+            [*_, curve] = document["metrics"].values()
+            document["metrics"]["assumption_holds"] = [[s, ms, 0.0] for s, ms, _ in curve]
+
+    forge(TRAINED, add)
+    assert all(
+        "assumption_holds: in the evidence or by its trainings" in p for p in problems(TRAINED)
+    )
+    assert len(problems(TRAINED)) == 5

@@ -152,7 +152,7 @@ def _check_cells(name: str, cells: Sequence[str], runs: Sequence[history.Row]) -
         yield from _documents(equal)
 
     recorded = derive.recorded_cells(name, _documents(cells), trained)
-    problems = [problem for cell in recorded for problem in cell.check_trainings()]
+    problems = [problem for cell in recorded for problem in cell.check()]
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise UserError(
@@ -179,7 +179,10 @@ def _new_cells(
     stated = stated_cells(name, {int(row.params["seed"]) for row in rows})
     wanted = stated.keys() - set(shipped)
     new = [
-        r for r in rows if r.tags["fingerprint"] in wanted and (run_ids is None or r.id in run_ids)
+        r
+        for r in rows
+        if r.tags["fingerprint"] in wanted and (run_ids is None or r.id in run_ids)
+        if stated[r.tags["fingerprint"]][1].seed == int(r.params["seed"])
     ]
     new.sort(key=lambda r: (r.tags["code"] == stated[r.tags["fingerprint"]][0].code, r.start_ms))
     return {row.tags["fingerprint"]: row for row in new}

@@ -69,7 +69,7 @@ def check_evidence(
         claim = derive(name, bundled_runs) if bundled_runs else None
         derived += [claim] if claim else []
         cells = recorded_cells(name, cells_of(bundled_runs), trained_among(bundled_runs))
-        problems += [problem for cell in cells for problem in cell.check_trainings()]
+        problems += [problem for cell in cells for problem in cell.check()]
         disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
         problems += [f"{name}: {problem}" for problem in disagreements]
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]

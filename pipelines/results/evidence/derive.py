@@ -3,10 +3,10 @@
 A training is found by the settings and the seed that the claim asks for; none is made.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,6 +24,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.resume import PARTED
 from pipelines.run import PER_STEP, Result, RunOptions, select_final
 from pipelines.tracking import history, store
+from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document
 from pipelines.tracking.history import LARGEST_FLOAT
 
@@ -83,15 +84,22 @@ class RecordedCell:
                 )
             training = max(equal, key=rank)
             if DIVERGED in training.tags:
+                if training.status == "FINISHED":
+                    raise ValueError(f"{training.name} has finished, and says that it diverged")
                 raise Diverged("", int(training.tags[DIVERGED]))
             found[training.run_id] = training
-            return Result(training.run_id, select_final(final_numbers(training)))
+            return Result(training.run_id, select_final(final_numbers(training, recipe.steps or 0)))
 
         return RecordedBench(NOWHERE, run_options=RunOptions(recorded=find), found=found)
 
-    def check_trainings(self) -> Iterator[str]:
-        """Yield what does not follow from its trainings; nothing of a theorem."""
-        claim = self.plan.claim
+    def check(self) -> Iterator[str]:
+        """Yield what it says of itself that is not so; of an experiment, what its trainings do not.
+
+        It is known by its fingerprint: what else it says of its seed must agree.
+        """
+        claim, seed = self.plan.claim, self.document.params.get("seed")
+        if seed != str(self.cell.seed):
+            yield f"{self.title}: it says that its seed is {seed}"
         if isinstance(claim, Experiment) and claim.recipes:
             yield from self._compare(claim.derive or claim.measure, "by its trainings", DERIVED)
 
@@ -111,7 +119,8 @@ class RecordedCell:
         try:
             steps, curves = self._curves(measure)
         except (KeyError, ValueError) as error:
-            yield f"{self.title}: {error}"
+            what = f"no {error}" if isinstance(error, KeyError) else error
+            yield f"{self.title}: {what}"
             return
         there = Measured(self.cell, *history.table(histories(self.document)), "")
         arrays = {metric: np.asarray(values, float) for metric, values in curves.items()}
@@ -120,8 +129,14 @@ class RecordedCell:
             yield f"{self.title}: its steps are others {how}"
             return
         unstable = self.plan.claim.unstable
+        odd = there.curves.keys() ^ here.curves.keys()
+        if measure is getattr(self.plan.claim, "derive", None):  # which gives a part of them
+            odd = here.curves.keys() - there.curves.keys()
+        if odd:
+            yield f"{self.title}: {', '.join(sorted(odd))}: in the evidence or {how}, not in both"
+            return
         for metric, values in here.curves.items():
-            recorded = there.curves.get(metric, np.full(len(values), np.nan))
+            recorded = there.curves[metric]
             is_loose = metric in unstable and self._are_on_one_side(metric, there, here)
             limit = max(near / 1000, unstable[metric] if is_loose else 0)
             same = np.isclose(recorded, values, near, min(limit, LARGEST_FLOAT), equal_nan=True)
@@ -146,17 +161,23 @@ def histories(document: Document) -> dict[str, dict[int, float]]:
     }
 
 
-def final_numbers(training: Document) -> dict[str, float]:
-    """Return the last value of every metric; raise ValueError where one contradicts the curves."""
+def final_numbers(training: Document, steps: int) -> dict[str, float]:
+    """Return the last value of every metric; raise ValueError where one contradicts the curves.
+
+    These must go to the last of `steps`; 0 where the recipe states none.
+    """
     curves = histories(training)
     final = {metric: by_step[max(by_step)] for metric, by_step in curves.items()}
     end, about = max(map(max, curves.values()), default=0), f"{training.name} ({training.run_id})"
-    if any(end not in curves.get(metric, ()) for metric in PER_STEP):
-        raise ValueError(f"{about} has no curves up to its last step, {end}")
+    if end < steps or any(end not in curves.get(metric, ()) for metric in PER_STEP):
+        raise ValueError(f"{about} has no curves up to its last step, {max(end, steps)}")
     watched = "best_val_error_pct" if "best_val_error_pct" in final else "best_val_loss"
     for metric in [key for key in final if key.startswith("best_val_")]:
         curve = curves.get(metric.removeprefix("best_"), {})
-        expected = curve.get(int(final.get("best_step", 0)), final[metric])
+        best_step = final.get("best_step", 0)
+        expected = curve.get(int(best_step) if math.isfinite(best_step) else -1, final[metric])
+        if len(curve) < POINTS / 2 and best_step not in curve:  # thinned ones have more points
+            raise ValueError(f"{about} has best_step {best_step:.6g}, at which no validation was")
         if metric == watched:
             expected = min([expected, *curve.values()])
         if final[metric] != expected:
@@ -165,9 +186,17 @@ def final_numbers(training: Document) -> dict[str, float]:
 
 
 def recorded_cells(name: str, cells: Iterable[Document], trained: Trained) -> list[RecordedCell]:
-    """Return the cells with settings that the claim states."""
+    """Return the cells with settings that the claim states, known by their fingerprints.
+
+    Their seeds are those from 0 on, as in a verdict, and those that the cells name.
+    """
     recorded = {cell.tags["fingerprint"]: cell for cell in cells}
     stated = stated_cells(name, {int(cell.params["seed"]) for cell in recorded.values()})
+    for seed in itertools.count():
+        of_seed = stated_cells(name, [seed])
+        if of_seed.keys().isdisjoint(recorded):
+            break
+        stated |= of_seed
     both = sorted(recorded.keys() & stated.keys())
     return [RecordedCell(recorded[key], *stated[key], trained) for key in both]
 
@@ -186,5 +215,5 @@ def draw(claims: Iterable[Sequence[RecordedCell]], count: int, seed: int) -> lis
     """Return so many cells at random: of every claim one, then of every claim another."""
     rng = np.random.default_rng(seed)
     columns = [[cells[i] for i in rng.permutation(len(cells))] for cells in claims]
-    rows = zip_longest(*(columns[i] for i in rng.permutation(len(columns))))
+    rows = itertools.zip_longest(*(columns[i] for i in rng.permutation(len(columns))))
     return [each for row in rows for each in row if each][:count]
