@@ -14,6 +14,7 @@ DAMAGE_ERRORS = (  # what zipfile, json, NumPy and h5py raise for bytes that are
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError),
 )
+SECRETS = "passw(?:or)?d|pwd|token|secret|api_?key|signature"  # names of values in a URL
 RECOVERING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
 MOST = 100_000  # of what is counted out one by one: seeds, trials
 WORKERS = 1_024  # processes on one machine
@@ -83,15 +84,17 @@ def missing_driver(url: str, error: ImportError) -> UserError:
 
 
 def without_password(url: str) -> str:
-    """Return a URL as people may read it, wherever in it a password stands."""
-    without = re.sub(r"((?:^|//)[^/@:]*):(?!//).*@", r"\1:***@", url)
-    without = re.sub(r"(https?://)[^/@:]+@", r"\1***@", without)  # a token
-    return re.sub(r"(?i)([?&][a-z_]*passw(?:or)?d=)[^&]*", r"\1***", without)
+    """Return a URL as people may read it, wherever in it a password or a token stands."""
+    without = re.sub(r"(?i)(https?:/+)[^/]*@", r"\1***@", url)  # a token may be the name, too
+    without = re.sub(r"((?:^|//)[^/@:]*):(?!//).*@", r"\1:***@", without)
+    without = re.sub(r"(//[^/@:]*)%3a[^/@]*@", r"\1:***@", without, flags=re.I)
+    without = re.sub(r"(//[^/@:]*):(?!\d*(?:[/?]|$))[^/@]*$", r"\1:***", without)  # without a host
+    return re.sub(rf"(?i)([?&][a-z_]*(?:{SECRETS})=)[^&]*", r"\1***", without)
 
 
 def hide_passwords(text: str) -> str:
     """Return a text without the passwords of the URLs in it."""
-    return re.sub(r"\S+://\S+", lambda url: without_password(url[0]), text)
+    return re.sub(r"\S+:/+[^\s'\"]+", lambda url: without_password(url[0]), text)
 
 
 def check_sizes(least: float, **lists: Sequence[float]) -> None:

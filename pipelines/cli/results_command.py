@@ -76,6 +76,11 @@ def evidence_check_command(
     check_minutes(max_minutes)
     if again is not None:
         check_counts(MOST, again=again)
+    if draw is not None and (again is None or draw < 0):
+        raise UserError(
+            "A draw is a whole number >= 0, of cells that are measured --again. Received: --draw "
+            f"{draw}. Write, for example, --again 3 --draw {abs(draw)}."
+        )
     seed = secrets.randbelow(10**6) if draw is None else draw
     document = check_evidence(again=again or 0, seed=seed, minutes=max_minutes or 1)
     print_answer(document, json, _print_evidence_check)
@@ -87,6 +92,8 @@ def _print_evidence_check(document: Mapping[str, Any]) -> None:
     for each in document["claims"]:
         other = f", {each['other_code']} settings by other code" if each["other_code"] else ""
         print(f"{each['claim']:<36} {each['verdict']:<14} n = {each['seeds']}{other}")
+    if document["again"]["asked"] and not document["again"]["cells"]:
+        print("Nothing was measured anew: no cell is stated to take so little. Set --max-minutes.")
     for cell in document["again"]["cells"]:
         print(f"Measured anew (--draw {document['again']['draw']}): {cell}")
     for problem in document["problems"]:

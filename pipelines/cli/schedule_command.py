@@ -150,31 +150,29 @@ def add(
 @app.command
 def remove(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Remove a job; its history stays, and one that runs goes on."""
-    from pipelines.scheduling import engine, schedule
-
-    with engine.open_client(storage) as client:
-        schedule.remove(client, name)
+    _change(storage, name, "remove")
     print(f"{name} is removed; its history stays.")
 
 
 @app.command
 def pause(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Stop the ticks of a job until it is resumed; one that runs goes on."""
-    from pipelines.scheduling import engine, schedule
-
-    with engine.open_client(storage) as client:
-        schedule.pause(client, name)
+    _change(storage, name, "pause")
     print(f"{name} has no ticks until: {PROG} resume {name}")
 
 
 @app.command
 def resume(name: tyro.conf.Positional[str], storage: Storage = None) -> None:
     """Let a paused job have ticks again, from now on."""
+    _change(storage, name, "resume")
+    print(f"{name} has ticks again, from now on.")
+
+
+def _change(storage: str | None, name: str, how: str) -> None:
     from pipelines.scheduling import engine, schedule
 
     with engine.open_client(storage) as client:
-        schedule.resume(client, name)
-    print(f"{name} has ticks again, from now on.")
+        getattr(schedule, how)(client, name)
 
 
 @app.command(name="run-now")

@@ -13,7 +13,16 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from pipelines.errors import Diverged, Ended, Paused, Unavailable, UserError, check_words, short
+from pipelines.errors import (
+    Diverged,
+    Ended,
+    Paused,
+    Unavailable,
+    UserError,
+    check_words,
+    hide_passwords,
+    short,
+)
 from pipelines.runtime import subcommands
 from pipelines.tracking import recovery, store
 
@@ -41,7 +50,7 @@ def run_command_safely(
         command(arguments)
     except (UserError, Unavailable, Diverged, Ended) as error:
         if not isinstance(error, Ended):  # whose process has printed its error
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {hide_passwords(str(error))}", file=sys.stderr)
         return error.code
     except Paused as paused:
         print(paused, file=sys.stderr)

@@ -17,6 +17,7 @@ from typing import Any
 from pipelines.errors import without_password
 
 ROOT = Path(__file__).resolve().parents[2]
+MOST_BYTES = 50_000_000  # of a file whose digest is taken
 GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
 
 
@@ -61,11 +62,12 @@ def diff() -> str:
     names = _git("ls-files", "-z", "--others", "--exclude-standard", "--", *paths).split("\0")
     untracked = []
     for name in filter(None, names):
-        try:
-            sha256 = hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
-        except OSError as error:  # a link to nowhere
-            sha256 = str(error.strerror)
-        untracked.append(f"# not tracked: {name}  {sha256}")
+        path, shown = ROOT / name, name if name.isprintable() else repr(name)
+        if path.is_file() and path.stat().st_size <= MOST_BYTES and os.access(path, os.R_OK):
+            digest_of = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:  # a link to nowhere, a device
+            digest_of = f"not read, {path.stat().st_size:,} bytes" if path.is_file() else "no file"
+        untracked.append(f"# not tracked: {shown}  {digest_of}")
     return "\n".join(filter(None, [patch, *untracked]))
 
 

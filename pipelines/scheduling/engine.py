@@ -116,8 +116,16 @@ def open_client(storage: str | None = None) -> Iterator[DBOSClient]:
 
     Raise Unavailable if no database answers, UserError if none can.
     """
-    with _open_client(_prepare_database(storage)) as client:
-        yield client
+    url = _prepare_database(storage)
+    with _open_client(url) as client:
+        try:
+            yield client
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise UserError(
+                "A schedule's rows must be as DBOS wrote them. Received: one that is no JSON, in "
+                f"{without_password(url)}: {short(error)}. Restore a copy, or name another with "
+                "--storage."
+            ) from error
 
 
 @contextmanager
@@ -190,7 +198,11 @@ def _prepare_database(storage: str | None) -> str:
                 try:
                     shipped = jobs.default_jobs(times.local_zone())
                 except UserError as error:  # no time zone
-                    print(f"The schedule begins without the shipped jobs: {error}", file=sys.stderr)
+                    add = f"schedule add NAME --tz ZONE ({', '.join(jobs.default_jobs('UTC'))})"
+                    print(
+                        f"The schedule begins without the shipped jobs: {error} Add them: {add}.",
+                        file=sys.stderr,
+                    )
                     shipped = {}
                 with _open_client(url) as client:
                     for job in shipped.values():

@@ -69,7 +69,7 @@ def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
     try:
         at, context = row.input["args"][:2]  # type: ignore[index]
         return _describe(row, Job.of(context), at, {"code": None, **_result(row)})
-    except (TypeError, ValueError, LookupError, AttributeError):
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
         at = datetime.fromtimestamp((row.created_at or 0) / 1000, UTC)
         unknown_job = Job(name="unknown", words=(), tz="UTC", cron="")
         result = {"state": UNREADABLE, "why": jobs.NOT_OURS, "code": None}
@@ -91,10 +91,10 @@ def _describe(
         "job": job.name,
         "tick": at.astimezone(job.zone).isoformat(),
         "until": local(until.timestamp()),
-        "ticks": result.get("ticks", 1),
-        "attempt": result.get("attempt", 1),
-        "state": result["state"],
-        "why": result["why"],
+        "ticks": int(result.get("ticks", 1)),
+        "attempt": int(result.get("attempt", 1)),
+        "state": str(result["state"]),
+        "why": str(result["why"]),
         "by_hand": row.name == server.BY_HAND_TICK,
         "started": local(began),
         "ended": local(ended),

@@ -118,7 +118,7 @@ def local_zone() -> str:
     place = LOCALTIME if asked is None else Path(asked.removeprefix(":"))
     path = str(place.resolve() if place.is_absolute() else place)
     name = path.rpartition("/zoneinfo/")[2].removeprefix("posix/")
-    if name in names:
+    if name in names - {"localtime"}:
         return name
     if place.is_absolute() and place.is_file():  # a copy, of several zones it may be
         copied, stated = place.read_bytes(), TIMEZONE.read_text() if TIMEZONE.is_file() else ""

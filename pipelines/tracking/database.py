@@ -39,7 +39,12 @@ def sqlite_uri(path: Path) -> str:
 
 
 def database_path(uri: str) -> Path:
-    """Return the file of the SQLite database at an address."""
+    """Return the file of the SQLite database at an address; UserError if it names none."""
+    if uri.startswith((f"{SQLITE}file:", f"{SQLITE}:memory:")):
+        raise UserError(
+            f"The address of an SQLite database must be {SQLITE}PATH. Received: {uri}, for which "
+            "MLflow would make a folder of that name. Set MLFLOW_TRACKING_URI to the path."
+        )
     return files.user_path(unquote(uri.removeprefix(SQLITE).partition("?")[0])).resolve()
 
 
@@ -54,13 +59,17 @@ def is_made_here(where: str, own_home: bool) -> bool:
     path = database_path(where)
     if not path.exists():
         return True
-    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as database:
+    with contextlib.closing(_read(path)) as database:
         try:
             return bool(_tagged(database)) or (
                 own_home and _default_place(database).endswith(f"/{ARTIFACTS}")
             )
         except sqlite3.DatabaseError:  # it has no such tables, or is no database
             return False
+
+
+def _read(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
 
 
 def _tagged(database: sqlite3.Connection) -> list[Any]:
@@ -85,11 +94,15 @@ def check_revision(where: str) -> None:
     scheme = urlsplit(where).scheme.partition("+")[0]
     limited = scheme in ("postgresql", "mysql") and "connect_timeout" not in where
     options = {"connect_timeout": CONNECT_TIMEOUT_S} if limited else {}
-    engine = sql.create_engine(where, poolclass=sql.NullPool, connect_args=options)
+    if where.startswith(SQLITE):  # read alone: a log that its writer left stays
+        engine = sql.create_engine("sqlite://", creator=lambda: _read(database_path(where)))
+    else:
+        engine = sql.create_engine(where, poolclass=sql.NullPool, connect_args=options)
     with engine.connect() as connection:
         tables = sql.inspect(connection).get_table_names()
         query = sql.text("SELECT version_num FROM alembic_version")
         revision = connection.scalar(query) if "alembic_version" in tables else None
+    engine.dispose()
     if tables and revision != REVISION:
         found = f"tables of revision {revision}" if revision else "other tables"
         version = f"{provenance.version('mlflow')} (revision {REVISION})"
@@ -141,7 +154,8 @@ def _set_pragmas(connection: Any, _: Any) -> None:
 def _follow_move(connection: sqlite3.Connection, place: Path) -> None:
     """Make the places in a database of the project those beside it, if it was moved or copied.
 
-    Only if files of its runs came with it, or none are where they were; and that is said.
+    Only if there is a place, and nothing where the files were, or all of it came along; and that is
+    said.
     """
     before = _default_place(connection)
     if before in ("", place.as_uri()):
@@ -151,9 +165,9 @@ def _follow_move(connection: sqlite3.Connection, place: Path) -> None:
         (len(before) + 2, len(before) + 1, f"{before}/"),
     ).fetchall()
     if runs:
-        came_along = any((place / name.partition("/")[0]).is_dir() for (name,) in runs)
-        is_gone = not Path(unquote(urlsplit(before).path)).exists()
-        if not (came_along or (is_gone and place.is_dir())):
+        old = Path(unquote(urlsplit(before).path))
+        left = [each for (name,) in runs if (old / (each := name.partition("/")[0])).is_dir()]
+        if not (place.is_dir() and all((place / each).is_dir() for each in left)):
             return
         print(f"The files of runs are in {place} now; before, in {before}.", file=sys.stderr)
     for table, columns in LOCATION_COLUMNS.items():

@@ -81,8 +81,8 @@ def _is_readable(row: Row) -> bool:
     if lacking and row.id not in _said:
         _said.add(row.id)
         print(
-            f"Run {row.name} ({row.id}) is left out: a {row.tags['kind']} without {lacking}. Set "
-            f"it again, or delete the run: mlflow runs delete --run-id {row.id}",
+            f"Run {row.name} ({row.id}) is left out: of the kind {row.tags['kind']}, it must have "
+            f"{lacking}. Somebody edited it, or another version wrote it: set that again.",
             file=sys.stderr,
         )
     return not lacking

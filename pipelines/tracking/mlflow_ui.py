@@ -90,7 +90,8 @@ def links(server: str) -> dict[str, str]:
         name, number = experiment.name, experiment.experiment_id
         if name == "Default":
             continue
-        about = DESCRIPTIONS.get(name) if store.is_ours(experiment) else None
+        own_name = name.removesuffix(store.OURS)
+        about = DESCRIPTIONS.get(own_name) if store.is_ours(experiment) else None
         if about and store.NOTE not in experiment.tags:  # a person may have written another
             store.client().set_experiment_tag(number, store.NOTE, about)
         addresses[name] = f"{server}/{_write_table(number, name, 'newest')}"
@@ -119,7 +120,7 @@ def best_link(addresses: Mapping[str, str]) -> str:
 
 def _write_table(number: str, name: str, key: str) -> str:
     """Keep one of VIEWS in an experiment, with its columns; return its address in the UI."""
-    columns = COLUMNS.get(name, (*CLAIMS, *PROVENANCE))
+    columns = COLUMNS.get(name.removesuffix(store.OURS), (*CLAIMS, *PROVENANCE))
     state = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": WIDTHS}
     return _write_view(number, key, _table_state(*VIEWS[key]) | state)
 

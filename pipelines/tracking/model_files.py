@@ -159,6 +159,7 @@ PROGRAM_LAYERS = {  # layers of Keras that hold code, or read files of their own
     *("Lambda", "TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"),
     *("StringLookup", "IntegerLookup", "TextVectorization"),
     *("MelSpectrogram", "STFTSpectrogram"),  # make arrays of their own as they are built
+    *("Attention", "AdditiveAttention", "MultiHeadAttention", "GroupQueryAttention"),  # as they run
 }
 VALUE_CLASSES = ("__keras_tensor__", "__slice__", "__ellipsis__")  # described like objects
 

@@ -34,6 +34,7 @@ ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RESULT = "result"  # tag: the numbers that count, in one line
 REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
+OURS = f" ({MADE_BY[1]})"  # ends the name of an experiment where another program has the name
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
 RETRIES_VARIABLE = "MLFLOW_HTTP_REQUEST_MAX_RETRIES"
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306}
@@ -169,10 +170,15 @@ def lock(name: str, waiting: str = "") -> Iterator[None]:
 
 @functools.cache
 def experiment(where: str, name: str) -> str:
-    """Return the id of the experiment of that name, created if it is not there."""
+    """Return the id of the experiment of that name, created if it is not there.
+
+    Where another program has one of the name, ours has the ending OURS.
+    """
     import mlflow
 
     entity = client(where).get_experiment_by_name(name)
+    if entity is not None and not is_ours(entity) and not name.endswith(OURS):
+        return experiment(where, name + OURS)
     if entity is None:
         on_server = where.startswith("http")  # a server has its own place
         artifacts = None if on_server else (home() / ARTIFACTS).as_uri()
@@ -183,12 +189,6 @@ def experiment(where: str, name: str) -> str:
                 raise
         entity = client(where).get_experiment_by_name(name)
     if entity.lifecycle_stage == "deleted":
-        if not is_ours(entity):
-            raise UserError(
-                f"The experiment of new runs must not be deleted. Received: {name!r}, which "
-                "another program made and somebody deleted. Restore it: mlflow experiments restore "
-                f"-x {entity.experiment_id}; or choose another store with MLFLOW_TRACKING_URI."
-            )
         client(where).restore_experiment(entity.experiment_id)
     return str(entity.experiment_id)
 

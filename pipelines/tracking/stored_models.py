@@ -16,7 +16,7 @@ from pipelines.errors import UserError, short
 from pipelines.runtime import backend
 from pipelines.tracking.store import client, download, top_files
 
-MOST_OUTPUTS = 1 << 24  # numbers of one layer for one input: those of the recipes make 0.8 million
+MOST_OUTPUTS = 1 << 21  # numbers of one layer for one input: those of the recipes make 0.8 million
 
 
 def find_id(run_id: str) -> str | None:

@@ -5,6 +5,8 @@ import hashlib
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -107,14 +109,61 @@ def test_what_is_recorded_in_a_store_of_others_is_beside_it_and_leaves_theirs(
     assert {name: now[name].tags for name in places} == {name: {} for name in places}
 
 
-def test_a_deleted_experiment_of_others_is_not_brought_back(theirs: Path) -> None:
-    store.client().delete_experiment("2")
-    with (
-        pytest.raises(UserError, match=r"'tuning', which another program made .* restore -x 2"),
-        tracked_run.track("ours", experiment="tuning", kind="study"),
-    ):
+@pytest.mark.parametrize("deleted", [False, True])
+def test_an_experiment_of_others_with_our_name_gets_no_run(theirs: Path, deleted: bool) -> None:
+    if deleted:
+        store.client().delete_experiment("2")
+    with tracked_run.track("ours", experiment="tuning", kind="study") as run:
         pass
-    assert store.client().get_experiment("2").lifecycle_stage == "deleted"
+    here = store.client().get_experiment(store.client().get_run(run.id).info.experiment_id)
+    assert here.name == "tuning (near-identity)"
+    assert store.client().get_experiment("2").lifecycle_stage == ["active", "deleted"][deleted]
+    mlflow_ui.links(mlflow_ui.address())
+    note = store.client().get_experiment(here.experiment_id).tags[store.NOTE]
+    assert note == mlflow_ui.DESCRIPTIONS["tuning"]
+
+
+def test_a_log_that_its_writer_left_stays_in_a_database_that_is_refused(older: Path) -> None:
+    writer = (
+        "import os, sqlite3, sys; d = sqlite3.connect(sys.argv[1]); "
+        "d.execute('PRAGMA journal_mode = WAL'); d.execute('CREATE TABLE t (x)'); "
+        "d.commit(); os._exit(0)"  # without a close, which would merge the log
+    )
+    subprocess.run([sys.executable, "-c", writer, str(older)], check=True)
+    before = everything(older.parent)
+    assert len(before) == 3
+    with pytest.raises(UserError, match="with tables of revision"):
+        store.client()
+    kept = {path: content for path, content in everything(older.parent).items() if path in before}
+    assert {p: c for p, c in kept.items() if not p.name.endswith("-shm")} == {
+        p: c for p, c in before.items() if not p.name.endswith("-shm")
+    }
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///file:/x/y.db?mode=ro&uri=true", "sqlite:///:memory:"])
+def test_an_address_for_which_mlflow_would_make_a_folder_of_its_name_is_refused(
+    uri: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    with pytest.raises(UserError, match="must be sqlite:///PATH"):
+        store.client()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_copy_with_a_part_of_its_files_keeps_the_places_that_it_has(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    for text in ("one", "two"):
+        with tracked_run.track("r", experiment="test", kind="training") as run:
+            run.text(text, "text.txt")
+        runs.append(run.id)
+    other = tmp_path / "backup"
+    shutil.copytree(home, other)
+    shutil.rmtree(other / "artifacts" / runs[1])
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{other}/mlflow.db")
+    assert store.artifact(runs[1], "text.txt") == b"two"
 
 
 @pytest.mark.parametrize("words", [*READING, ["reference"], ["ui", "--port", "0"], ["doctor"]])

@@ -400,7 +400,7 @@ def padded(folder: Path) -> None:
     ("enlarge", "says"),
     [
         (wide, r"a network of 2,199,[0-9,]+ weights in a file of [0-9,]+ bytes"),
-        (padded, "a layer makes 67,371,264 numbers of one input, where 16,777,216 are the most"),
+        (padded, "a layer makes 67,371,264 numbers of one input, where 2,097,152 are the most"),
     ],
 )
 def test_a_network_that_would_fill_the_memory_is_refused_before_it_is_built(

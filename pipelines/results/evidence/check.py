@@ -78,7 +78,7 @@ def check_evidence(
     claims = [
         {"claim": d.claim, "seeds": d.seeds, "other_code": d.other_code, **d.cells} for d in derived
     ]
-    anew = {"cells": [cell.title for cell in drawn], "draw": seed}
+    anew = {"cells": [cell.title for cell in drawn], "draw": seed, "asked": again}
     return {"claims": claims, "problems": problems, "results": str(results), "again": anew}
 
 

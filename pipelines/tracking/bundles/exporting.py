@@ -131,7 +131,8 @@ def write(
 
     `change` says what becomes of the document of each. Return the lines of the manifest.
     """
-    names = {e.experiment_id: e.name for e in store.client().search_experiments()}
+    experiments_here = store.client().search_experiments()
+    names = {e.experiment_id: e.name.removesuffix(store.OURS) for e in experiments_here}
     stored, rows, experiments = models_by_run() if models else {}, [], {}
     with (
         store.lock("export", "Another export is going on; waiting for it."),
