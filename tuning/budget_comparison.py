@@ -139,7 +139,18 @@ def compare_budgets(
     study, shares = catalog.load(name, storage.resolve_url(where)), list(dict.fromkeys(shares))
     plan = Plan.to_continue(study)
     plan.base.check_here()
-    trials = _select_by_rank(name, study.get_trials(deepcopy=False), count)
+    finished = trial_results.finished_trials(study.get_trials(deepcopy=False))
+    complete = sorted(
+        (t for t in finished if t.state.name == "COMPLETE"), key=trial_results.error_pct
+    )
+    count = min(count, len(complete))
+    if count < MIN_SETTINGS:
+        raise UserError(
+            f"Ranks are compared of {MIN_SETTINGS} trials or more. Received: {count} of study "
+            f"{name}, which has {len(complete)} complete ones. Set --trials higher, or resume it."
+        )
+    # evenly by rank, the best and the worst among them
+    trials = [complete[round(i * (len(complete) - 1) / (count - 1))] for i in range(count)]
     recipes = {  # UserError before a run is opened
         (share, trial.number): shorten(plan.recipe_of(trial), share)
         for share in shares
@@ -176,16 +187,3 @@ def compare_budgets(
         "short": {str(share): {"errors": errors[share], **ranked[share]} for share in shares},
         "text": text,
     }
-
-
-def _select_by_rank(name: str, trials: Sequence[Any], count: int) -> list[Any]:
-    """Return so many complete trials, evenly by rank, the best and the worst among them."""
-    complete = [t for t in trial_results.finished_trials(trials) if t.state.name == "COMPLETE"]
-    ranked = sorted(complete, key=trial_results.error_pct)
-    count = min(count, len(ranked))
-    if count < MIN_SETTINGS:
-        raise UserError(
-            f"Ranks are compared of {MIN_SETTINGS} trials or more. Received: {count} of study "
-            f"{name}, which has {len(ranked)} complete ones. Set --trials higher, or resume it."
-        )
-    return [ranked[round(i * (len(ranked) - 1) / (count - 1))] for i in range(count)]

@@ -41,6 +41,10 @@ def run_command_safely(
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup asks us to go on
             signal.signal(number, _raise_for_signal)
+    try:
+        Path.home()
+    except RuntimeError:  # MLflow ends there, and Keras makes a folder "~"
+        os.environ["HOME"] = "/nonexistent"
     sys.unraisablehook = _resend_lost_signal
     subcommands.end_with_parent()
     try:

@@ -157,24 +157,19 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
         if plan.reuse_anywhere and not plan.run_options.force:  # it takes long, wherever it was
             tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
             for row in history.rows_with_evidence(kind=plan.kind, **tags):
-                return _document_of_cells(plan, row) | {"reused": True}
+                values = values_of_cells(plan, row)  # numbers and verdict by today's rules
+                if values is None:
+                    document = documents.rejudged_document(row, bool(plan.changed_settings))
+                else:
+                    document = documents.claim_document(row)  # which names cells of other code
+                    document["metrics"] = metric_spreads(summarize(values), plan.seeds)
+                    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+                    if row.tags.get(CELL_CODE) not in plan.codes:
+                        document["other_code"] = True
+                return document | {"reused": True}
         broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
         run_id = _measure_and_record(plan, tags, resume=next(broken, None))
         return documents.claim_document(history.row(run_id))
-
-
-def _document_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
-    """Return the document of a run with numbers and verdict made of its cells by today's rules."""
-    values = values_of_cells(plan, row)
-    if values is None:
-        return documents.rejudged_document(row, bool(plan.changed_settings))
-    is_of_this_code = row.tags.get(CELL_CODE) in plan.codes
-    return (
-        documents.claim_document(row)  # which says itself where cells are of other code
-        | {"metrics": metric_spreads(summarize(values), plan.seeds)}
-        | plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
-        | ({} if is_of_this_code else {"other_code": True})
-    )
 
 
 def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[float]] | None:

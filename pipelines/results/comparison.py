@@ -37,7 +37,15 @@ def compare(names: Sequence[str]) -> dict[str, Any]:
         "params": {key: [row.params.get(key) for row in rows] for key in differing},
         "equal_params": len(_keys(r.params for r in rows)) - len(differing),
         "metrics": {
-            key: _metric(key, rows) for key in _keys(r.metrics for r in rows) if "/" not in key
+            key: {
+                "values": values,
+                "sd": [row.metrics.get(f"sd/{key}") for row in rows],
+                "n": [row.metrics.get(f"n/{key}") for row in rows],
+                "difference": [None if None in (v, values[0]) else v - values[0] for v in values],  # type: ignore[operator]
+            }
+            for key in _keys(r.metrics for r in rows)
+            if "/" not in key
+            for values in [[row.metrics.get(key) for row in rows]]
         },
     }
 
@@ -78,18 +86,6 @@ def find_run(name: str, rows: Sequence[Row]) -> Row:
     names = {row.name for row in rows if row.tags.get("kind") != "setting"}
     shown_by = f"python -m pipelines ui (of an id, {MIN_ID_LETTERS} letters or more are enough)"
     raise unknown("A run", name, names, shown_by)
-
-
-def _metric(key: str, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return a metric of every run, its deviation and number, and its distance from the first's."""
-    values = [row.metrics.get(key) for row in rows]
-    first = values[0]
-    return {
-        "values": values,
-        "sd": [row.metrics.get(f"sd/{key}") for row in rows],
-        "n": [row.metrics.get(f"n/{key}") for row in rows],
-        "difference": [None if None in (v, first) else v - first for v in values],  # type: ignore[operator]
-    }
 
 
 def print_comparison(document: Mapping[str, Any]) -> None:

@@ -140,7 +140,16 @@ def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:
         return {"versions": {}, "commits": []}
     old = min((pair.old for pair in pairs), key=lambda row: row.start_ms)
     new = max((pair.new for pair in pairs), key=lambda row: row.start_ms)
-    before, after = _packages(old, new)
+    lists = [store.artifact(row.id, PACKAGES) for row in (old, new)]
+    if None in lists:  # those in tags
+        found = [
+            {k.removeprefix(VERSION): v for k, v in row.tags.items() if k.startswith(VERSION)}
+            for row in (old, new)
+        ]
+    else:
+        lines = [(text or b"").decode().split() for text in lists]
+        found = [dict(line.partition("==")[::2] for line in each) for each in lines]
+    before, after = found
     versions = {
         name: [before.get(name), after.get(name)]
         for name in sorted(before.keys() | after.keys())
@@ -148,18 +157,6 @@ def _code_changes(pairs: Sequence[Pair]) -> dict[str, Any]:
     }
     commits = [row.tags.get("commit", "unknown") for row in (old, new)]
     return {"versions": versions, "commits": commits}
-
-
-def _packages(*rows: Row) -> list[dict[str, str]]:
-    """Return the packages of runs by name: all of them, or those in tags if a list is missing."""
-    lists = [store.artifact(row.id, PACKAGES) for row in rows]
-    if None in lists:
-        return [
-            {k.removeprefix(VERSION): v for k, v in row.tags.items() if k.startswith(VERSION)}
-            for row in rows
-        ]
-    lines = [(text or b"").decode().split() for text in lists]
-    return [dict(line.partition("==")[::2] for line in each) for each in lines]
 
 
 def agreement(project: Row, yours: Row) -> str:

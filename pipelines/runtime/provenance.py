@@ -21,19 +21,14 @@ MOST_BYTES = 50_000_000  # of a file whose digest is taken
 GENERATED = ("RESULTS.md", "figures", "mlruns/evidence")  # published: they dirty no commit
 
 
-# Set by Git for a hook's commands: they would name that hook's repository for ours
-OTHERS_GIT = (
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"),
-    *("GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_PREFIX"),
-)
-
-
 def _git(*arguments: str) -> str:
     """Return Git's answer; empty without git or without a history, where tags say "unknown".
 
     A project that is not a repository of its own has no history, whatever is above its folder.
     """
-    environment = {key: value for key, value in os.environ.items() if key not in OTHERS_GIT}
+    # a hook's commands are told of its repository by variables: they would name that for ours
+    told = {key for key in os.environ if key.startswith("GIT_") and "CONFIG" not in key}
+    environment = {key: value for key, value in os.environ.items() if key not in told}
     if not (ROOT / ".git").exists():
         return ""
     try:

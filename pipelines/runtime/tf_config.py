@@ -66,7 +66,16 @@ def role() -> Role | None:
         raise _format_error("one JSON object", text)
     if not config.get("cluster"):
         return None
-    own_role = _role(_cluster(config["cluster"]), config.get("task"))
+    cluster, task = _cluster(config["cluster"]), config.get("task")
+    if not isinstance(task, dict) or not {"type", "index"} <= task.keys():
+        raise _format_error('a task with "type" and "index"', task)
+    kind, index = task["type"], task["index"]
+    if kind not in cluster:
+        raise _format_error(f"a task of type {' or '.join(cluster)}", kind)
+    count = len(cluster[kind])
+    if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
+        raise _format_error(f"an index of {kind} from 0 to {count - 1}", index)
+    own_role = Role(kind, index, cluster)
     if own_role.workers == 1 and not own_role.asynchronous:
         return None
     engine = os.environ.get("KERAS_BACKEND") or "tensorflow"
@@ -107,19 +116,6 @@ def _cluster(given: Any) -> dict[str, tuple[str, ...]]:
     if "ps" in cluster and not {"chief", "worker"} <= cluster.keys():
         raise _format_error("a chief and at least one worker beside its ps", given)
     return cluster
-
-
-def _role(cluster: Mapping[str, tuple[str, ...]], task: Any) -> Role:
-    """Return the role of `task`. Raise UserError unless it is a task of the cluster."""
-    if not isinstance(task, dict) or not {"type", "index"} <= task.keys():
-        raise _format_error('a task with "type" and "index"', task)
-    kind, index = task["type"], task["index"]
-    if kind not in cluster:
-        raise _format_error(f"a task of type {' or '.join(cluster)}", kind)
-    count = len(cluster[kind])
-    if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
-        raise _format_error(f"an index of {kind} from 0 to {count - 1}", index)
-    return Role(kind, index, cluster)
 
 
 def _is_address(value: Any) -> bool:

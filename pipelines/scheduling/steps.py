@@ -82,7 +82,16 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
     waiting = f"Another process runs the same {pipeline.name}; waiting for it."
     key = f"{pipeline.name}-{pipeline.key}"
     with recovery.one_at_a_time(key, waiting), engine.serve_workflows(APPLICATION):
-        done = {} if anew and attempt.TICK not in os.environ else _finished_outputs(key)
+        done: dict[str, Any] = {}  # by step, of the last workflow with that key, if it has failed
+        if not anew or attempt.TICK in os.environ:
+            last = DBOS.list_workflows(workflow_id_prefix=f"{key}-", sort_desc=True, limit=1)
+            done = {
+                step["function_name"]: step["output"]
+                for workflow in last
+                if workflow.status != "SUCCESS"
+                for step in DBOS.list_workflow_steps(workflow.workflow_id)
+                if step["error"] is None and not isinstance(step["output"], str)  # unreadable
+            }
         with (
             tracked_run.track(
                 pipeline.title,
@@ -99,30 +108,16 @@ def run_pipeline(pipeline: Pipeline, anew: bool = False, say: Say = print) -> di
             execution = _Execution(pipeline, run, say, done)
 
             @DBOS.workflow(name="pipeline")  # DBOS does not repeat it: its command continues it
-            def workflow() -> None:
+            def run_all() -> None:
                 for number in range(len(pipeline.steps)):
                     execution.run_step(number)
 
             try:
                 with SetWorkflowID(f"{key}-{time.time_ns()}"):
-                    workflow()
+                    run_all()
             finally:
                 run.tag(store.NOTE, execution.note())
     return execution.document("FINISHED")
-
-
-def _finished_outputs(key: str) -> dict[str, Any]:
-    """Return by step the outputs of the last workflow with that key; none if it has succeeded."""
-    from dbos import DBOS
-
-    rows = DBOS.list_workflows(workflow_id_prefix=f"{key}-", sort_desc=True, limit=1)
-    if not rows or rows[0].status == "SUCCESS":
-        return {}
-    return {
-        step["function_name"]: step["output"]
-        for step in DBOS.list_workflow_steps(rows[0].workflow_id)
-        if step["error"] is None and not isinstance(step["output"], str)  # nor one unreadable
-    }
 
 
 @dataclass

@@ -75,19 +75,6 @@ def find_lacking(status: str, tags: Mapping[str, str], params: Mapping[str, str]
     return ", ".join(lacking)
 
 
-def _is_readable(row: Row) -> bool:
-    """Return whether a run has what is read of its kind; say once what it lacks."""
-    lacking = find_lacking(row.status, row.tags, row.params)
-    if lacking and row.id not in _said:
-        _said.add(row.id)
-        print(
-            f"Run {row.name} ({row.id}) is left out: of the kind {row.tags['kind']}, it must have "
-            f"{lacking}. Somebody edited it, or another version wrote it: set that again.",
-            file=sys.stderr,
-        )
-    return not lacking
-
-
 def rows(status: str | None = "FINISHED", **tags: str) -> list[Row]:
     """Return runs, not deleted ones, with that status (None: any) and these tags, newest first.
 
@@ -109,7 +96,18 @@ def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
     else:
         with database.ManagedSessionMaker() as session:
             every = _select_rows(session, status, tags, own)
-    return [row for row in every if "kind" not in tags or _is_readable(row)]
+    whole = []
+    for row in every:
+        lacking = find_lacking(row.status, row.tags, row.params) if "kind" in tags else ""
+        whole += [] if lacking else [row]
+        if lacking and row.id not in _said:
+            _said.add(row.id)
+            print(
+                f"Run {row.name} ({row.id}) is left out: of the kind {row.tags['kind']}, it must "
+                f"have {lacking}. Somebody edited it, or another version wrote it: set that again.",
+                file=sys.stderr,
+            )
+    return whole
 
 
 def _search_rows(status: str | None, tags: Mapping[str, str]) -> Iterator[Row]:
@@ -222,13 +220,15 @@ def _texts(session: Any, model: Any, ids: Sequence[str]) -> dict[str, dict[str, 
     return texts
 
 
-def _select_of(session: Any, ids: Sequence[str], run_id: Any, *columns: Any) -> Iterator[Any]:
+def _select_of(
+    session: Any, ids: Sequence[str], run_id: Any, *columns: Any, order: Sequence[Any] = ()
+) -> Iterator[Any]:
     """Yield rows of a table that belong to these runs."""
     from sqlalchemy import select
 
     for start in range(0, len(ids), IDS_A_QUERY):
         page = run_id.in_(ids[start : start + IDS_A_QUERY])
-        yield from session.execute(select(run_id, *columns).where(page))
+        yield from session.execute(select(run_id, *columns).where(page).order_by(*order))
 
 
 def row(run_id: str) -> Row:
@@ -326,16 +326,13 @@ def measuring_seconds(rows: Iterable[Row]) -> float:
 def _select_points(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
     """Yield every point from the tables."""
     from mlflow.store.tracking.dbmodels.models import SqlMetric
-    from sqlalchemy import select
 
     t = SqlMetric.__table__.c
-    query = select(t.run_uuid, t.key, t.step, t.timestamp, t.value, t.is_nan)
-    query = query.order_by(t.timestamp, t.value)
+    columns = (t.run_uuid, t.key, t.step, t.timestamp, t.value, t.is_nan)
     with database.ManagedSessionMaker() as session:
-        for start in range(0, len(run_ids), IDS_A_QUERY):
-            page = query.where(t.run_uuid.in_(run_ids[start : start + IDS_A_QUERY]))
-            for *place, value, is_nan in session.execute(page):
-                yield *place, number(None if is_nan else value)
+        found = _select_of(session, run_ids, *columns, order=(t.timestamp, t.value))
+        for *place, value, is_nan in found:
+            yield *place, number(None if is_nan else value)
 
 
 def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:

@@ -113,8 +113,8 @@ SETTINGS = {  # of the parts of a network that have them
     **dict.fromkeys(("rate", "momentum", "epsilon", "stddev", "negative_slope"), float | None),
     **dict.fromkeys(("use_bias", "trainable", "center"), bool),
 }
-DEFAULTS: dict[str, Any] = {name: (kind, None) for name, kind in SETTINGS.items()}
-Settings = create_model("Settings", __config__=ConfigDict(strict=True, extra="allow"), **DEFAULTS)
+FIELDS: Any = {name: (kind, None) for name, kind in SETTINGS.items()}
+Settings = create_model("Settings", __config__=ConfigDict(strict=True, extra="allow"), **FIELDS)
 
 
 class Packages(Form):

@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +51,19 @@ def send_numbers(run_id: str, numbers: Sequence[journals.Number]) -> None:
 
 def send_fact(run_id: str, kind: str, value: Any) -> None:
     """Write tags, params or a data set into a run."""
-    if kind == "dataset":
-        _send_dataset(run_id, value)
-        return
-    from mlflow.entities import Param, RunTag
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Param, RunTag
 
+    if kind == "dataset":  # for the data set column of the UI
+        name, source, where = value["name"], value["source"], {value["source"]: value["name"]}
+        profile = json.dumps({"train_examples": value["examples"]})
+        entity = Dataset(name, value["digest"], source, json.dumps(where), profile=profile)
+        context = [InputTag("mlflow.data.context", "training")]
+        store.client().log_inputs(run_id, [DatasetInput(entity, context)])
+        return
     make: Any = RunTag if kind == "tags" else Param
     rows = [make(key, text) for key, text in value.items()]
     for start in range(0, len(rows), MAX_TEXTS):
         store.client().log_batch(run_id, **{kind: rows[start : start + MAX_TEXTS]})
-
-
-def _send_dataset(run_id: str, value: Mapping[str, Any]) -> None:
-    """Name the data that a run trains on, for the data set column of the UI."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    name, source = value["name"], value["source"]
-    profile = json.dumps({"train_examples": value["examples"]})
-    where = json.dumps({source: name})
-    entity = Dataset(name, value["digest"], source, where, profile=profile)
-    context = [InputTag("mlflow.data.context", "training")]
-    store.client().log_inputs(run_id, [DatasetInput(entity, context)])
 
 
 def send_files(run_id: str, spool: Path) -> None:
@@ -230,19 +222,15 @@ class Outbox:
             if self._closing:
                 return
             if time.time() - self._last_heartbeat > heartbeat.BEAT_S:
-                self._send_heartbeat()
+                with contextlib.suppress(OSError, store.unavailable()):
+                    self.journal.touch()
+                    store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
+                    if time.time() - self._last_heartbeat > heartbeat.LOST_S:  # closed as dead
+                        store.client().update_run(self.run_id, status="RUNNING")
+                        with contextlib.suppress(store.unavailable()):  # nobody has closed it
+                            store.client().delete_tag(self.run_id, heartbeat.SETTLED)
+                    self._last_heartbeat = time.time()
             self._deliver()
-
-    def _send_heartbeat(self) -> None:
-        """Send a heartbeat; a run that was closed as dead meanwhile says RUNNING again."""
-        with contextlib.suppress(OSError, store.unavailable()):
-            self.journal.touch()
-            store.client().set_tag(self.run_id, heartbeat.HEARTBEAT, heartbeat.timestamp())
-            if time.time() - self._last_heartbeat > heartbeat.LOST_S:
-                store.client().update_run(self.run_id, status="RUNNING")
-                with contextlib.suppress(store.unavailable()):  # nobody has closed it
-                    store.client().delete_tag(self.run_id, heartbeat.SETTLED)
-            self._last_heartbeat = time.time()
 
     def _deliver(self) -> bool:
         """Send all that waits; return False where something must wait on."""

@@ -20,14 +20,7 @@ from urllib.parse import urlsplit
 from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
 from pipelines.runtime import files, provenance
 from pipelines.tracking import database
-from pipelines.tracking.database import (
-    ARTIFACTS,
-    MADE_BY,
-    REVISION,
-    SQLITE,
-    database_path,
-    sqlite_uri,
-)
+from pipelines.tracking.database import MADE_BY, REVISION, SQLITE, database_path
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
@@ -45,12 +38,12 @@ def uri() -> str:
     given = os.environ.get("MLFLOW_TRACKING_URI") or _project_uri()
     if given.startswith(SQLITE):
         _, mark, options = given.partition("?")
-        return sqlite_uri(database_path(given)) + mark + options
+        return database.sqlite_uri(database_path(given)) + mark + options
     return given.rstrip("/")
 
 
 def _project_uri() -> str:
-    return sqlite_uri(_project_home() / "mlflow.db")
+    return database.sqlite_uri(_project_home() / "mlflow.db")
 
 
 def is_project_home() -> bool:
@@ -94,10 +87,6 @@ def client(where: str | None = None) -> Any:
 @functools.cache
 def _client(where: str) -> Any:
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-    try:
-        Path.home()
-    except RuntimeError:  # of a user without an account, whom MLflow asks as it is imported
-        os.environ["HOME"] = "/nonexistent"
     os.environ["MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT"] = "true"  # stdout is for our documents
     os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
     retries = os.environ.get(RETRIES_VARIABLE)
@@ -181,7 +170,7 @@ def experiment(where: str, name: str) -> str:
         return experiment(where, name + OURS)
     if entity is None:
         on_server = where.startswith("http")  # a server has its own place
-        artifacts = None if on_server else (home() / ARTIFACTS).as_uri()
+        artifacts = None if on_server else (home() / database.ARTIFACTS).as_uri()
         try:
             client(where).create_experiment(name, artifacts, dict([MADE_BY]))
         except mlflow.MlflowException as error:

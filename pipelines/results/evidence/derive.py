@@ -137,7 +137,11 @@ class RecordedCell:
             return
         for metric, values in here.curves.items():
             recorded = there.curves[metric]
-            is_loose = metric in unstable and self._are_on_one_side(metric, there, here)
+            # of what rounding changes, the worst values must be on the same side of all its bounds
+            bounds = [b for b in self.plan.claim.decided_by if b.metric == metric]
+            judged = [part for m in (there, here) if len(part := m.curves[metric][m.holds])]
+            sides = [{b.verdict([b.worst(part)]) for part in judged} for b in bounds]
+            is_loose = metric in unstable and all(len(side) < 2 for side in sides)
             limit = max(near / 1000, unstable[metric] if is_loose else 0)
             same = np.isclose(recorded, values, near, min(limit, LARGEST_FLOAT), equal_nan=True)
             if not same.all() and limit < np.inf:
@@ -145,12 +149,6 @@ class RecordedCell:
                 at = f" at step {here.steps[i]}" if len(values) > 1 else ""
                 numbers = f"{recorded[i]:.6g} in the evidence, {values[i]:.6g} {how}"
                 yield f"{self.title}: {metric}{at} is {numbers}"
-
-    def _are_on_one_side(self, metric: str, *measured: Measured) -> bool:
-        """Return whether the worst values of a curve are on the same side of all its bounds."""
-        bounds = [bound for bound in self.plan.claim.decided_by if bound.metric == metric]
-        judged = [values for m in measured if len(values := m.curves[metric][m.holds])]
-        return all(len({b.verdict([b.worst(values)]) for values in judged}) < 2 for b in bounds)
 
 
 def histories(document: Document) -> dict[str, dict[int, float]]:

@@ -187,24 +187,18 @@ def print_plan(document: Mapping[str, Any]) -> None:
         print(f"{each['claim']:<36}{each['scale']:<7}{cost}{absent}")
         seeds_of: dict[str, list[str]] = {}
         for seed, trainings in each["missing"].items():
-            seeds_of.setdefault(_describe_trainings(trainings), []).append(seed)
+            many = [f"{len(trainings)} trainings"] if len(trainings) > MOST_NAMED else []
+            named = [  # `plain, normalized from step 1200 of 2340`; of many those that have begun
+                one["arm"] + (f" from step {one['done']} of {one['steps']}" if one["done"] else "")
+                for one in trainings
+                if one["done"] or not many
+            ]
+            listed = ", ".join([*many, *named])
+            seeds_of.setdefault(f": {listed}" if trainings else "", []).append(seed)
         for trainings, seeds in seeds_of.items():
             print(f"  seed {', '.join(seeds)} of {each['seeds']}{trainings}")
     print(f"Verdicts that are lacking: {len(document['lacking'])}.")
     print("Next: python -m pipelines evidence work [CLAIM ...]")
-
-
-def _describe_trainings(trainings: Sequence[Mapping[str, Any]]) -> str:
-    """Return `: plain, normalized from step 1200 of 2340`; of many their number, and the begun."""
-    if not trainings:
-        return ""
-    many = [f"{len(trainings)} trainings"] if len(trainings) > MOST_NAMED else []
-    named = [
-        each["arm"] + (f" from step {each['done']} of {each['steps']}" if each["done"] else "")
-        for each in trainings
-        if each["done"] or not many
-    ]
-    return f": {', '.join([*many, *named])}"
 
 
 def print_work(document: Mapping[str, Any]) -> None:

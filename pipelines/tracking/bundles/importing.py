@@ -193,6 +193,8 @@ def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
     """Make the models of a run, which get new ids, or go on with those that a kill left."""
     if not document.models:
         return
+    from mlflow.entities import LoggedModelOutput
+
     run = store.client().get_run(run_id)
     models = store.client().search_logged_models(
         [run.info.experiment_id], f"source_run_id = '{run_id}'"
@@ -208,7 +210,14 @@ def _complete_models(document: Document, run_id: str, archive: Archive) -> None:
                 new = {document.run_id: run_id, model.model_id: model_id}
                 _rename(Path(folder) / "MLmodel", new)
                 _upload(folder, store.client().get_logged_model(model_id).artifact_location)
-        _end_model(model, run_id, model_id, model_id in logged)
+        metrics = _model_metrics(model, model_id)
+        for start in range(0, len(metrics), MAX_METRICS):
+            store.client().log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
+        state = READY if model.status == READY else "FAILED"  # half stored
+        store.client().finalize_logged_model(model_id, state)
+        if model.step is not None and model_id not in logged:  # the link comes last
+            output = LoggedModelOutput(model_id, model.step)
+            store.client().log_outputs(run_id, [output])
 
 
 def _create_model(model: Model, run: Any, origin: str) -> str:
@@ -230,19 +239,6 @@ def _rename(path: Path, ids: Mapping[str, str]) -> None:
         for old, new in ids.items():
             content = content.replace(old.encode(), new.encode())
         path.write_bytes(content)
-
-
-def _end_model(model: Model, run_id: str, model_id: str, logged: bool) -> None:
-    """Let a model be READY or, where it was half stored, FAILED; the run is linked to it last."""
-    from mlflow.entities import LoggedModelOutput
-
-    to = store.client()
-    metrics = _model_metrics(model, model_id)
-    for start in range(0, len(metrics), MAX_METRICS):
-        to.log_batch(run_id, metrics=metrics[start : start + MAX_METRICS])
-    to.finalize_logged_model(model_id, READY if model.status == READY else "FAILED")
-    if model.step is not None and not logged:
-        to.log_outputs(run_id, [LoggedModelOutput(model_id, model.step)])
 
 
 def _model_metrics(model: Model, model_id: str) -> list[Any]:
@@ -345,6 +341,13 @@ def _readdress(
     document: Document, ids: Mapping[str, str], experiments: Mapping[str, str]
 ) -> Document:
     """Return a run whose tags name runs and experiments as this store does, and its first id."""
+
+    def readdress(link: re.Match[str]) -> str:  # of the UI
+        place, rest = link.groups()
+        path = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
+        start = f"#/experiments/{experiments.get(place, place)}" if place else "get-artifact?"
+        return f"{start}{path}"
+
     tags = {ORIGIN: document.run_id}
     for key, value in document.tags.items():
         if key.startswith(REUSED):
@@ -353,17 +356,7 @@ def _readdress(
         elif key == PARENT:
             tags[key] = ids.get(value, value)
         elif key == NOTE:
-            tags[key] = LINK.sub(lambda found: _readdress_link(found, ids, experiments), value)
+            tags[key] = LINK.sub(readdress, value)
         else:
             tags[key] = value
     return document.model_copy(update={"tags": tags})
-
-
-def _readdress_link(
-    link: re.Match[str], ids: Mapping[str, str], experiments: Mapping[str, str]
-) -> str:
-    """Return a link of the UI, with the experiment and the runs that it names, as they are here."""
-    place, rest = link.groups()
-    path = WORD.sub(lambda word: ids.get(word[0], word[0]), rest)
-    start = f"#/experiments/{experiments.get(place, place)}" if place else "get-artifact?"
-    return f"{start}{path}"
