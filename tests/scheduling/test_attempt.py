@@ -29,7 +29,7 @@ SCRIPTS = {
         from pipelines.tracking import tracked_run
         from pipelines.tracking.history import JUDGED, NEEDED
         tags = dict.fromkeys((*NEEDED["claim"], *JUDGED), "5")
-        tags |= {{"claim": "{NAME}", "scale": "cpu", "verdict": "refuted"}}
+        tags |= {{"claim": "{NAME}", "scale": "cpu", "fingerprint": "f", "verdict": "refuted"}}
         with tracked_run.track("{NAME}", experiment="test", kind="claim", tags=tags) as run:
             run.log({{"{METRIC}": 0.5}})
         print("measured")
