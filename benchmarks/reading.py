@@ -57,7 +57,12 @@ def fill(size: int) -> list[str]:
         name = names[len(ids) % len(names)]
         tags = {"claim": name, "source": claim_catalog.load(name).source, "seeds": "5"}
         tags |= {"scale": "cpu", "verdict": "inconclusive", "as_stated": "True"}
-        tags |= {"fingerprint": f"claim {len(ids)}"}
+        tags |= {
+            "fingerprint": f"claim {len(ids)}",
+            "code": "another",
+            "as_printed": "",
+            "floor": "",
+        }
         with tracked_run.track(name, experiment="claims", kind="claim", tags=tags) as run:
             run.log({"wall_s": 1.0})
         settings = {"kind": "setting", "claim": name, "code": "another", "seeds": "1"}
