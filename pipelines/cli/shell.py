@@ -44,7 +44,7 @@ def run_command_safely(
     try:
         Path.home()
     except RuntimeError:  # MLflow ends there, and Keras makes a folder "~"
-        os.environ["HOME"] = "/nonexistent"
+        os.environ["HOME"] = os.devnull  # no folder can be made there
     sys.unraisablehook = _resend_lost_signal
     subcommands.end_with_parent()
     try:

@@ -318,7 +318,7 @@ KILLED = {  # what a dying process does last
     "data sets": "client.log_inputs",
     "files": "bundle_in._upload",
     "model": "client.create_logged_model",
-    "model's files": "bundle_in._end_model",
+    "model's files": "client.finalize_logged_model",
     "output": "client.log_outputs",
     "end": "client.set_terminated",
     "mark": "client.delete_tag",
