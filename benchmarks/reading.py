@@ -40,7 +40,7 @@ def main() -> None:
                 ["compare", first, second],
                 ["report", "--out", str(folder / "report")],
             ):
-                ways[f"{words[0]}_{size}"] = timed(words)
+                ways[f"{words[0]}_{size}"] = time_command(words)
         seconds = side_by_side.take_turns(ways, ROUNDS)
     ratios = {
         f"{name}_over_{SIZES[0]}": values / seconds[f"{name.partition('_')[0]}_{SIZES[0]}"]
@@ -80,7 +80,7 @@ def fill(size: int) -> list[str]:
     return ids[:2]
 
 
-def timed(words: list[str]) -> Callable[[], float]:
+def time_command(words: list[str]) -> Callable[[], float]:
     """Return a way to run a command on the present database, which gives its processor seconds."""
     environment = os.environ | {"MLFLOW_TRACKING_URI": store.uri()}
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.errors import UserError, check_counts
+from pipelines.recipes.recipe import Recipe
 from pipelines.run import run
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import tracked_run
@@ -164,15 +165,7 @@ def compare_budgets(
         params={"shares": shares, "trials": len(trials)},
         tags={"study": name},
     ) as tracked:
-        by_trial: dict[tuple[float, int], float] = {}
-        with progress_bar("short runs", len(recipes), "runs") as advance:
-            for (share, number), recipe in recipes.items():
-                about: dict[str, Any] = {"title": f"trial {number} at {share:g}"}
-                each = [recipe.override(seed=recipe.seed + i) for i in range(plan.seeds)]
-                about |= {"watch": UNWATCHED, "parent": tracked, "kind": "short"}
-                results = [run(one, **about) for one in each]
-                by_trial[share, number] = mean(result.metrics[OBJECTIVE] for result in results)
-                advance(1, len(by_trial))
+        by_trial = _train_all(recipes, plan.seeds, tracked)
         errors = {share: [by_trial[share, trial.number] for trial in trials] for share in shares}
         ranked = {share: correlation(errors[share], full) for share in shares}
         text = markdown(ranked)
@@ -187,3 +180,18 @@ def compare_budgets(
         "short": {str(share): {"errors": errors[share], **ranked[share]} for share in shares},
         "text": text,
     }
+
+
+def _train_all(
+    recipes: Mapping[tuple[float, int], Recipe], seeds: int, tracked: tracked_run.Run
+) -> dict[tuple[float, int], float]:
+    """Return the validation error by share and trial, the mean over its seeds."""
+    errors: dict[tuple[float, int], float] = {}
+    with progress_bar("short runs", len(recipes), "runs") as advance:
+        for (share, number), recipe in recipes.items():
+            options: dict[str, Any] = {"title": f"trial {number} at {share:g}", "watch": UNWATCHED}
+            each = [recipe.override(seed=recipe.seed + i) for i in range(seeds)]
+            results = [run(one, parent=tracked, kind="short", **options) for one in each]
+            errors[share, number] = mean(result.metrics[OBJECTIVE] for result in results)
+            advance(1, len(errors))
+    return errors

@@ -344,10 +344,7 @@ class Writer:
         for name, value in ast.iter_fields(node):
             if name == "name" and isinstance(node, NAMED):
                 continue
-            is_cut = name == "keywords" and bool(self.reach.without)
-            if is_cut and (self.module.name, self.name) not in self.reach.roots:
-                is_cut = isinstance(node, ast.Call) and self.place(node.func) in self.reach.makers
-            if is_cut and isinstance(node, ast.Call):
+            if name == "keywords" and isinstance(node, ast.Call) and self._is_cut(node):
                 yield name, [each for each in value if each.arg not in self.reach.without]
             else:
                 yield name, value
@@ -365,3 +362,8 @@ class Writer:
         if not isinstance(node, ast.Attribute) or above is None or above[1]:
             return None
         return self.reach.resolve(above[0], node.attr)
+
+    def _is_cut(self, call: ast.Call) -> bool:
+        """Return whether keywords are left out of this call."""
+        is_root = (self.module.name, self.name) in self.reach.roots
+        return bool(self.reach.without) and (is_root or self.place(call.func) in self.reach.makers)

@@ -42,10 +42,7 @@ def remove(path: Path) -> None:
 
 
 def user_path(text: str) -> Path:
-    """Return a path that a person typed, where `~` is a home.
-
-    Raise UserError if the system knows no such home.
-    """
+    """Return a path that a person typed, where `~` is a home; UserError for an unknown one."""
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
@@ -59,8 +56,7 @@ def user_path(text: str) -> Path:
 def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
     """Let one process at a time into the block; print `waiting` where another one is in it.
 
-    Raise UserError if the folder cannot be written or has no locks, Unavailable if its disk is
-    full.
+    Raise UserError if the folder cannot be written or has no locks, Unavailable on a full disk.
     """
     path = folder / f"{name}.lock"
     try:
@@ -81,8 +77,7 @@ def lock(folder: Path, name: str, waiting: str = "") -> Iterator[None]:
 
 
 def take_lock(file: IO[Any], path: Path, wait: bool) -> bool:
-    """Lock an open file until it is closed; return False where
-    another process holds it and we do not wait.
+    """Lock an open file until it is closed; without `wait` return False where another holds it.
 
     Raise UserError where the file system has no locks.
     """

@@ -21,7 +21,6 @@ BEAT_S = 60.0  # between two heartbeats
 LOST_S = 3_600.0  # of one that writes a run, by the run's tags
 JOURNAL_LOST_S = 300.0  # by a journal in a shared folder, whose lock is not seen
 STUDY_LOST_S = 600.0  # of one that leads a study or trains a trial
-MOST_PROCESSES = 1 << 31
 PROCESS, MACHINE, HEARTBEAT = "process", "machine", "heartbeat"  # tags of a run
 SETTLED = "settled"  # and of one whose process was found dead: why
 
@@ -62,7 +61,7 @@ def reason_dead(run: Mapping[str, str], lost_s: float = LOST_S) -> str | None:
         process, beat = int(number), float(run.get(HEARTBEAT, "inf"))
     except ValueError:
         return None
-    if MACHINE not in run or not 0 < process < MOST_PROCESSES:
+    if MACHINE not in run or not 0 < process < 1 << 31:
         return None
     if run[MACHINE] == machine():
         dead = _start_time(process) != started

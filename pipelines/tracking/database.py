@@ -61,7 +61,7 @@ def is_made_here(where: str, own_home: bool) -> bool:
         return True
     with contextlib.closing(_read(path)) as database:
         try:
-            return bool(_tagged(database)) or (
+            return bool(_find_tag(database)) or (
                 own_home and _default_place(database).endswith(f"/{ARTIFACTS}")
             )
         except sqlite3.DatabaseError:  # it has no such tables, or is no database
@@ -72,7 +72,7 @@ def _read(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
 
 
-def _tagged(database: sqlite3.Connection) -> list[Any]:
+def _find_tag(database: sqlite3.Connection) -> list[Any]:
     query = "SELECT 1 FROM experiment_tags WHERE experiment_id = 0 AND key = ? AND value = ?"
     return database.execute(query, MADE_BY).fetchall()
 
@@ -136,7 +136,7 @@ def prepare(where: str, own_home: bool) -> None:
         with contextlib.suppress(sqlite3.OperationalError):  # on a network's disk: slower without
             database.execute("PRAGMA journal_mode = WAL")
         with contextlib.suppress(sqlite3.OperationalError), database:  # or it cannot be written
-            if not _tagged(database):
+            if not _find_tag(database):
                 tag = "INSERT INTO experiment_tags (key, value, experiment_id) VALUES (?, ?, 0)"
                 database.execute(tag, MADE_BY)
             _follow_move(database, path.parent / ARTIFACTS)
@@ -154,8 +154,7 @@ def _set_pragmas(connection: Any, _: Any) -> None:
 def _follow_move(connection: sqlite3.Connection, place: Path) -> None:
     """Make the places in a database of the project those beside it, if it was moved or copied.
 
-    Only if there is a place, and nothing where the files were, or all of it came along; and that is
-    said.
+    Only if all files of its runs came along, or none is left where they were; this is printed.
     """
     before = _default_place(connection)
     if before in ("", place.as_uri()):

@@ -112,9 +112,10 @@ def _add_claim(
     finished or diverged. What is written becomes the project's. Raise UserError for cells of an
     experiment that do not follow from its trainings.
     """
-    here = exporting.find_present([i for row in rows([name]) for i in (row.run_id, row.origin)])
+    listed = rows([name])
+    here = exporting.find_present([i for row in listed for i in (row.run_id, row.origin)])
     ids = {}  # a server gives its own
-    for row in rows([name]):
+    for row in listed:
         present = here.get(row.run_id) or here.get(row.origin)
         ids[row] = present.run_id if present else row.run_id
     shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
@@ -145,13 +146,13 @@ def _check_cells(name: str, cells: Sequence[str], runs: Sequence[history.Row]) -
         return set()
     found = set[str]()
 
-    def trained(kind: str, fingerprint: str) -> Iterator[Document]:
+    def find_trainings(kind: str, fingerprint: str) -> Iterator[Document]:
         wanted = {"kind": kind, "fingerprint": fingerprint}.items()
         equal = [run.id for run in runs if wanted <= run.tags.items()]
         found.update(equal)
         yield from _documents(equal)
 
-    recorded = derive.recorded_cells(name, _documents(cells), trained)
+    recorded = derive.recorded_cells(name, _documents(cells), find_trainings)
     problems = [problem for cell in recorded for problem in cell.check()]
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
