@@ -12,7 +12,7 @@ from pipelines.claims import _arm_figure
 from pipelines.errors import Diverged, check_counts
 from pipelines.measurement.claim import Bench, Training
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.verdict import Bound, Floor
+from pipelines.measurement.verdict import BROKEN, INCONCLUSIVE, Bound, Floor
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import TrainingObserver, run
@@ -42,12 +42,12 @@ class ArmBound(Bound):
     """
 
     def verdict(self, values: Sequence[float]) -> str:
-        """Return `reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        """Return `holds`, `broken` or `inconclusive` for one value a seed."""
         finite = [value for value in values if math.isfinite(value)]
         if len(finite) == len(values):
             return super().verdict(values)
-        refuted = self.every and finite and super().verdict(finite) == "refuted"
-        return "refuted" if refuted else "inconclusive"
+        refuted = self.every and finite and super().verdict(finite) == BROKEN
+        return BROKEN if refuted else INCONCLUSIVE
 
 
 def near_reported(reported: Mapping[str, float]) -> tuple[ArmBound, ...]:

@@ -7,7 +7,6 @@ edited to add one. How a claim is measured over its grid and recorded is in swee
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,20 @@ from numpy.typing import NDArray
 
 from pipelines.measurement.cost import Cost
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, join
-from pipelines.measurement.verdict import VERDICTS, Bound, Floor
+from pipelines.measurement.quotation import FAILS, NOT_TESTED, SLIP, STEP, Grade, Quotation
+from pipelines.measurement.verdict import (
+    BROKEN,
+    EXPERIMENT,
+    HOLDS,
+    INCONCLUSIVE,
+    NOT_DECIDABLE,
+    OUTCOMES,
+    SMALLER_SCALE,
+    THEOREM,
+    Bound,
+    Floor,
+    Words,
+)
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, Result, RunOptions, run
 from pipelines.tracking import bulk, history, tracked_run
@@ -94,8 +106,13 @@ class Claim:
     extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
     as_printed: tuple[Bound, ...] = ()
-    """What is printed, in the damaged copies that were read, a number within a margin that the
-    card states; or none."""
+    printed: tuple[Quotation, ...] = ()
+    """The sentences of the source that it tests, as they stand in the copies that were read."""
+    words: Words = THEOREM
+    """What its verdicts are called."""
+    price: str = ""
+    """What a decision would take, where that is not at hand: `30 seeds of 10 minutes of an H200`.
+    Until a run decides it, the claim is `not decidable here`."""
     shown: tuple[str, ...] = ()
     """Metrics that decide nothing and stand on the scoreboard beside those that do."""
     floors: tuple[Floor, ...] = ()
@@ -135,34 +152,49 @@ class Claim:
     def judge(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> dict[str, str]:
-        """Return the `verdict`, what becomes of the statement `as_printed`, and the `floor`.
+        """Return the `verdict`, what became of the quotations `as_printed`, and the `floor`.
 
         `values` holds one number a seed of each metric. `altered`: other settings than those of the
-        scale. What is printed of trained networks is tested in the published setting alone, and
-        what is not judged says nothing of the printed statement either. Of trained networks, more
-        seeds than a claim states can make a verdict inconclusive and never give one: otherwise one
-        could add seeds until it pleases. Where one is stated, which decides nothing, they can.
+        scale.
         """
-        verdict = self.verdict(values, scale, altered)
-        printed = self.judge_printed(values)
-        if self.recipes and self.seeds > 1:
-            stated = {key: column[: self.seeds] for key, column in values.items()}
-            if verdict != self.verdict(stated, scale, altered):
-                verdict = "inconclusive"
-            if printed.partition(":")[0] != self.judge_printed(stated).partition(":")[0]:
-                printed = "undecided"
-        judged = verdict != "smaller scale" and self.reaches_floors(values)
-        tested = judged and (scale == "paper" or self.recipes is None)
         return {
-            "verdict": verdict,
-            "as_printed": printed if tested else "not tested",
+            "verdict": self.verdict(values, scale, altered),
+            "as_printed": "; ".join(
+                f"{quotation.place}: {grade}"
+                for quotation, grade in self.grades(values, scale, altered)
+            ),
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 
     def verdict(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
-        """Return the weakest verdict of its bounds; `smaller scale` where it is not judged.
+        """Return one of `verdict.VERDICTS`: the claim's word for the weakest of its bounds."""
+        outcome = self.outcome(values, scale, altered)
+        if outcome == HOLDS:
+            grades = {grade.grade for _, grade in self.grades(values, scale, altered)}
+            return self.words.corrected if grades & {FAILS, STEP, SLIP} else self.words.holds
+        if outcome == INCONCLUSIVE and self.price:
+            return NOT_DECIDABLE
+        return self.words.broken if outcome == BROKEN else outcome
+
+    def outcome(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> str:
+        """Return the weakest outcome of its bounds, or `smaller scale` where it is not judged.
+
+        Seeds beyond those the claim states may weaken the outcome of trained networks to
+        `inconclusive`, never decide it: else one could add seeds until it pleases.
+        """
+        outcome = self._outcome(values, scale, altered)
+        if self.recipes and self.seeds > 1:
+            stated = {key: column[: self.seeds] for key, column in values.items()}
+            if outcome != self._outcome(stated, scale, altered):
+                return INCONCLUSIVE
+        return outcome
+
+    def _outcome(self, values: Mapping[str, Sequence[float]], scale: str, altered: bool) -> str:
+        """Return the weakest outcome of its bounds over all these seeds.
 
         A reported number is judged at paper scale only, and trained networks only in the settings
         of a scale. Networks that have not reached the floors decide nothing.
@@ -170,49 +202,44 @@ class Claim:
         published = scale == "paper" and not altered
         bounds = [b for b in self.decided_by if published or b.metric not in self.reported]
         if not bounds or scale in self.unjudged_scales or (altered and self.recipes):
-            return "smaller scale"
+            return SMALLER_SCALE
         if self.floors and (scale == "smoke" or not self.reaches_floors(values)):
-            return "inconclusive" if published else "smaller scale"
-        return weakest_verdict(bounds, values)
+            return INCONCLUSIVE if published else SMALLER_SCALE
+        return weakest_outcome(bounds, values)
 
     def reaches_floors(self, values: Mapping[str, Sequence[float]]) -> bool:
         """Return whether the networks have reached all floors."""
         return all(floor.is_reached(values) for floor in self.floors)
 
-    def judge_printed(self, values: Mapping[str, Sequence[float]]) -> str:
-        """Return `holds`, `undecided`, `not tested`, or `fails: NUMBER, where RULE is printed`."""
-        tested = [b for b in self.as_printed if b.metric in values]
-        verdicts = [b.verdict(values[b.metric]) for b in tested]
-        broken = [b for b, each in zip(tested, verdicts, strict=True) if each == "refuted"]
-        if broken:
-            return "fails: " + "; ".join(
-                describe_contradiction(b, values[b.metric]) for b in broken
-            )
-        if not tested or len(tested) < len(self.as_printed):
-            return "not tested"
-        return "undecided" if "inconclusive" in verdicts else "holds"
+    def grades(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> list[tuple[Quotation, Grade]]:
+        """Return its quotations with their grades.
+
+        What is printed of trained networks is tested in the published setting alone, where they
+        have reached the floors; more seeds than stated can only make it `not tested`.
+        """
+        judged = self._outcome(values, scale, altered) != SMALLER_SCALE
+        is_tested = (
+            judged and self.reaches_floors(values) and (scale == "paper" or self.recipes is None)
+        )
+        return [(each, self._grade(each, values if is_tested else {})) for each in self.printed]
+
+    def _grade(self, quotation: Quotation, values: Mapping[str, Sequence[float]]) -> Grade:
+        grade = quotation.judge(values)
+        if self.recipes and self.seeds > 1:
+            stated = quotation.judge({k: column[: self.seeds] for k, column in values.items()})
+            if stated.grade != grade.grade:
+                return Grade(NOT_TESTED, "more seeds than the claim states say another thing")
+        return grade
 
 
-def describe_contradiction(bound: Bound, values: Sequence[float]) -> str:
-    """Return what is printed beside the number that contradicts it: the mean, or the worst seed.
-
-    The worst is shown where the bound is for every seed and the mean satisfies it.
-    """
-    shown = mean(values)
-    if bound.every and bound.at_least <= shown <= bound.at_most:
-        shown = bound.worst(np.array(values))
-    value = f"{bound.metric} {shown:.4g}"
-    if bound.wording:
-        return f"{bound.wording} ({value}, not {bound.rule})"
-    return f"{value}, where {bound.rule} is printed"
-
-
-def weakest_verdict(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
-    """Return the weakest verdict of these bounds; one that was not measured is inconclusive."""
-    verdicts = [
-        b.verdict(values[b.metric]) if b.metric in values else "inconclusive" for b in bounds
+def weakest_outcome(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
+    """Return the weakest outcome of these bounds; one that was not measured is inconclusive."""
+    outcomes = [
+        b.verdict(values[b.metric]) if b.metric in values else INCONCLUSIVE for b in bounds
     ]
-    return min(verdicts, key=VERDICTS.index)
+    return min(outcomes, key=OUTCOMES.index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,3 +279,4 @@ class Experiment(Claim):
     None: `measure`, which then does nothing but train on the bench.
     """
     family: str = "trained networks"
+    words: Words = EXPERIMENT

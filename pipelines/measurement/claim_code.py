@@ -17,9 +17,9 @@ SEARCH_ROOTS = (  # of studies, which are run as commands of their own
     "tuning.analysis.tunability:",
 )
 UNMEASURED_FIELDS = {  # of a claim: what it says, shows and is judged by, not what is measured
-    *("about", "as_printed", "card", "charts", "costs", "decided_by", "derive", "expect"),
-    *("extra_metrics", "family", "figure", "floors", "formula", "network", "reported", "says"),
-    *("scales", "seeds", "shown", "source", "unjudged_scales", "unstable"),
+    *("about", "card", "charts", "costs", "decided_by", "derive", "expect", "extra_metrics"),
+    *("family", "figure", "floors", "formula", "network", "price", "printed", "reported", "says"),
+    *("scales", "seeds", "shown", "source", "unjudged_scales", "unstable", "words"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: from one number a seed and a bound to reproduced, refuted or inconclusive."""
+"""Verdicts: from one number a seed to whether a bound holds, and the words for a whole claim."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 CONFIDENCE = 0.95  # of each one-sided interval
-VERDICTS = ("refuted", "inconclusive", "reproduced")  # weakest first
+PREDICTION = 0.95  # of the two-sided interval for one more run
+BROKEN, INCONCLUSIVE, HOLDS = OUTCOMES = ("broken", "inconclusive", "holds")  # weakest first
+SMALLER_SCALE = "smaller scale"
+NOT_DECIDABLE = "not decidable here"
+NOT_RUN = "not run"
+VERDICTS = {  # of a claim, in the order in which they are shown
+    "holds": "every bound that decides the theorem holds, and so do its quoted sentences",
+    "holds as corrected": "the theorem holds; a quoted sentence has a slip, a constant or a step "
+    "that does not",
+    "reproduced": "every bound that decides the experiment holds",
+    "refuted": "a bound of the theorem is broken: one counterexample is enough",
+    "not reproduced": "a bound of the experiment is broken, by its interval over seeds",
+    INCONCLUSIVE: "the interval over seeds straddles a bound (one seed has no interval), or "
+    "networks in the source's own setting have not learned enough",
+    SMALLER_SCALE: "it ran, and not in the source's setting: the numbers are shown and not judged",
+    NOT_DECIDABLE: "what a decision would take is not at hand; the card states its price",
+    NOT_RUN: "no run as stated is recorded",
+}
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a claim is called whose bounds hold, or of which one is broken."""
+
+    holds: str
+    broken: str
+    corrected: str
+    """Its bounds hold, and a quoted sentence does not."""
+
+
+THEOREM = Words("holds", "refuted", corrected="holds as corrected")
+EXPERIMENT = Words("reproduced", "not reproduced", corrected="reproduced")
 
 
 @dataclass(frozen=True)
@@ -27,19 +58,18 @@ class Bound:
     at_least: float = -math.inf
     every: bool = False
     wording: str = ""
-    """Of a printed statement: what is printed, where the rule alone does not say it."""
 
     def verdict(self, values: Sequence[float]) -> str:
-        """Return `reproduced`, `refuted` or `inconclusive` for one value a seed."""
+        """Return `holds`, `broken` or `inconclusive` for one value a seed."""
         if not all(math.isfinite(value) for value in values):
-            return "refuted"
+            return BROKEN
         if self.every:
             holds = all(self.at_least <= value <= self.at_most for value in values)
-            return "reproduced" if holds else "refuted"
+            return HOLDS if holds else BROKEN
         low, high = self.mean_interval(values)
         if self.at_least <= low and high <= self.at_most:
-            return "reproduced"
-        return "refuted" if low > self.at_most or high < self.at_least else "inconclusive"
+            return HOLDS
+        return BROKEN if low > self.at_most or high < self.at_least else INCONCLUSIVE
 
     def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
         """Return the ends of two one-sided intervals about the mean of one value a seed."""
@@ -74,8 +104,45 @@ class Bound:
 def always(
     metric: str, wording: str = "", *, at_least: float = -math.inf, at_most: float = math.inf
 ) -> Bound:
-    """Return the bound of a theorem, which one counterexample refutes."""
+    """Return the bound of a theorem, which one counterexample breaks."""
     return Bound(metric, at_most, at_least, every=True, wording=wording)
+
+
+LEAST_RUNS = 3  # fewer runs have an interval in which almost any number lies
+
+
+@dataclass(frozen=True)
+class ReportedError(Bound):
+    """An error that a source reports of one run, or as the mean of several.
+
+    It is not reproduced where it lies below the two-sided 95 % prediction interval of as many more
+    runs like ours, mean -+ t sd sqrt(1/runs + 1/n): runs like ours would hardly err so little.
+    Above the interval ours err less, so that the reported error is reached. Fewer than three runs
+    decide nothing.
+    """
+
+    reported: float = math.nan
+    runs: int = 1
+    """Runs behind the reported number."""
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """Return `holds`, `broken` or `inconclusive` for one error a seed."""
+        if not all(math.isfinite(value) for value in values):
+            return BROKEN
+        if len(values) < LEAST_RUNS:
+            return INCONCLUSIVE
+        low, _ = self.mean_interval(values)
+        return HOLDS if low <= self.reported else BROKEN
+
+    def mean_interval(self, values: Sequence[float]) -> tuple[float, float]:
+        """Return the ends of the prediction interval; infinite for one value."""
+        return prediction_interval(values, self.runs)
+
+    @property
+    def rule(self) -> str:
+        """Return `<= 6.38 in the prediction interval of one more run`."""
+        runs = "one more run" if self.runs == 1 else f"the mean of {self.runs} more runs"
+        return f"<= {self.reported:g}, by the 95 % prediction interval of {runs}"
 
 
 @dataclass(frozen=True)
@@ -117,6 +184,21 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     if n < 2:
         return -math.inf, math.inf
     half = t.ppf(CONFIDENCE, n - 1) * standard_deviation(values) / math.sqrt(n)
+    return centre - half, centre + half
+
+
+def prediction_interval(values: Sequence[float], runs: int = 1) -> tuple[float, float]:
+    """Return mean -+ t sd sqrt(1/runs + 1/n): where the mean of so many more runs is to be expected.
+
+    Two-sided, by Student's t with n - 1 degrees of freedom; infinite for n = 1.
+    """
+    from scipy.stats import t
+
+    n, centre = len(values), mean(values)
+    if n < 2:
+        return -math.inf, math.inf
+    spread = standard_deviation(values) * math.sqrt(1 / runs + 1 / n)
+    half = float(t.ppf((1 + PREDICTION) / 2, n - 1)) * spread
     return centre - half, centre + half
 
 
