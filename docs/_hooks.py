@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from pipelines.measurement import claim_catalog
-from pipelines.results import claim_pages, published, scoreboard
+from pipelines.results import claim_pages, counts, published, scoreboard
 
 ROOT = Path(__file__).parents[1]
 TEX = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.S)
@@ -53,12 +53,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     if "<!-- trained -->" in markdown:
         table = "\n".join(published.read_table(scoreboard.TRAINED))
         return markdown.replace("<!-- trained -->", table)
-    if "<!-- counts -->" not in markdown:
-        return markdown
-    *verdicts, (_, failing) = scoreboard.count_tiles(_entries())
-    counts = ", ".join(f"{number} {label}" for label, number in verdicts if number)
-    sentence = f"**{len(measurements)} claims: {counts}.** In {failing}, something printed fails."
-    return markdown.replace("<!-- counts -->", sentence)
+    return counts.of_entries(_entries()).replace_block(markdown)
 
 
 def on_page_content(content: str, page: Page, **_: Any) -> str:

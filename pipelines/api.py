@@ -5,7 +5,7 @@ It does what the command line does, and records the same runs in the same place:
     from pipelines import api
 
     result = api.run("gradient-formula", seeds=3)
-    result.verdict  # "reproduced"
+    result.verdict  # "holds"
     result.to_frame()  # a pandas DataFrame, one row a setting and seed
     result.figure()  # a matplotlib figure; in a notebook after %matplotlib inline
 
@@ -169,7 +169,7 @@ class Result:
 
     @property
     def verdict(self) -> str | None:
-        """Return `reproduced`, `refuted`, `inconclusive` or `smaller scale`; None of a recipe."""
+        """Return a word of docs/how-to/verdicts.md, such as `holds`; None of a recipe."""
         return self.document.get("verdict")
 
     @property
@@ -264,7 +264,8 @@ class Result:
             f"{self.name}: {self.verdict} at {self.document['scale']} scale, {seeds}",
             f"{stated.says} ({stated.source})",
             board.describe_metrics(stated, self.metrics),
-            f"as printed: {self.document['as_printed']}; run {self.run_id}",
+            *([f"quoted: {quoted}"] if (quoted := self.document["as_printed"]) else []),
+            f"run {self.run_id}",
         ]
 
     def _rows_below(self) -> list[history.Row]:

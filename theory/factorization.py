@@ -125,6 +125,24 @@ def paper_bound(R: ArrayLike, depth: Depth) -> Array:
     return (4 * np.pi + 3 * conditioning(R)) / check_depth(depth)
 
 
+def rounding_factor(gamma: ArrayLike, depth: Depth) -> Array:
+    """Return the estimate of `printed`, at its best integers, over the paper's bound; [...].
+
+    max(2 sin(pi/2q), e^{gamma/p} - 1) l / (4 pi + 3 gamma), least over integers 4q + p = l. HM's
+    footnote 6 says that rounding q and p changes the bound by a small constant factor. `gamma`
+    and `depth` broadcast. ValueError for a depth under 5.
+    """
+    gamma, n = np.broadcast_arrays(np.asarray(gamma, dtype=np.float64), check_depth(depth))
+    if np.any(n < 5):
+        raise ValueError(f"The split needs 4q + p layers, q, p >= 1. Received: {depth=}. Take 5.")
+    q = np.arange(1, n.max() // 4 + 1)
+    p = n[..., None] - 4 * q
+    growth = np.expm1(gamma[..., None] / np.maximum(p, 1))
+    estimate = np.maximum(2 * np.sin(np.pi / (2 * q)), growth)
+    least = np.min(np.where(p >= 1, estimate, np.inf), axis=-1)
+    return np.asarray(least * n / (4 * np.pi + 3 * gamma))
+
+
 def balanced_bound(R: ArrayLike, depth: Depth) -> Array:
     """Bound (1), 2 sin(theta/2l) + e^{gamma/l} - 1; shape [...]. ValueError as in `balanced`."""
     n = check_depth(depth)

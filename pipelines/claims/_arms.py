@@ -50,11 +50,6 @@ class ArmBound(Bound):
         return BROKEN if refuted else INCONCLUSIVE
 
 
-def near_reported(reported: Mapping[str, float]) -> tuple[ArmBound, ...]:
-    """Return the printed statements that the errors are those reported, or less."""
-    return tuple(ArmBound(name, NEAR * pct, wording=f"{pct} %") for name, pct in reported.items())
-
-
 @dataclass(frozen=True, kw_only=True)
 class Arms:
     """What the arms of a claim share: a published recipe, its length and its network's size."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 PROG = "python -m pipelines"
-NAME, SECOND = 35, 13  # columns of a line
+NAME, SECOND = 35, 14  # columns of a line
 WIDE = 100  # columns of a terminal with more room for data
 LIMIT = re.compile(r",|:| (?:on|at|for|of|after|a) ")  # what follows it is said by `show`
 SHORT = {r"\bminutes?\b": "min", r"\bhours?\b": "h", r"\bseconds?\b": "s"}
@@ -38,7 +38,7 @@ def list_names() -> dict[str, list[Any]]:
             "scales": list(claim.scales),
             "costs": order_scales({s: str(c) for s, c in claim.costs.items()}),
         }
-        | {"verdict": published.get(name, {}).get("verdict", "not run")}
+        | {"verdict": published.get(name, {}).get("verdict", claim.unmeasured)}
         | {"verdict_scale": published.get(name, {}).get("scale", "")}
         | _data_state(
             stated_plan(
@@ -96,7 +96,9 @@ def show(document: Mapping[str, list[Any]]) -> None:
     """
     columns = Columns(shutil.get_terminal_size().columns)
     columns.print_head("claim", "verdict")
-    for row in sorted(document["claims"], key=lambda row: bool(row["verdict"] == "not run")):
+    from pipelines.measurement.verdict import UNDECIDED
+
+    for row in sorted(document["claims"], key=lambda row: row["verdict"] in UNDECIDED):
         columns.print_row(row, row["verdict"], row["costs"], row["says"])
     print()
     columns.print_head("recipe", "reported")
@@ -143,7 +145,8 @@ class Columns:
 
         names = {"drawn" if DATASETS[name][0] == SAMPLES else name for name in row["data"]}
         data = _fold([*sorted(names), *missing], self.data)
-        for cells in itertools.zip_longest([row["name"]], [second], cost, data, fillvalue=""):
+        seconds = textwrap.wrap(second, SECOND - 1) or [""]
+        for cells in itertools.zip_longest([row["name"]], seconds, cost, data, fillvalue=""):
             print(self._format(cells))
         print(self.wrap(about))
 

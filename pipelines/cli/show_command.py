@@ -10,6 +10,7 @@ from pipelines.data.integrity import is_at_hand
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.plan import stated_plan
+from pipelines.measurement.verdict import NOT_RUN, UNDECIDED
 from pipelines.recipes import catalog
 from pipelines.results.published import read_rows
 from pipelines.results.reference_runs import list_places
@@ -29,7 +30,7 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _describe_claim(name: str) -> dict[str, Any]:
-    claim, row = claim_catalog.load(name), read_rows().get(name, {"verdict": "not run"})
+    claim, row = claim_catalog.load(name), read_rows().get(name, {"verdict": NOT_RUN})
     named = {"as printed": "as_printed", "floor reached": "floor"}
     columns = ("verdict", "scale", *named, "measured", "cost", "commit", "run")
     published = {named.get(key, key): row.get(key) for key in columns} | {"recorded_by": "project"}
@@ -42,7 +43,12 @@ def _describe_claim(name: str) -> dict[str, Any]:
         "decided_by": [str(bound) for bound in claim.decided_by],
         "reported": dict(claim.reported),
         "printed_in": list_places(name),
-        "evidence": None if row["verdict"] == "not run" else published,
+        "quotations": [
+            {"words": each.words, "place": each.place, "needs": dict(each.needs)}
+            for each in claim.printed
+        ],
+        "price": claim.price,
+        "evidence": None if row["verdict"] in UNDECIDED else published,
         "seeds": claim.seeds,
         "scales": {
             scale: _describe_scale(plan.data_sets, str(claim.costs.get(scale, "")), plan.params)
@@ -85,6 +91,14 @@ def show(document: Mapping[str, Any]) -> None:
             lines, set_in = paragraph.splitlines(), (" ", "-", "|", "Run:", "Expect")
             filled = lines if any(line.startswith(set_in) for line in lines) else [paragraph]
             print("\n" * bool(number) + "\n".join(_fill(x, console.width, INDENT) for x in filled))
+        quoted = [
+            f"“{each['words']}” {each['place']}"
+            + "".join(
+                f"; {key} not stated" for key, is_stated in each["needs"].items() if not is_stated
+            )
+            for each in document["quotations"]
+        ]
+        _print_lines(console, "quoted", quoted)
         _print_evidence(console, document)
     numbers, places = dict(document["reported"]), document["printed_in"]
     for place in places:
@@ -110,12 +124,13 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     decided = [f"Decided by: {'; '.join(document['decided_by'])}, over {document['seeds']} seeds."]
     row = document["evidence"]
     if row is None:
-        lines = ["The project has no verdict yet.", *decided]
+        price = [f"Not decidable here: {document['price']}."] * bool(document["price"])
+        lines = ["The project has no verdict yet.", *price, *decided]
     else:
         lines = [
             f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "
             f"{row['cost']} (commit {row['commit'][:8]}, run {row['run']}).",
-            f"As printed: {row['as_printed']}.",
+            *(f"Quoted, {each}." for each in row["as_printed"].split("; ") if each),
             *([f"Floor of learning: {row['floor']}."] if row["floor"] else []),
             *decided,
             "Measured:",

@@ -5,7 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
-from pipelines.measurement.verdict import format_spread
+from pipelines.measurement.quotation import ACCUSED
+from pipelines.measurement.verdict import SMALLER_SCALE, format_spread
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
@@ -14,9 +15,12 @@ from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
-COLOURS = {"reproduced": "green", "refuted": "red"}
+COLOURS = {
+    **dict.fromkeys(("holds", "holds as corrected", "reproduced"), "green"),
+    **dict.fromkeys(("refuted", "not reproduced"), "red"),
+}
 SERVED = "while `python -m pipelines ui` runs:"
-TITLES = {"as_printed": "As printed", "floor": "Floor of learning reached"}
+TITLES = {"as_printed": "Quoted", "floor": "Floor of learning reached"}
 FOUND = "Found finished with the same settings; --force repeats it."
 
 
@@ -40,13 +44,14 @@ def show_scoreboard(entries: list[Entry]) -> None:
 
 
 def _format_result(result: Result | None, metric: str) -> str:
-    """Return verdict, scale, the metric, whether the statement fails as printed, and the cost."""
+    """Return verdict, scale, the metric, quoted sentences that do not hold, and the cost."""
     if result is None:
         return "[yellow]not run[/]"
     verdict = f"[{COLOURS.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
     metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
     number = format_spread(metrics[metric]) if metric in metrics else "not judged"
-    printed = ["as printed: fails"] * result.judgement["as_printed"].startswith("fails")
+    grades = (each["grade"] for each in result.judgement["quotations"])
+    printed = [f"quoted: {grade}" for grade in dict.fromkeys(grades) if grade in ACCUSED]
     return "\n".join([verdict, number, *printed, format_duration(wall_s)])
 
 
@@ -84,9 +89,9 @@ def show_claim(document: Mapping[str, Any]) -> None:
 
 
 def _print_headline(document: Mapping[str, Any]) -> None:
-    """Print `gradient-formula: reproduced at cpu scale, 5 seeds, 26 s (HM Lemma 2.4)`."""
+    """Print `gradient-formula: holds at cpu scale, 5 seeds, 26 s (HM Lemma 2.4)`."""
     claim, verdict = claim_catalog.load(document["claim"]), document["verdict"]
-    shown = "shown, not judged" if verdict == "smaller scale" else verdict
+    shown = "shown, not judged" if verdict == SMALLER_SCALE else verdict
     seeds = "1 seed" if document["seeds"] == 1 else f"{document['seeds']} seeds"
     cost = f"{seeds}, {format_duration(document['wall_s'])}"
     _print_prose(

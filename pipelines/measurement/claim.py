@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from pipelines.measurement.cost import Cost
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, join
-from pipelines.measurement.quotation import FAILS, NOT_TESTED, SLIP, STEP, Grade, Quotation
+from pipelines.measurement.quotation import ACCUSED, NOT_TESTED, Grade, Quotation
 from pipelines.measurement.verdict import (
     BROKEN,
     EXPERIMENT,
     HOLDS,
     INCONCLUSIVE,
     NOT_DECIDABLE,
+    NOT_RUN,
     OUTCOMES,
     SMALLER_SCALE,
     THEOREM,
@@ -105,7 +106,6 @@ class Claim:
     """What draws the cells; of an `Experiment`, the cells and the trainings below each."""
     extra_metrics: Callable[[Sequence[Measured]], dict[str, float]] = NO_NUMBERS
     reported: Mapping[str, float] = field(default_factory=dict)
-    as_printed: tuple[Bound, ...] = ()
     printed: tuple[Quotation, ...] = ()
     """The sentences of the source that it tests, as they stand in the copies that were read."""
     words: Words = THEOREM
@@ -166,6 +166,19 @@ class Claim:
             "floor": "; ".join(floor.state(values) for floor in self.floors),
         }
 
+    def assess(
+        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
+    ) -> dict[str, Any]:
+        """Return what `judge` returns, and its `quotations` as JSON, each with its grade."""
+        grades = self.grades(values, scale, altered)
+        quotations = [quotation.document(grade) for quotation, grade in grades]
+        return {**self.judge(values, scale, altered), "quotations": quotations}
+
+    @property
+    def unmeasured(self) -> str:
+        """Return its verdict without any run: `not run`, or `not decidable here`."""
+        return NOT_DECIDABLE if self.price else NOT_RUN
+
     def verdict(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
@@ -173,7 +186,7 @@ class Claim:
         outcome = self.outcome(values, scale, altered)
         if outcome == HOLDS:
             grades = {grade.grade for _, grade in self.grades(values, scale, altered)}
-            return self.words.corrected if grades & {FAILS, STEP, SLIP} else self.words.holds
+            return self.words.corrected if grades & {*ACCUSED} else self.words.holds
         if outcome == INCONCLUSIVE and self.price:
             return NOT_DECIDABLE
         return self.words.broken if outcome == BROKEN else outcome
@@ -236,9 +249,7 @@ class Claim:
 
 def weakest_outcome(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:
     """Return the weakest outcome of these bounds; one that was not measured is inconclusive."""
-    outcomes = [
-        b.verdict(values[b.metric]) if b.metric in values else INCONCLUSIVE for b in bounds
-    ]
+    outcomes = [b.verdict(values[b.metric]) if b.metric in values else INCONCLUSIVE for b in bounds]
     return min(outcomes, key=OUTCOMES.index)
 
 

@@ -51,7 +51,8 @@ def run_page(
         f"**{judgement['verdict']}** at {plan.scale} scale: {decisive_numbers(plan, values)}",
         f"**{plan.claim.says}** ({plan.claim.source})",
         f"Reported: {reported}" if reported else "",
-        f"Decided by {decided}. As printed: {judgement['as_printed']}.",
+        f"Decided by {decided}.",
+        f"Quoted: {judgement['as_printed']}." if judgement["as_printed"] else "",
         f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
         *(f"[{title}]({link})" for title, link in chart_links(plan.name, run_id, cells).items()),
         figure if plan.kind == "claim" else "",
@@ -290,11 +291,11 @@ def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]
     return claim_document(row) | judgements([row], altered)[row.id]
 
 
-def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, str]]:
-    """Return by id what the rules of today say of runs: verdict, as printed, floor."""
+def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, Any]]:
+    """Return by id what the rules of today say of runs: verdict, as printed, floor, quotations."""
     histories = history.histories([row.id for row in rows])
     return {
-        row.id: claim_catalog.load(row.tags["claim"]).judge(
+        row.id: claim_catalog.load(row.tags["claim"]).assess(
             seed_values(histories[row.id]), row.tags["scale"], altered
         )
         for row in rows

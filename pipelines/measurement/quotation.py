@@ -28,6 +28,7 @@ GRADES = {  # gravest first
     "interval straddles it",
     HOLDS: "it is true as it stands",
 }
+ACCUSED = (FAILS, STEP, SLIP)
 
 
 @dataclass(frozen=True)

@@ -163,13 +163,13 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
                 else:
                     document = documents.claim_document(row)  # which names cells of other code
                     document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-                    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+                    document |= plan.claim.assess(values, plan.scale, bool(plan.changed_settings))
                     if row.tags.get(CELL_CODE) not in plan.codes:
                         document["other_code"] = True
                 return document | {"reused": True}
         broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
         run_id = _measure_and_record(plan, tags, resume=next(broken, None))
-        return documents.claim_document(history.row(run_id))
+        return documents.rejudged_document(history.row(run_id), bool(plan.changed_settings))
 
 
 def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[float]] | None:
@@ -269,7 +269,10 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         run.tag(store.RESULT, documents.decisive_numbers(plan, values))
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         text = io.StringIO()
-        writer = csv.DictWriter(text, table[0])
+        columns = dict.fromkeys(
+            key for row in table for key in row
+        )  # not all cells have all curves
+        writer = csv.DictWriter(text, columns, restval="nan")
         writer.writeheader()
         writer.writerows(table)
         run.text(text.getvalue(), documents.CSV)

@@ -15,6 +15,7 @@ BROKEN, INCONCLUSIVE, HOLDS = OUTCOMES = ("broken", "inconclusive", "holds")  # 
 SMALLER_SCALE = "smaller scale"
 NOT_DECIDABLE = "not decidable here"
 NOT_RUN = "not run"
+UNDECIDED = (NOT_RUN, NOT_DECIDABLE)  # without a run
 VERDICTS = {  # of a claim, in the order in which they are shown
     "holds": "every bound that decides the theorem holds, and so do its quoted sentences",
     "holds as corrected": "the theorem holds; a quoted sentence has a slip, a constant or a step "
@@ -57,7 +58,6 @@ class Bound:
     at_most: float = math.inf
     at_least: float = -math.inf
     every: bool = False
-    wording: str = ""
 
     def verdict(self, values: Sequence[float]) -> str:
         """Return `holds`, `broken` or `inconclusive` for one value a seed."""
@@ -101,11 +101,9 @@ class Bound:
         return f"{self.metric} {self.rule}"
 
 
-def always(
-    metric: str, wording: str = "", *, at_least: float = -math.inf, at_most: float = math.inf
-) -> Bound:
+def always(metric: str, *, at_least: float = -math.inf, at_most: float = math.inf) -> Bound:
     """Return the bound of a theorem, which one counterexample breaks."""
-    return Bound(metric, at_most, at_least, every=True, wording=wording)
+    return Bound(metric, at_most, at_least, every=True)
 
 
 LEAST_RUNS = 3  # fewer runs have an interval in which almost any number lies
@@ -188,9 +186,9 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def prediction_interval(values: Sequence[float], runs: int = 1) -> tuple[float, float]:
-    """Return mean -+ t sd sqrt(1/runs + 1/n): where the mean of so many more runs is to be expected.
+    """Return mean -+ t sd sqrt(1/runs + 1/n), the two-sided 95 % interval of more runs' mean.
 
-    Two-sided, by Student's t with n - 1 degrees of freedom; infinite for n = 1.
+    By Student's t with n - 1 degrees of freedom; infinite for n = 1.
     """
     from scipy.stats import t
 

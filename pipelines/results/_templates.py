@@ -2,13 +2,14 @@
 
 import base64
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.measurement import claim_catalog
-from pipelines.measurement.verdict import format_spread
+from pipelines.measurement.quotation import ACCUSED
+from pipelines.measurement.verdict import VERDICTS, format_spread
+from pipelines.results import counts
 
 TEMPLATES = Path(__file__).with_name("templates")
 DOCUMENTS = {  # by the letters that name a source
@@ -18,8 +19,7 @@ DOCUMENTS = {  # by the letters that name a source
     "LY": "Li & Yuan 2017, Convergence Analysis of Two-layer Neural Networks",
     "ours": "what no document says",
 }
-VERDICTS = ("reproduced", "refuted", "inconclusive", "smaller scale", "not run")  # as sorted
-FAILS = "as printed fails"
+QUOTED = "quoted: "  # begins the labels of grades
 LABELLED = re.compile(r"\n(?=(?:Cost|Expect|Measured|Source|Verdict)[^:\n]{0,20}: )")
 COMMANDS = re.compile(r"^Run: (.+(?:\n {5}.+)*)$", re.MULTILINE)  # those after the first, set in
 
@@ -54,14 +54,16 @@ def _board(
     pages: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return what the template of the scoreboard shows, decided claims first."""
-    places = [*DOCUMENTS]
+    places, words = [*DOCUMENTS], [*VERDICTS]
     return {
         "entries": sorted(
-            entries, key=lambda e: (VERDICTS.index(e.verdict), places.index(e.document_of), e.name)
+            entries, key=lambda e: (words.index(e.verdict), places.index(e.document_of), e.name)
         ),
         "documents": DOCUMENTS,
         "tiles": tiles(entries),
-        "verdicts": VERDICTS,
+        "verdicts": [*VERDICTS],
+        "quoted": QUOTED,
+        "accused": ACCUSED,
         "own": any(entry.yours for entry in entries),
         "pictures": pictures,
         "pages": pages,
@@ -102,11 +104,10 @@ def _html_of(markdown: str) -> Any:
     return Markup(prose.render(markdown))  # noqa: S704 - the renderer escapes
 
 
-def tiles(entries: Sequence[Any]) -> list[tuple[str, str, int]]:
-    """Return the label, the CSS class and the number of every tile."""
-    counts = Counter(entry.verdict for entry in entries)
-    failing = sum(entry.cells()["as printed"].startswith("fails") for entry in entries)
-    measured_here = sum(entry.yours is not None for entry in entries)
-    by_verdict = [(verdict, verdict, counts[verdict]) for verdict in VERDICTS]
-    yours = [("measured by you", "", measured_here)] if measured_here else []
-    return [*by_verdict, (FAILS, "fails", failing), *yours]
+def tiles(entries: Sequence[Any]) -> list[tuple[str, int]]:
+    """Return the label and the number of every tile: verdicts, grades of quoted sentences."""
+    counted = counts.of_entries(entries)
+    grades = {f"{QUOTED}{grade}": counted.grades[grade] for grade in ACCUSED}
+    yours = {"measured by you": sum(entry.yours is not None for entry in entries)}
+    numbers = {**counted.verdicts, **grades, **yours}
+    return [(label, number) for label, number in numbers.items() if number]

@@ -63,7 +63,7 @@ def read(name: str) -> Measurement | None:
     ids = {cell.run_id for cell in chosen}
     reused = {each for cell in chosen for each in store.reused_ids(cell.tags)}
     return Measurement(
-        result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
+        result=scoreboard.Result(row, plan.claim.assess(values, plan.scale)),
         plan=plan,
         values=values,
         cells=measured_cells(plan, cells),

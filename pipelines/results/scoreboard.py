@@ -18,7 +18,7 @@ from pipelines.measurement import claim, claim_catalog, documents, sweep
 from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.verdict import format_spread
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import _templates, _trained_networks
+from pipelines.results import _templates, _trained_networks, counts
 from pipelines.results._templates import DOCUMENTS
 from pipelines.results.evidence import bundles
 from pipelines.runtime.provenance import ROOT
@@ -34,7 +34,7 @@ LOCAL = (  # of the one that is written beside a database
     *(*STATED, "cost", "commit", "run"),
 )
 TRAINED = "Trained networks"  # title of their table
-JUDGEMENT = ("verdict", "as_printed", "floor")
+JUDGEMENT = ("verdict", "as_printed", "floor", "quotations")
 LETTERS = {"BEL": "B", "BHL": "B", "Bartlett's": "B"}
 
 
@@ -43,11 +43,11 @@ class Result:
     """A finished run of a claim, with what the rules of today say of it."""
 
     run: history.Row
-    judgement: dict[str, str]
+    judgement: dict[str, Any]
 
     @property
     def verdict(self) -> str:
-        return self.judgement["verdict"]
+        return str(self.judgement["verdict"])
 
     @property
     def scale(self) -> str:
@@ -56,7 +56,8 @@ class Result:
     @property
     def judged_row(self) -> history.Row:
         """Return the run with its judgement by the rules of today, not those of its day."""
-        return replace(self.run, tags={**self.run.tags, **self.judgement})
+        judged = {key: value for key, value in self.judgement.items() if isinstance(value, str)}
+        return replace(self.run, tags={**self.run.tags, **judged})
 
     @property
     def link(self) -> str:
@@ -103,14 +104,22 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        return self.shown.verdict if self.shown else "not run"
+        return self.shown.verdict if self.shown else claim_catalog.load(self.name).unmeasured
+
+    @property
+    def quotations(self) -> list[dict[str, Any]]:
+        """Return the sentences of the source, each with its grade, measured or not."""
+        if self.shown:
+            return list(self.shown.judgement["quotations"])
+        return list(claim_catalog.load(self.name).assess({}, SCALES[0])["quotations"])
 
     def document(self) -> dict[str, Any]:
         """Return the claim as `run --json` prints it, yours if there is one, and the project's.
 
-        Its verdict is "not run" where there is neither.
+        Without either its verdict is "not run", or "not decidable here".
         """
-        bare = {"claim": self.name, "source": self.source, "verdict": "not run", "metrics": {}}
+        bare: dict[str, Any] = {"claim": self.name, "source": self.source, "metrics": {}}
+        bare |= {"verdict": self.verdict, "quotations": self.quotations}
         project = self.project.document() if self.project else None
         owner = "you" if self.yours else "project" if self.project else None
         shown = self.shown.document() if self.shown else bare
@@ -136,7 +145,7 @@ class Entry:
             "decided by": "; ".join(map(str, claim.decided_by)),
             "recorded by the project": describe_result(self.project),
             "yours": describe_result(self.yours),
-            "cost": costs,
+            "cost": "; ".join(filter(None, (costs, claim.price))),
         }
         if shown is None:
             return cells
@@ -153,7 +162,7 @@ class Entry:
 
 
 def describe_result(result: Result | None) -> str:
-    """Return `reproduced at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
+    """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
     if result is None:
         return "not run"
     return f"{result.verdict} at {result.scale} scale: {result.metrics()}"
@@ -198,7 +207,7 @@ def stated_results(**tags: str) -> tuple[dict[str, history.Row], dict[str, histo
 def entry_of_run(document: Mapping[str, Any]) -> Entry:
     """Return the entry of a run that was just shown or measured, beside the project's."""
     row, name = history.row(document["run_id"]), str(document["claim"])
-    result = Result(row, {key: str(document[key]) for key in JUDGEMENT})
+    result = Result(row, {key: document[key] for key in JUDGEMENT})
     if row.is_project:
         return Entry(name, project=result)
     [beside] = entries(name)
@@ -295,6 +304,8 @@ def publish(folder: Path | None = None) -> dict[str, Any]:
     with _open_folder(folder):
         figures = _write_figures(board, folder / "figures")
         (folder / "RESULTS.md").write_text(markdown(board, _tables(board, []), figures, PUBLISHED))
+        for page in filter(Path.is_file, (folder / name for name in counts.PAGES)):
+            page.write_text(counts.of_entries(board).replace_block(page.read_text()))
     return {"claims": [entry.document() for entry in board], "results": str(folder / "RESULTS.md")}
 
 
@@ -303,11 +314,6 @@ def render_board(
 ) -> str:
     """Return the scoreboard as part of a page of HTML, with addresses of figures and pages."""
     return _templates.render_board(board, pictures, pages)
-
-
-def count_tiles(board: Sequence[Entry]) -> list[tuple[str, int]]:
-    """Return how many claims have each verdict, and how many fail as printed."""
-    return [(label, number) for label, _, number in _templates.tiles(board)]
 
 
 @contextmanager
@@ -359,6 +365,8 @@ def markdown(
         "Written from the MLflow database by `python -m pipelines report`; do not edit by hand. "
         "sd: standard deviation over n seeds. A run is named by the first letters of its id; its "
         "page is where `python -m pipelines ui` runs.",
+        "",
+        *counts.of_entries(entries).lines(),
     ]
     for title, group in group_by_document(entries):
         lines += ["", f"## {title}", "", f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]

@@ -44,6 +44,7 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory import near_identity, smooth_maps
 from theory.composition import compose, near_layers, whole_layers, whole_profile
@@ -239,9 +240,15 @@ CLAIM = Theorem(
         always("henon_gap", at_most=1e-10),
         always("scalar_error", at_most=1e-10),
     ),
-    as_printed=(
-        always("composition_error", "the map is the composition of its layers", at_most=1e-10),
-        always("printed_rate_growth", "distances to the identity of O(log m / m)", at_most=1),
+    printed=(
+        Quotation(
+            words="h = h_m o ... o h_1, |h_i - Id|_L = O(log m / m)",
+            place="B's slides, near-identity layers, in our letters",
+            bounds=(
+                always("composition_error", at_most=1e-10),
+                always("printed_rate_growth", at_most=1),
+            ),
+        ),
     ),
     costs={"cpu": seconds(64)},
     measure=measure,

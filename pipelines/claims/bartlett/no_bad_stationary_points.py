@@ -4,10 +4,11 @@ Source: B, after BEL. For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps <
 Q(h) = E |h(X) - Y|^2 / 2, least at h*, the functional gradient with respect to every layer
 satisfies, as the slide prints it,
     |D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|.
-It is true where every h_i(0) = 0, a premise that our damaged copy of the slides does not have: the
-layers u - 1 and u at x = 1, y = 2 have the norms 2 and 0, and the bound 1 (`moved_zero_ratio`).
-With the premise it holds also with 2 times the right-hand side (ours), which is attained: h_i(u) =
-(1 - eps) u with labels y = c x. (The 2 may have been lost in the copy.)
+It is true where every h_i(0) = 0, a premise that the slide omits: the layers u - 0.9 and u at
+x = 1, y = 2 have the norms 1.9 and 0.19, and the bound 0.95 (`moved_zero_ratio` 0.2). With the
+premise it holds also with 2 times the right-hand side (ours), which is attained: h_i(u) =
+(1 - eps) u with labels y = c x. (The 2 may have been lost in the copy.) The slide's layers are
+Lipschitz; ours are differentiable besides.
 
 Measured: networks of the slides' layers u + A_i sigma(B_i u), sigma tanh or ReLU, 2 d units wide,
 with |A_i| |B_i| = eps, random and mixed with layers that shrink, on random samples in which every
@@ -23,7 +24,7 @@ that attains it.
 Run: python -m pipelines run no-bad-stationary-points
      python -m pipelines sweep no-bad-stationary-points --grid eps=0.05:0.95:0.05 --grid l=8
 Expect: ratio 1.37 +- 0.06 (mean and deviation of 5 seeds; tanh 1.37, ReLU 1.38), slide_ratio 2.74,
-attained_gap 6e-16; moved_zero_ratio 0.
+attained_gap 6e-16; moved_zero_ratio 0.2.
 """
 
 from collections.abc import Sequence
@@ -37,6 +38,7 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
+from pipelines.measurement.quotation import SLIP, Quotation
 from pipelines.measurement.verdict import always
 from theory import stationary_points
 
@@ -121,7 +123,7 @@ def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
     """Return the least ratios: by activation, over the slide's bound, where h_1(0) is not 0."""
     ratios = ((name, join(chosen, "ratio")) for name, chosen in group_by(measured, "sigma"))
     least = {f"{name}_ratio": float(ratio.min()) for name, ratio in ratios}
-    numbers = {"slide_ratio": 2 * min(least.values()), "moved_zero_ratio": moved_zero_ratio(-1.0)}
+    numbers = {"slide_ratio": 2 * min(least.values()), "moved_zero_ratio": moved_zero_ratio(-0.9)}
     return least | numbers
 
 
@@ -177,12 +179,16 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting((2,), (1, 3), (0.2, 0.8), inputs=20), "cpu": Setting()},
     decided_by=(always("ratio", at_least=1 - 1e-12), always("attained_gap", at_most=1e-12)),
-    as_printed=(
-        always("slide_ratio", "the bound where every h_i(0) = 0", at_least=1 - 1e-12),
-        always(
-            "moved_zero_ratio",
-            "the bound without the premise h_i(0) = 0, at the layers u - 1 and u",
-            at_least=1,
+    printed=(
+        Quotation(
+            words="|D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|",
+            place="B's slides, stationary points, in our letters",
+            bounds=(
+                always("slide_ratio", at_least=1 - 1e-12),
+                always("moved_zero_ratio", at_least=1),
+            ),
+            broken=SLIP,
+            note="the slide omits h_i(0) = 0; with it the bound holds, even twice",
         ),
     ),
     costs={"cpu": seconds(8)},

@@ -45,6 +45,7 @@ from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, loss, margin, product, projection_path
 
@@ -213,10 +214,6 @@ def draw_descents(axes: Any, m: Measured, kind: str, why: str) -> None:
     axes.legend(fontsize=7)
 
 
-PRINTED = (
-    always("balance_error", "balanced layers of singular values s_j^(1/l)", at_most=1e-12),
-    always("final_loss", "convergence to every target of positive margin", at_most=TARGET),
-)
 CLAIM = Theorem(
     source="BHL",
     says="Power projection with balanced factorization converges linearly to every target of "
@@ -235,9 +232,16 @@ CLAIM = Theorem(
     decided_by=(
         always("decrement_ratio", at_least=1),
         always("margin_ratio", at_least=1 - 1e-9),
-        *PRINTED,
+        always("balance_error", at_most=1e-12),
+        always("final_loss", at_most=TARGET),
     ),
-    as_printed=PRINTED,
+    printed=(
+        Quotation(
+            words="A_i = R^(1/L) P_i, P_i = R^((i-1)/L) P^(1/L) R^(-(i-1)/L)",
+            place="B's slides, balanced factorization",
+            bounds=(always("balance_error", at_most=1e-12),),
+        ),
+    ),
     costs={"cpu": seconds(16)},
     measure=measure,
     extra_metrics=extra_metrics,

@@ -48,6 +48,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_path, eigenvalue_recursion, product
 from theory.descent_bounds import iteration_bound, iterations_to
@@ -244,12 +245,18 @@ CLAIM = Theorem(
         always("matrix_error", at_most=1e-10),
         always("layer_spread", at_most=1e-10),
     ),
-    as_printed=(
-        always("deep_arrived_pct", "convergence at depths l >= ln(|Phi| / gamma)", at_least=100),
-        always(
-            "matrix_error",
-            "layers keep the eigenvectors of Phi, eigenvalues follow the recursion",
-            at_most=1e-10,
+    printed=(
+        Quotation(
+            words="L >= c_3 ln(|Phi| / gamma)",
+            place="B's slides, symmetric positive Phi",
+            bounds=(always("deep_arrived_pct", at_least=100),),
+            note="c_3 = 1 was tested; no such depth is needed",
+        ),
+        Quotation(
+            words="lambda <- lambda + eta lambda^(L-1) (lambda^L - lambda(t)^L)",
+            place="B's slides, the recursion of the eigenvalues, in our letters",
+            bounds=(always("matrix_error", at_most=1e-10),),
+            note="where lambda^L is the eigenvalue of Phi",
         ),
     ),
     costs={"cpu": seconds(17)},

@@ -59,6 +59,7 @@ from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.quotation import STEP, Quotation
 from pipelines.measurement.verdict import always
 from pipelines.runtime import backend
 from theory.memorization import memorize, neighbour_move, paper_width, parameter_count, printed
@@ -269,7 +270,7 @@ PAPER = (
 )
 DECIDING = ("errors", "constant", "own_errors")
 
-FITS = always("errors", "Theorem 3.2", at_most=0)
+FITS = always("errors", at_most=0)
 
 
 def state(points: str) -> str:
@@ -292,15 +293,30 @@ CLAIM = Experiment(
     family="expressivity",
     scales={"smoke": Setting("digits", (300,)), "cpu": Setting()},
     decided_by=(FITS, always("constant", at_most=5), always("own_errors", at_most=0)),
-    as_printed=(
-        FITS,
-        always(
-            "own_printed_errors",
-            "the constant 10 in k = 10 ln n / rho^2 of Theorem 3.2's proof",
-            at_most=0,
+    printed=(
+        Quotation(
+            words="Then, there exists a residual network N (specified below) with O(n log n + "
+            "r^2) parameters that perfectly expresses the training data, i.e., for all i in {1, "
+            "..., n}, the network N maps x^(i) to y^(i).",
+            place="HM Theorem 3.2",
+            bounds=(FITS, always("constant", at_most=5)),
         ),
-        always(
-            "neighbour_move", "the distance 3 rho' in Lemma B.1, a step of the proof", at_most=1e-12
+        Quotation(
+            words="take k = c (log n) / rho^2 for sufficiently large absolute constant c (for "
+            "example, c = 10 works)",
+            place="HM appendix B, proof of Theorem 3.2",
+            needs={"base of the logarithm": False, "scale of A_0": False},
+            bounds=(always("own_printed_errors", at_most=0),),
+            broken=STEP,
+            note="in base 2, too, c = 10 is not enough for the lemma's premise; the theorem "
+            "needs none of it",
+        ),
+        Quotation(
+            words="b) if i != j and S contains at least one of i, j, then |a_i - a_j| >= 3 rho'",
+            place="HM Lemma B.1",
+            bounds=(always("neighbour_move", at_most=1e-12),),
+            broken=STEP,
+            note="the distance is read squared, as in (B.1); 6 rho' is enough and needed",
         ),
     ),
     measure=measure,

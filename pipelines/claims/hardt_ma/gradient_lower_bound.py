@@ -38,6 +38,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, instance_bound
@@ -208,8 +209,8 @@ def draw_landscape(axes: Any, identity: float, tau: float, title: str) -> None:
 
 
 PRINTED = (
-    always("ratio", "(2.3) at random networks", at_least=1 - EXACT),
-    always("path_ratio", "(2.3) along descent", at_least=1 - EXACT),
+    always("ratio", at_least=1 - EXACT),
+    always("path_ratio", at_least=1 - EXACT),
 )
 CLAIM = Theorem(
     source="HM equation (2.3)",
@@ -230,7 +231,14 @@ CLAIM = Theorem(
         always("sharpening", at_least=1 - EXACT),
         always("equality_error", at_most=EXACT),
     ),
-    as_printed=PRINTED,
+    printed=(
+        Quotation(
+            words="any A inside the domain B_tau satisfies that |grad f(A)|_F^2 >= 4 l (1 - "
+            "tau)^(2l-2) sigma_min(Sigma) (f(A) - C_opt)",
+            place="HM equation (2.3)",
+            bounds=PRINTED,
+        ),
+    ),
     costs={"cpu": seconds(22)},
     measure=measure,
     unstable={"path_ratio": np.inf, "path_steps": np.inf},

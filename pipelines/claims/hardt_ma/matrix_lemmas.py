@@ -30,6 +30,7 @@ from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import compose, max_norm, rotation_layers
 from theory.normal_matrices import normal_form
@@ -125,14 +126,8 @@ def figure(measured: Sequence[Measured]) -> Any:
     return picture
 
 
-PRINTED = (
-    always(
-        "rotation_ratio", "Claim A.1: factors of a rotation within pi/q of the identity", at_most=1
-    ),
-    always("rotation_error", "Claim A.1: a rotation is their product", at_most=1e-12),
-    always("normal_error", "Claim C.1: a normal matrix has blocks of at most 2 x 2", at_most=1e-12),
-    always("product_ratio", "Claim C.2: |AB|_F >= s_min(A) |B|_F", at_least=1 - 1e-12),
-)
+NORMAL = always("normal_error", at_most=1e-12)
+PRODUCT = always("product_ratio", at_least=1 - 1e-12)
 CLAIM = Theorem(
     source="HM Claims A.1, C.1, C.2",
     says="A rotation is a product of 2q matrices within pi/q of the identity; a real normal matrix "
@@ -147,8 +142,27 @@ CLAIM = Theorem(
     r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
-    decided_by=(*PRINTED, always("product_gap", at_most=1e-9)),
-    as_printed=PRINTED,
+    decided_by=(
+        always("rotation_ratio", at_most=1),
+        always("rotation_error", at_most=1e-12),
+        NORMAL,
+        PRODUCT,
+        always("product_gap", at_most=1e-9),
+    ),
+    printed=(
+        Quotation(
+            words="Let U be a real normal matrix (that is, it satisfies U U^T = U^T U). Then, "
+            "there exists an orthonormal matrix S such that U = S D S^T, where D is a real block "
+            "diagonal matrix that consists of blocks with size at most 2 x 2.",
+            place="HM Claim C.1",
+            bounds=(NORMAL,),
+        ),
+        Quotation(
+            words="For any two matrices A, B, we have that |AB|_F >= sigma_min(A) |B|_F.",
+            place="HM Claim C.2",
+            bounds=(PRODUCT,),
+        ),
+    ),
     costs={"cpu": seconds(8)},
     measure=measure,
     figure=figure,

@@ -41,6 +41,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join, select
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, hessian_vector
@@ -232,9 +233,7 @@ def outcomes(measured: Sequence[Measured]) -> list[float]:
     return [100 * float(np.mean(kind)) for kind in kinds]
 
 
-PRINTED = always(
-    "excess", "Theorem 2.2: a critical point inside is a global minimum", at_most=TOLERANCE
-)
+PRINTED = always("excess", at_most=TOLERANCE)
 CLAIM = Theorem(
     source="HM Theorem 2.2",
     says="Where all layers of a linear residual network have norm below 1, every critical point of "
@@ -249,7 +248,14 @@ CLAIM = Theorem(
     family="linear theory",
     scales={"smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300), "cpu": Setting()},
     decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),
-    as_printed=(PRINTED,),
+    printed=(
+        Quotation(
+            words="For any tau < 1, we have that any critical point A of the objective function "
+            "f inside the domain B_tau must also be a global minimum.",
+            place="HM Theorem 2.2",
+            bounds=(PRINTED,),
+        ),
+    ),
     costs={"cpu": seconds(37)},
     measure=measure,
     unstable=dict.fromkeys(

@@ -51,6 +51,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.quotation import NOT_TESTED, Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.stationary_points import Layer, layer_gradient_norms, network, stationary_bound
@@ -321,11 +322,16 @@ CLAIM = Theorem(
         always("fitted_functional_ratio", at_least=1 - 1e-12),
         always("fitted_descent_ratio", at_least=1 - 1e-3),
     ),
-    as_printed=(
-        always(
-            "critical_excess_risk",
-            "the conjecture of section 5, read of the weights: no bad critical points",
-            at_most=1e-9,
+    printed=(
+        Quotation(
+            words="We conjecture that a result analogous to Theorem 2.2 is true for the general "
+            "non-linear case. Unlike with the standard parameterization, we see no fundamental "
+            "obstacle for such a result.",
+            place="HM section 5",
+            needs={"whether the points are critical in the weights or in the layers": False},
+            bounds=(always("critical_excess_risk", at_most=1e-9),),
+            broken=NOT_TESTED,
+            note="this is of the weights; of the layers' functions, as BEL read it, it holds",
         ),
     ),
     costs={"cpu": seconds(11)},

@@ -31,6 +31,7 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk
 
@@ -170,7 +171,14 @@ CLAIM = Theorem(
         Bound("rms_z", at_least=0.7, at_most=1.3),
         always("resolution_pct", at_most=4),
     ),
-    as_printed=(always("z", "the closed form of Claim 2.3", at_most=5),),
+    printed=(
+        Quotation(
+            words="f(A) = |((Id + A_l) ... (Id + A_1) - R) Sigma^(1/2)|_F^2 + C. Here C is a "
+            "constant that doesn't depend on A",
+            place="HM Claim 2.3",
+            bounds=(always("z", at_most=5),),
+        ),
+    ),
     costs={"cpu": seconds(28)},
     measure=measure,
     extra_metrics=extra_metrics,

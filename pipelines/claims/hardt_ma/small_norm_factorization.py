@@ -4,18 +4,23 @@ Source: HM Theorem 2.1. With gamma = max |log singular value| of R and depth l >
 A_i with (I + A_l) ... (I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm;
 for positive definite R, 3 gamma / l.
 
-As it stands the theorem is true, at every integer l >= max(1, 3 gamma); its proof is not: it splits
-l = 4q + p with real q and p, and with integers that split leaves its own bound at many depths (in
-the damaged copy that was read; `printed_split_violations_pct`, of all judged cases).
+As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits
+l = 4q + p with real q and p, and footnote 6 says of them: "p, q are not chosen to be integers. But
+rounding them to closest integer will change final bound of the norm by small constant factor." That
+is true: with the best integers the proof's estimate is at most 1.350 times its bound
+(`rounding_factor`, over gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed
+proof gives the constant up to that factor. The constant itself comes of another construction, the
+balanced factorization of B's slides; its norm bound is ours.
 
 Measured: random R (polar factors of Gaussian matrices; log singular values scaled so that the
 greatest is gamma: where the least is -gamma the bound is easier) over dimension, conditioning and
-depth, factored by the balanced polar construction (ours, with the smaller bound
-2 sin(theta / 2l) + e^(gamma/l) - 1) and by the paper's split, as printed and with its two groups of
-rotations merged. `ratio` is our largest norm over the paper's bound, `psd_ratio` the same for the
-positive definite factor; `over_lower_bound` our norm over what no factorization can go below, at
-the largest depth, mean over settings. Matrices of negative determinant are factored after
-augmentation by one dimension (`augmented_error`).
+depth, factored by the balanced construction (whose bound, ours, is
+2 sin(theta / 2l) + e^(gamma/l) - 1) and by the paper's split, at its best integers and with its two
+groups of rotations merged. `split_over_bound_pct` is the share of judged cases in which the split
+at integers is over the bound, as the footnote allows. `ratio` is our largest norm over the paper's
+bound, `psd_ratio` the same for the positive definite factor; `over_lower_bound` our norm over what
+no factorization can go below, at the largest depth, mean over settings. Matrices of negative
+determinant are factored after augmentation by one dimension (`augmented_error`).
 
 The figure that convinces: l · max |A_i| against l, ours just above the lower bound and far below
 the paper's; beside it the distribution of over_lower_bound.
@@ -23,7 +28,7 @@ the paper's; beside it the distribution of over_lower_bound.
 Run: python -m pipelines run small-norm-factorization
      python -m pipelines sweep small-norm-factorization --grid d=8,64 --grid l=8:256:2x --seeds 5
 Expect: ratio 0.245, psd_ratio 0.383, product_error 7e-15, over_lower_bound 1.05,
-printed_split_violations_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).
+rounding_factor 1.350, split_over_bound_pct 25.5 +- 3.0 (mean and deviation of 5 seeds).
 """
 
 from collections.abc import Sequence
@@ -37,10 +42,13 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory import factorization
 
 SHALLOWEST = 5  # the paper's split needs 4q + p layers with q, p >= 1
+GAMMAS, DEEPEST = np.geomspace(1e-3, 5, 400), 300  # over which the cost of rounding is the largest
+SMALL_FACTOR = 2  # our reading of the footnote's "small constant factor"
 
 
 @dataclass(frozen=True)
@@ -122,11 +130,14 @@ def product_error(A: Array, R: Array) -> Array:
 
 
 def extra_metrics(measured: Sequence[Measured]) -> dict[str, float]:
-    """Return how near the optimum ours is at the largest depth, how often the split fails."""
-    broken = [(m.curves["printed"] > m.curves["paper_bound"])[m.holds] for m in measured]
+    """Return how near the optimum ours is at the largest depth, and what rounding costs."""
+    over = [(m.curves["printed"] > m.curves["paper_bound"])[m.holds] for m in measured]
+    gamma, depth = GAMMAS[:, None], np.arange(SHALLOWEST, DEEPEST + 1)
+    factors = factorization.rounding_factor(gamma, depth)
     return {
         "over_lower_bound": float(np.mean(over_lower_bound(measured))),
-        "printed_split_violations_pct": 100 * float(np.mean(np.concatenate(broken))),
+        "rounding_factor": float(factors[depth >= 3 * gamma].max()),
+        "split_over_bound_pct": 100 * float(np.mean(np.concatenate(over))),
     }
 
 
@@ -137,10 +148,10 @@ def over_lower_bound(measured: Sequence[Measured]) -> list[float]:
 
 BINS = np.linspace(1, 1.3, 31)
 LABELS = {
-    "paper_bound": "paper's bound 4π + 3γ",
-    "printed": "paper's construction",
+    "paper_bound": "the theorem's bound 4π + 3γ",
+    "printed": "the proof's split, best integers",
     "merged": "the same, rotations merged",
-    "balanced": "balanced polar construction (ours)",
+    "balanced": "balanced factorization (of B's slides)",
     "lower_bound": "lower bound for any construction",
 }
 
@@ -167,8 +178,8 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 BOUNDS = (
-    always("ratio", "the bound (4 pi + 3 gamma) / l", at_most=1),
-    always("psd_ratio", "3 gamma / l for positive definite matrices", at_most=1),
+    always("ratio", at_most=1),
+    always("psd_ratio", at_most=1),
 )
 CLAIM = Theorem(
     source="HM Theorem 2.1",
@@ -193,10 +204,28 @@ CLAIM = Theorem(
         always("product_error", at_most=1e-12),
         always("augmented_error", at_most=1e-12),
     ),
-    as_printed=(
-        *BOUNDS,
-        always("printed_split_violations_pct", "the proof's split 4q + p = l", at_most=0),
+    printed=(
+        Quotation(
+            words="Then, there exists a global optimum solution A* of the population risk f with "
+            "norm |A*| <= (4 pi + 3 gamma) / l.",
+            place="HM Theorem 2.1",
+            bounds=BOUNDS[:1],
+        ),
+        Quotation(
+            words="We will also prove stronger results, namely, |A*| <= 3 gamma / l, for the "
+            "special case.",
+            place="HM appendix A.1, R positive semidefinite",
+            bounds=BOUNDS[1:],
+        ),
+        Quotation(
+            words="p, q are not chosen to be integers. But rounding them to closest integer will "
+            "change final bound of the norm by small constant factor.",
+            place="HM footnote 6",
+            bounds=(always("rounding_factor", at_most=SMALL_FACTOR),),
+            note="the factor is at most 1.350",
+        ),
     ),
+    shown=("rounding_factor", "split_over_bound_pct"),
     costs={"cpu": seconds(20)},
     measure=measure,
     unstable={"lower_bound": np.inf},

@@ -43,6 +43,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
 
@@ -207,9 +208,16 @@ CLAIM = Theorem(
         always("excess_at_zero", at_least=1e-3),
         always("hessian_error", at_most=1e-12),
     ),
-    as_printed=(
-        always("gradient_at_zero", "a critical point at A = 0", at_most=0),
-        always("excess_at_zero", "that A = 0 is no global minimum", at_least=1e-12),
+    printed=(
+        Quotation(
+            words="In fact, setting A_i = 0 will always lead to a bad critical point in the "
+            "standard parameterization.",
+            place="HM section 1.1",
+            bounds=(
+                always("gradient_at_zero", at_most=0),
+                always("excess_at_zero", at_least=1e-12),
+            ),
+        ),
     ),
     costs={"cpu": seconds(10)},
     measure=measure,

@@ -20,6 +20,7 @@ CURVES = {
     "loss": "loss",
 }
 STYLES = {"true": "-", "printed": ":", "sgd": "."}
+TURN = "turn_at_trace_"  # begins the curves that say where other starts turn
 WAYS = {"true": "by the gradient", "printed": "by π times it, as printed", "sgd": "by batches"}
 
 
@@ -74,11 +75,14 @@ def draw_landscape(
 
 
 def draw_phases(measured: Sequence[Measured]) -> Any:
-    """Draw LY Figure 8a with all descents; one to convergence; its path on the loss, Figure 3."""
+    """Draw LY Figure 8a with all descents; one to convergence; its path on the loss, Figure 3.
+
+    Beside them, the iteration of the change of sign against the trace at the start.
+    """
     d, seed = max(m.point["d"] for m in measured), measured[0].cell.seed
     chosen = [m for m in select(measured, d=d) if m.cell.seed == seed]
     chosen.sort(key=lambda m: int(m.steps[-1]))
-    picture, (first, whole, plane) = panels(3, 16, 5.6)
+    picture, (first, whole, plane, turns) = panels(4, 20, 5.6)
     for m in chosen:
         _draw_start(first, m)
     first.axhline(0, color="k", linewidth=0.8)
@@ -90,9 +94,24 @@ def draw_phases(measured: Sequence[Measured]) -> Any:
     whole.set(xscale="log", yscale="log", xlabel="iteration + 1")
     whole.set_title(f"to convergence, {WAYS[chosen[-1].point['descent']]}")
     _draw_path(plane, chosen[-1], d)
-    for axes in (first, whole, plane):
+    _draw_turns(turns, select(measured, d=d, descent="sgd"))
+    for axes in (first, whole, plane, turns):
         place_legend_below(axes)
     return picture
+
+
+def _draw_turns(axes: Any, measured: Sequence[Measured]) -> None:
+    """Draw by seed the iteration of the change of sign by batches against tr W / |W|_F^2."""
+    for m in measured:
+        others = {-int(key.removeprefix(TURN)) / 100: key for key in m.curves if TURN in key}
+        turns = {trace: float(m.curves[key][0]) for trace, key in others.items()}
+        turns[m.point["trace"]] = first_step(m, m.curves["inner_product"] > 0)
+        traces = sorted(turns)
+        axes.plot(traces, [turns[each] for each in traces], "C0o-", markersize=4, alpha=0.7)
+    axes.plot([], [], "C0o-", label="by batches, a seed each")
+    axes.axhline(15, color="k", linestyle="--", linewidth=1, label="LY Figure 8: about 15")
+    axes.set(xlabel="tr W / |W|_F² at the start, which LY do not state", ylabel="iteration")
+    axes.set_title("where the inner product turns positive", fontsize=10)
 
 
 def _draw_start(axes: Any, m: Measured) -> None:

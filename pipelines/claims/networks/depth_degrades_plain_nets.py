@@ -111,10 +111,6 @@ CLAIM = Experiment(
         ArmBound("plain_degradation_pct", at_least=_arms.MATTERS_PCT),
         ArmBound("residual_degradation_pct", at_most=_arms.MATTERS_PCT),
     ),
-    as_printed=(
-        ArmBound("plain_degradation_pct", at_least=0, wording="plain networks degrade with depth"),
-        ArmBound("residual_degradation_pct", at_most=0, wording="residual networks do not"),
-    ),
     costs={"hours": hours(22, 37)},
     floors=_arms.learning_floors(("residual20", "residual56", "plain20")),
     measure=measure,

@@ -31,6 +31,7 @@ from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
+from pipelines.measurement.quotation import NOT_TESTED, Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
@@ -129,8 +130,15 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=UNDERFITS,
-    as_printed=(
-        ArmBound("wide_test_gain_pct", at_least=0, wording="a larger model performs better"),
+    printed=(
+        Quotation(
+            words="Specifically, we experienced a significant amount of underfitting suggesting "
+            "that a larger model would likely perform better.",
+            place="HM section 4.2",
+            bounds=(ArmBound("wide_test_gain_pct", at_least=0),),
+            needs={"widths, decay, crops": False},
+            broken=NOT_TESTED,
+        ),
     ),
     costs={"cpu": minutes(8), "paper": hours(125 * 24, gpu=True)},
     floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),

@@ -15,7 +15,7 @@ from pipelines.measurement import claim_catalog, documents, sweep, verdict
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes.catalog import SCALES
-from pipelines.results import scoreboard
+from pipelines.results import counts, scoreboard
 from pipelines.results.evidence import bundles
 from pipelines.results.evidence.derive import (
     TRAINED,
@@ -47,6 +47,8 @@ class Derived:
     """By metric, one number a seed."""
     cells: dict[str, str]
     """By column of RESULTS.md."""
+    grades: list[str]
+    """Of its quoted sentences."""
 
 
 def check_evidence(
@@ -73,6 +75,7 @@ def check_evidence(
         disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
         problems += [f"{name}: {problem}" for problem in disagreements]
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
+    problems += find_other_counts(derived, results.parent)
     drawn = draw(pool, again, seed)
     problems += [problem for cell in drawn for problem in cell.measure_anew()]
     claims = [
@@ -80,6 +83,22 @@ def check_evidence(
     ]
     anew = {"cells": [cell.title for cell in drawn], "draw": seed, "asked": again}
     return {"claims": claims, "problems": problems, "results": str(results), "again": anew}
+
+
+def find_other_counts(derived: Sequence[Derived], folder: Path) -> Iterator[str]:
+    """Yield which pages hold other numbers of verdicts and grades than the evidence."""
+    by_name = {each.claim: each for each in derived}
+    verdicts, grades = [], []
+    for name in claim_catalog.names():
+        claim, found = claim_catalog.load(name), by_name.get(name)
+        verdicts.append(found.cells["verdict"] if found else claim.unmeasured)
+        unmeasured = claim.grades({}, SCALES[0])
+        grades += found.grades if found else [grade.grade for _, grade in unmeasured]
+    counted = counts.of_words(verdicts, grades)
+    for page in counts.PAGES:
+        file = folder / page
+        if file.is_file() and (text := file.read_text()) != counted.replace_block(text):
+            yield f"{page}: its counts are not those of the evidence: {' '.join(counted.lines())}"
 
 
 def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
@@ -129,7 +148,7 @@ def measured_cells(plan: MeasurementPlan, cells: Mapping[str, Document]) -> list
 def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
     measured = measured_cells(plan, cells)
     values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
-    judgement = plan.claim.judge(values, plan.scale)
+    judgement = plan.claim.assess(values, plan.scale)
     spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
     columns = {
         "verdict": judgement["verdict"],
@@ -138,7 +157,8 @@ def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derive
         "floor reached": judgement["floor"],
         "measured": scoreboard.describe_metrics(plan.claim, spreads),
     }
-    return Derived(plan.name, plan.seeds, count_other_code(plan, cells), values, columns)
+    grades = [each["grade"] for each in judgement["quotations"]]
+    return Derived(plan.name, plan.seeds, count_other_code(plan, cells), values, columns, grades)
 
 
 def count_other_code(plan: MeasurementPlan, cells: Mapping[str, Document]) -> int:
@@ -155,7 +175,7 @@ def _find_problems(
     if len(prints) > len(set(prints)):
         yield f"{len(prints) - len(set(prints))} settings are in the evidence twice"
     if derived is None:
-        if row.get("verdict") != "not run":
+        if row.get("verdict") not in verdict.UNDECIDED:
             yield (
                 f"RESULTS.md says {row['verdict']}, and no evidence says so"
                 if row
