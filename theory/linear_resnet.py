@@ -95,22 +95,6 @@ def descent_path(
     yield A
 
 
-def gradient_appendix(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """Return the gradient as HM Appendix A.2 prints it, wrong for l >= 3; shape [..., l, d, d].
-
-    2 (I+A_l)^T...(I+A_{i+1})^T E Sigma (I+A_{i-1})^T...(I+A_1)^T: both groups of factors are in
-    the opposite order to `gradient`. Kept so that the difference can be measured.
-    """
-    A, R, sigma = _check_arrays(A, R, sigma)
-    T = np.moveaxis(np.eye(A.shape[-1]) + A.mT, -3, 0)  # (I+A_i)^T, [l, ..., d, d]
-    left, right = [np.eye(A.shape[-1])], [np.eye(A.shape[-1])]
-    for i in range(1, len(T)):
-        left.append(left[-1] @ T[-i])
-        right.append(T[i - 1] @ right[-1])
-    B = 2 * (compose(A) - R) @ sigma
-    return np.stack([L @ B @ M for L, M in zip(left[::-1], right, strict=True)], axis=-3)
-
-
 def gradient_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
     """4 l (1-tau)^{2l-2} s_min(Sigma) (f - C_opt) <= ||grad f||_F^2, HM (2.3); shape [...].
 

@@ -21,6 +21,7 @@ from pipelines.claims.hardt_ma.finite_sample_expressivity import (
 )
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.grid import Cell, Measured
+from tests.quoted import grades
 from theory import memorization
 
 
@@ -31,14 +32,14 @@ def verdict(own: Any = None, fit: Any = None) -> str:
     row = collect_worst(fits) | {"own_errors": 0, "own_printed_errors": 40} | (own or {})
     curves = {key: np.array([value]) for key, value in row.items()}
     measured = [Measured(Cell({}, 0), np.array([300]), curves, "run")]
-    return CLAIM.verdict({key: [value] for key, value in CLAIM.metrics(measured).items()}, "cpu")
+    return CLAIM.outcome({key: [value] for key, value in CLAIM.metrics(measured).items()}, "cpu")
 
 
 def test_one_number_that_is_wrong_refutes() -> None:
-    assert verdict() == "reproduced"
+    assert verdict() == "holds"
     for fit in ({"errors": 1}, {"constant": 5.1}):
-        assert verdict(fit=fit) == "refuted"
-    assert verdict(own={"own_errors": 1}) == "refuted"
+        assert verdict(fit=fit) == "broken"
+    assert verdict(own={"own_errors": 1}) == "broken"
 
 
 @pytest.mark.slow
@@ -83,15 +84,15 @@ def test_the_printed_width_is_too_small_for_the_premise_of_its_lemma() -> None:
 def test_the_constant_and_the_step_of_the_proof_fail_as_printed_and_the_theorem_holds() -> None:
     numbers = own_construction(normalize_rows(np.random.default_rng(1).random((50, 8))), seed=1)
     values = {"errors": [0.0]} | {key: [value] for key, value in numbers.items()}
-    text = CLAIM.judge_printed(values)
-    assert "the constant 10 in k = 10 ln n / rho^2 of Theorem 3.2's proof (own_printed" in text
-    assert "the distance 3 rho' in Lemma B.1, a step of the proof (neighbour_move 0.5" in text
-    assert "Theorem 3.2 (" not in text
+    values |= {"constant": [2.0]}
+    theorem, width, distance = CLAIM.printed
+    step = "constant or step of a proof"
+    assert [each.judge(values).grade for each in CLAIM.printed] == ["holds", step, step]
+    assert width.judge(values).reason.startswith("own_printed_errors")
+    assert distance.judge(values).reason.startswith("neighbour_move 0.5")
     mended = values | {"own_printed_errors": [0.0], "neighbour_move": [0.0]}
-    assert CLAIM.judge_printed(mended) == "holds"
-    assert CLAIM.judge_printed(mended | {"errors": [1.0]}).startswith(
-        "fails: Theorem 3.2 (errors 1,"
-    )
+    assert set(grades(CLAIM, mended).values()) == {"holds"}
+    assert theorem.judge(mended | {"errors": [1.0]}).grade == "fails"
 
 
 def test_the_printed_network_is_right_where_the_premise_holds() -> None:

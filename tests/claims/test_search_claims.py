@@ -36,12 +36,12 @@ def values(module: Any, **searched: dict[str, float]) -> dict[str, list[float]]:
 def test_tuning_is_harder_where_two_rates_of_seven_are_lost(module: Any) -> None:
     def verdict(harder: dict[str, float], easier: dict[str, float], scale: str = "hours") -> str:
         arms = {module.VARIANTS.harder: harder, module.VARIANTS.easier: easier}
-        return str(module.CLAIM.verdict(values(module, **arms), scale))
+        return str(module.CLAIM.outcome(values(module, **arms), scale))
 
-    assert verdict(metrics(2 / 7), metrics(4 / 7)) == "reproduced"
-    assert verdict(metrics(3 / 7), metrics(4 / 7)) == "refuted"
-    assert verdict(metrics(4 / 7), metrics(4 / 7)) == "refuted"
-    assert verdict(metrics(4 / 7), metrics(2 / 7)) == "refuted"
+    assert verdict(metrics(2 / 7), metrics(4 / 7)) == "holds"
+    assert verdict(metrics(3 / 7), metrics(4 / 7)) == "broken"
+    assert verdict(metrics(4 / 7), metrics(4 / 7)) == "broken"
+    assert verdict(metrics(4 / 7), metrics(2 / 7)) == "broken"
     assert verdict(metrics(0.1, best=60.0), metrics(0.9, best=60.0)) == "smaller scale"
     unlearned = metrics(0.0, best=60.0)  # of one network no trial is good: what it reaches
     assert verdict(unlearned, metrics(0.9)) == "smaller scale"
@@ -53,7 +53,7 @@ def test_more_loss_is_never_the_weaker_verdict() -> None:
     (bound,) = tuning_without_batchnorm.CLAIM.decided_by
     rising = [[1, 1, 1], [1, 1, 2], [1, 2, 2], [2, 2, 2], [2, 2, 3], [2, 3, 7]]
     verdicts = [bound.verdict([lost / 7 for lost in seeds]) for seeds in rising]
-    assert verdicts == ["refuted", "inconclusive", "inconclusive", *["reproduced"] * 3]
+    assert verdicts == ["broken", "inconclusive", "inconclusive", *["holds"] * 3]
     assert bound.verdict([1.0]) == "inconclusive"
 
 
@@ -165,11 +165,11 @@ def test_only_imagenet_decides_whether_a_better_schedule_exists() -> None:
             "published_test_error_pct": [error + gain] * 3,
             "found_test_error_pct": [error] * 3,
         }
-        return claim.verdict({**errors, "gain_pct": [gain] * 3}, scale)
+        return claim.outcome({**errors, "gain_pct": [gain] * 3}, scale)
 
     assert {verdict(4.0, 20.0, scale) for scale in ("smoke", "cpu", "hours")} == {"smaller scale"}
-    assert verdict(1.2, 34.0, "paper") == "reproduced"
-    assert verdict(0.5, 34.0, "paper") == "refuted"  # better, not substantially
+    assert verdict(1.2, 34.0, "paper") == "holds"
+    assert verdict(0.5, 34.0, "paper") == "broken"  # better, not substantially
     assert verdict(9.0, 70.0, "paper") == "inconclusive"
     first = claim.scales["paper"].base(0)
     assert first.fingerprint == get_recipe("allconv-imagenet", "paper").fingerprint

@@ -24,7 +24,7 @@ def test_a_cell_is_a_claim_about_its_recipe(name: str) -> None:
     assert get_recipe(name).cost in " ".join(claim_catalog.card(name).split())
     assert f"{HM_TABLE_2[name]:g} %" in claim_catalog.card(name)
     assert cell.seeds == (1 if name.endswith("imagenet") else 5)
-    assert cell.verdict({"test_error_pct": [0.0, 0.0]}, "cpu") == "smaller scale"
+    assert cell.outcome({"test_error_pct": [0.0, 0.0]}, "cpu") == "smaller scale"
 
 
 class Bench:

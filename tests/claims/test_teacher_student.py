@@ -65,23 +65,22 @@ MEASURED = {
 @pytest.mark.parametrize(
     ("changed", "verdict"),
     [
-        ({}, "reproduced"),
-        ({"reslink_end_loss": 0.01}, "refuted"),
-        ({"reslink_end_distance_ratio": 0.5}, "refuted"),
-        ({"vanilla_own_test_loss": 1e-4}, "refuted"),
-        ({"three_block_own_test_loss": 1e-4}, "refuted"),
-        ({"three_block_test_share": 3.24 / 3.31}, "refuted"),  # tests better than vanilla
-        ({"three_block_fitted_share": 1.1}, "refuted"),  # fits worse
+        ({}, "holds"),
+        ({"reslink_end_loss": 0.01}, "broken"),
+        ({"reslink_end_distance_ratio": 0.5}, "broken"),
+        ({"vanilla_own_test_loss": 1e-4}, "broken"),
+        ({"three_block_own_test_loss": 1e-4}, "broken"),
+        ({"three_block_test_share": 3.24 / 3.31}, "broken"),  # tests better than vanilla
+        ({"three_block_fitted_share": 1.1}, "broken"),  # fits worse
     ],
 )
 def test_each_rule_can_refute(changed: dict[str, float], verdict: str) -> None:
     values = {key: [value, value] for key, value in (MEASURED | changed).items()}
-    assert teacher_student.CLAIM.verdict(values, "paper") == verdict
-    assert teacher_student.CLAIM.verdict(values, "cpu") == "smaller scale"
+    assert teacher_student.CLAIM.outcome(values, "paper") == verdict
+    assert teacher_student.CLAIM.outcome(values, "cpu") == "smaller scale"
     order_is_broken = any(key.endswith("_share") for key in changed)
-    assert teacher_student.CLAIM.judge_printed(values).startswith(
-        "fails" if order_is_broken else "holds"
-    )
+    [order] = teacher_student.CLAIM.printed
+    assert order.judge(values).grade == ("fails" if order_is_broken else "holds")
 
 
 def measured(**losses: float) -> Measured:
@@ -117,11 +116,11 @@ def test_students_that_diverged_show_no_order() -> None:
 
     def verdict(**losses: float) -> str:
         metrics = teacher_student.extra_metrics([measured(**learned | losses)])
-        return teacher_student.CLAIM.verdict({k: [v, v] for k, v in metrics.items()}, "paper")
+        return teacher_student.CLAIM.outcome({k: [v, v] for k, v in metrics.items()}, "paper")
 
-    assert verdict() == "reproduced"
+    assert verdict() == "holds"
     assert verdict(vanilla_test_loss=np.inf, three_block_test_loss=np.inf) == "inconclusive"
-    assert verdict(reslink_test_loss=np.inf) == "refuted"
+    assert verdict(reslink_test_loss=np.inf) == "broken"
 
 
 def test_norms_are_of_w_beside_the_identity() -> None:

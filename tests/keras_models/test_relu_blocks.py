@@ -52,9 +52,9 @@ EQUAL = [-0.1, 0.0, 0.02, 0.06, 0.1]  # differences of five seeds
 @pytest.mark.parametrize(
     ("difference", "error", "verdict"),
     [
-        (EQUAL, 1.45, "reproduced"),
-        ([each + 0.3 for each in EQUAL], 1.45, "refuted"),
-        ([each - 0.3 for each in EQUAL], 1.45, "refuted"),  # better is not equal
+        (EQUAL, 1.45, "holds"),
+        ([each + 0.3 for each in EQUAL], 1.45, "broken"),
+        ([each - 0.3 for each in EQUAL], 1.45, "broken"),  # better is not equal
         ([4 * each for each in EQUAL], 1.45, "inconclusive"),
         (EQUAL, 90.2, "inconclusive"),  # both have learned nothing
     ],
@@ -62,9 +62,9 @@ EQUAL = [-0.1, 0.0, 0.02, 0.06, 0.1]  # differences of five seeds
 def test_the_starts_are_shown_equal(difference: list[float], error: float, verdict: str) -> None:
     values = dict.fromkeys(zero_init.REPORTED, [error] * 5)
     values |= {"zeros_minus_random_pct": difference, "plain_zeros_test_error_pct": [90.2] * 5}
-    assert zero_init.CLAIM.verdict(values, "paper") == verdict
+    assert zero_init.CLAIM.outcome(values, "paper") == verdict
     learned = values | {"plain_zeros_test_error_pct": [1.5] * 5}
-    assert zero_init.CLAIM.verdict(learned, "paper") != "reproduced"
+    assert zero_init.CLAIM.outcome(learned, "paper") != "holds"
 
 
 def test_another_start_is_one_sentence() -> None:

@@ -5,11 +5,13 @@ import math
 import pytest
 
 from pipelines.measurement.verdict import (
-    VERDICTS,
+    OUTCOMES,
     Bound,
     Floor,
+    ReportedError,
     mean_interval,
     metric_spreads,
+    prediction_interval,
     standard_deviation,
     summarize,
 )
@@ -54,19 +56,19 @@ MEAN_2 = [1.0, 2.0, 3.0]  # interval 0.314 .. 3.686
 @pytest.mark.parametrize(
     ("bound", "values", "expected"),
     [
-        (Bound("x", at_most=3.7), MEAN_2, "reproduced"),
+        (Bound("x", at_most=3.7), MEAN_2, "holds"),
         (Bound("x", at_most=3.6), MEAN_2, "inconclusive"),
         (Bound("x", at_most=0.4), MEAN_2, "inconclusive"),
-        (Bound("x", at_most=0.3), MEAN_2, "refuted"),
-        (Bound("x", at_least=0.3), MEAN_2, "reproduced"),
+        (Bound("x", at_most=0.3), MEAN_2, "broken"),
+        (Bound("x", at_least=0.3), MEAN_2, "holds"),
         (Bound("x", at_least=0.4), MEAN_2, "inconclusive"),
         (Bound("x", at_least=3.6), MEAN_2, "inconclusive"),
-        (Bound("x", at_least=3.7), MEAN_2, "refuted"),
-        (Bound("x", at_least=0.3, at_most=3.7), MEAN_2, "reproduced"),
+        (Bound("x", at_least=3.7), MEAN_2, "broken"),
+        (Bound("x", at_least=0.3, at_most=3.7), MEAN_2, "holds"),
         (Bound("x", at_least=0.3, at_most=3.0), MEAN_2, "inconclusive"),
         (Bound("x", at_least=1.0, at_most=3.0), MEAN_2, "inconclusive"),
-        (Bound("x", at_least=3.7, at_most=9.0), MEAN_2, "refuted"),
-        (Bound("x", at_least=-9.0, at_most=0.3), MEAN_2, "refuted"),
+        (Bound("x", at_least=3.7, at_most=9.0), MEAN_2, "broken"),
+        (Bound("x", at_least=-9.0, at_most=0.3), MEAN_2, "broken"),
     ],
 )
 def test_the_interval_of_the_mean_decides(bound: Bound, values: list[float], expected: str) -> None:
@@ -82,10 +84,10 @@ def test_one_seed_is_inconclusive(value: float) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ([0.5, 1.0, 0.9], "reproduced"),
-        ([1.0], "reproduced"),
-        ([0.5, 1.0 + 1e-12, 0.9], "refuted"),
-        ([-0.1, 0.5], "refuted"),
+        ([0.5, 1.0, 0.9], "holds"),
+        ([1.0], "holds"),
+        ([0.5, 1.0 + 1e-12, 0.9], "broken"),
+        ([-0.1, 0.5], "broken"),
     ],
 )
 def test_a_theorem_is_refuted_by_one_counterexample(values: list[float], expected: str) -> None:
@@ -94,8 +96,8 @@ def test_a_theorem_is_refuted_by_one_counterexample(values: list[float], expecte
 
 def test_without_every_one_outlier_does_not_refute() -> None:
     values = [0.1, 0.2, 0.1, 0.2, 1.1]
-    assert Bound("x", at_most=1.0).verdict(values) == "reproduced"
-    assert Bound("x", at_most=1.0, every=True).verdict(values) == "refuted"
+    assert Bound("x", at_most=1.0).verdict(values) == "holds"
+    assert Bound("x", at_most=1.0, every=True).verdict(values) == "broken"
 
 
 @pytest.mark.parametrize("every", [True, False])
@@ -103,8 +105,8 @@ def test_without_every_one_outlier_does_not_refute() -> None:
 @pytest.mark.parametrize("others", [[], [0.5, 0.5]])
 def test_a_number_that_is_not_finite_refutes(bad: float, every: bool, others: list[float]) -> None:
     bound = Bound("x", at_least=-10.0, at_most=10.0, every=every)
-    assert bound.verdict([*others, bad]) == "refuted"
-    assert bound.verdict([bad, *others]) == "refuted"
+    assert bound.verdict([*others, bad]) == "broken"
+    assert bound.verdict([bad, *others]) == "broken"
 
 
 @pytest.mark.parametrize("value", [0.1, 0.7, 1 / 3, 1e-8, 123.456])
@@ -112,8 +114,8 @@ def test_equal_values_on_the_bound_satisfy_it(value: float) -> None:
     # Summed one after the other, 0.1 + 0.1 + 0.1 exceeds 0.3 and its third exceeds 0.1.
     for n in (2, 3, 6, 7, 10):
         assert mean_interval([value] * n) == (value, value)
-        assert Bound("x", at_most=value).verdict([value] * n) == "reproduced"
-        assert Bound("x", at_least=value).verdict([value] * n) == "reproduced"
+        assert Bound("x", at_most=value).verdict([value] * n) == "holds"
+        assert Bound("x", at_least=value).verdict([value] * n) == "holds"
 
 
 def test_five_in_a_hundred_true_claims_are_refuted() -> None:
@@ -123,8 +125,8 @@ def test_five_in_a_hundred_true_claims_are_refuted() -> None:
     samples = np.random.default_rng(0).normal(1.0, 0.3, (4_000, 5))
     verdicts = [Bound("x", at_most=1.0).verdict(row.tolist()) for row in samples]
     # Of 4,000, 200 are expected on each side; the standard deviation is 13.8.
-    assert verdicts.count("refuted") == pytest.approx(200, abs=4 * 13.8)
-    assert verdicts.count("reproduced") == pytest.approx(200, abs=4 * 13.8)
+    assert verdicts.count("broken") == pytest.approx(200, abs=4 * 13.8)
+    assert verdicts.count("holds") == pytest.approx(200, abs=4 * 13.8)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +141,48 @@ def test_a_bound_reads_as_a_rule(bound: Bound, sentence: str) -> None:
     assert str(bound) == sentence
 
 
-def test_verdicts_are_ordered_from_the_weakest() -> None:
-    # A claim with several bounds takes the first of its verdicts in this order.
-    assert VERDICTS == ("refuted", "inconclusive", "reproduced")
+def test_outcomes_are_ordered_from_the_weakest() -> None:
+    # A claim with several bounds takes the first of its outcomes in this order.
+    assert OUTCOMES == ("broken", "inconclusive", "holds")
+
+
+def test_prediction_interval_by_hand() -> None:
+    # sd 1, n = 3: t(0.975, 2) = 4.302653; one more run, and the mean of two more
+    assert prediction_interval([1.0, 2.0, 3.0]) == pytest.approx(
+        (2 - 4.968275, 2 + 4.968275), abs=1e-6
+    )
+    half = 4.302653 * math.sqrt(1 / 2 + 1 / 3)
+    assert prediction_interval([1.0, 2.0, 3.0], runs=2) == pytest.approx(
+        (2 - half, 2 + half), abs=1e-6
+    )
+    assert prediction_interval([1.0]) == (-INF, INF)
+
+
+# five runs of mean 6.61 and deviation 0.16, as He et al. report of their ResNet-110
+THEIRS = [6.61 + 0.16 * each for each in (-1.0, -1.0, 0.0, 1.0, 1.0)]
+
+
+def test_the_authors_own_five_runs_reproduce_their_best() -> None:
+    assert standard_deviation(THEIRS) == pytest.approx(0.16)
+    best = ReportedError("x", reported=6.43)
+    assert best.verdict(THEIRS) == "holds"
+    assert mean_interval(THEIRS)[1] > 1.05 * 6.43  # which 5 % of the reported one refused
+    assert ReportedError("x", reported=6.0).verdict(THEIRS) == "broken"  # no run of theirs
+    assert ReportedError("x", reported=6.61, runs=5).verdict(THEIRS) == "holds"
+    assert ReportedError("x", reported=6.2, runs=5).verdict(THEIRS) == "broken"
+
+
+def test_errors_below_the_reported_one_reach_it_and_two_runs_decide_nothing() -> None:
+    assert ReportedError("x", reported=9.0).verdict(THEIRS) == "holds"
+    assert ReportedError("x", reported=6.43).verdict(THEIRS[:2]) == "inconclusive"
+    assert ReportedError("x", reported=6.43).verdict([*THEIRS, NAN]) == "broken"
+
+
+def test_a_reported_error_reads_as_a_rule() -> None:
+    assert str(ReportedError("x", reported=6.43)) == (
+        "x <= 6.43, by the 95 % prediction interval of one more run"
+    )
+    assert ReportedError("x", reported=6.97, runs=5).rule.endswith("of the mean of 5 more runs")
 
 
 def test_summary_has_mean_deviation_number_and_interval() -> None:
@@ -178,9 +219,9 @@ def test_summary_of_a_diverged_seed_is_not_a_number() -> None:
 def test_two_means_are_equal_only_where_that_is_shown() -> None:
     """Two one-sided tests: a small difference that is not known well is not an equality."""
     equal = Bound("difference", at_least=-0.5, at_most=0.5)
-    assert equal.verdict([0.1, -0.1, 0.05]) == "reproduced"
+    assert equal.verdict([0.1, -0.1, 0.05]) == "holds"
     assert equal.verdict([2.0, -2.0, 0.0]) == "inconclusive"
-    assert equal.verdict([1.0, 1.1, 0.9]) == "refuted"
+    assert equal.verdict([1.0, 1.1, 0.9]) == "broken"
 
 
 def test_the_best_arm_must_reach_the_floor() -> None:

@@ -19,6 +19,7 @@ from theory.factorization import (
     polar_angle,
     printed,
     psd_bound,
+    rounding_factor,
 )
 
 SLACK = 1 + 1e-12
@@ -303,3 +304,24 @@ def test_what_is_no_stack_of_layers_is_rejected(function, shape):
 def test_no_layers_compose_to_the_identity():
     np.testing.assert_array_equal(compose(np.zeros((5, 0, 2, 2))), np.stack([np.eye(2)] * 5))
     np.testing.assert_array_equal(max_norm(np.zeros((5, 0, 2, 2))), np.zeros(5))
+
+
+def test_rounding_the_split_costs_a_small_constant_factor():
+    # gamma = 1/2, l = 12: q = 2, p = 4 is the best, 2 sin(pi/4) over (4 pi + 3/2)/12
+    factor = rounding_factor(0.5, 12)
+    assert factor == pytest.approx(np.sqrt(2) * 12 / (4 * np.pi + 1.5))
+    gamma, l = np.geomspace(1e-3, 5, 60)[:, None], np.arange(5, 301)  # noqa: E741
+    factors = rounding_factor(gamma, l)[l >= 3 * gamma]
+    assert 1.3 < factors.max() < 1.36
+    assert np.all(rounding_factor(gamma, 5000) < 1.001)  # deep: nearly the real split
+    with pytest.raises(ValueError, match=r"4q \+ p layers"):
+        rounding_factor(0.5, 4)
+
+
+def test_the_estimate_of_the_split_bounds_its_layers():
+    rng = np.random.default_rng(0)
+    for depth in (5, 8, 12, 23):
+        R = rng.normal(size=(4, 4))
+        R[0] *= np.linalg.slogdet(R)[0]
+        estimate = rounding_factor(conditioning(R), depth) * paper_bound(R, depth)
+        assert max_norm(printed(R, depth)) <= estimate * (1 + 1e-12)
