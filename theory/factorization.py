@@ -2,7 +2,7 @@
 
 A factorization is an array [..., l, d, d] with A_1 first. Write R = QP (polar form), theta for the
 largest rotation angle of Q and gamma for the larger of |log s_max| and |log s_min|. The balanced
-layers I+A_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l} telescope to QP and satisfy
+layers I+A_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l} of B's slides telescope to QP and satisfy, as is ours,
     max ||A_i|| <= 2 sin(theta/2l) + e^{gamma/l} - 1,                                          (1)
 which stays below the paper's (4 pi + 3 gamma)/l at every integer l >= max(1, 3 gamma).
 In the bounds, depth may be an integer array that broadcasts against the leading axes of R.
@@ -28,7 +28,9 @@ from theory._polar import (
 
 
 def balanced(R: ArrayLike, depth: int) -> Array:
-    """Balanced polar factorization of R [..., d, d], bound (1); shape [..., l, d, d].
+    """Return the balanced factorization of R [..., d, d], B's slides; shape [..., l, d, d].
+
+    B: A_i = R^{1/L} P_i, P_i = R^{(i-1)/L} P^{1/L} R^{-(i-1)/L}, R the rotation. Bound (1) is ours.
 
     All layers have the same norm. ValueError if R is not square, finite and invertible with a
     positive determinant, or if depth is not an integer >= 1.

@@ -1,7 +1,7 @@
 """The figure of arms: how each learns, and beside it the errors in which its seeds end."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,16 +50,26 @@ def read_curve(training: Training, metric: str) -> Curve:
     return (steps[:-1], values[:-1]) if is_cut else (steps, values)
 
 
-def draw(arms: Sequence[Arm], seeds: Sequence[int]) -> Any:
-    """Draw the learning curves of the arms, where there are some, and their errors at the end."""
+def draw(
+    arms: Sequence[Arm], seeds: Sequence[int], beside: Callable[[Any], None] | None = None
+) -> Any:
+    """Draw the learning curves of the arms, where there are some, and their errors at the end.
+
+    `beside` draws into a third panel, on learning curves too.
+    """
     learns = any(len(steps) > 1 for arm in arms for steps, _ in arm.curves("val_error_pct", False))
     lines = max(len(textwrap.wrap(arm.label, LABEL_CHARS)) for arm in arms)
     height = 1.3 + len(arms) * max(0.3 + 0.4 * len(arms[0].errors), 0.1 + 0.16 * lines)
     if not learns:
         picture, ends = panels(1, 7, height)
     else:
-        picture, (learning, ends) = panels(2, 11.6, max(height + 0.9, 4.6), width_ratios=(5, 4))
+        extra = 1 if beside else 0
+        size = 11.6 + 5 * extra, max(height + 0.9, 4.6)
+        ratios = (5, 5, 4) if beside else (5, 4)
+        picture, (learning, *others, ends) = panels(2 + extra, *size, width_ratios=ratios)
         draw_learning(learning, arms)
+        if beside:
+            beside(others[0])
         picture.legend(loc="outside lower center", ncols=3, fontsize=9)
     draw_ends(ends, arms, seeds)
     return picture

@@ -206,6 +206,18 @@ def figure(
 
     `trainings` has those of every cell. Means are over the seeds that did not diverge.
     """
+    arms = drawn_arms(measured, trainings, labels, splits, reported)
+    return _arm_figure.draw(arms, [m.cell.seed for m in measured])
+
+
+def drawn_arms(
+    measured: Sequence[Measured],
+    trainings: Sequence[Sequence[Training]],
+    labels: Mapping[str, str],
+    splits: Sequence[str] = ("test",),
+    reported: Mapping[str, float] | None = None,
+) -> list[_arm_figure.Arm]:
+    """Return what is drawn of the arms, in the order of their labels."""
     known, arms = reported or {}, []
     for arm, label in labels.items():
         names = dict(zip(splits, error_names([arm], splits), strict=True))
@@ -215,7 +227,7 @@ def figure(
         curves = [find_training(arm, *each) for each in zip(measured, trainings, strict=True)]
         printed = {split: known[name] for split, name in names.items() if name in known}
         arms.append(_arm_figure.Arm(label, errors, curves, printed))
-    return _arm_figure.draw(arms, [m.cell.seed for m in measured])
+    return arms
 
 
 def find_training(arm: str, m: Measured, trainings: Sequence[Training]) -> Training | None:

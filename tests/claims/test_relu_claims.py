@@ -1,5 +1,6 @@
 """Claims on the two-layer ReLU network: what they would refute, and settings they reject."""
 
+import dataclasses
 from functools import partial
 
 import numpy as np

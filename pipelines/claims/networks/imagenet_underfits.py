@@ -142,6 +142,7 @@ CLAIM = Experiment(
     ),
     costs={"cpu": minutes(8), "paper": hours(125 * 24, gpu=True)},
     floors=(Floor(("narrow_test_error_pct",), ALEXNET_PCT),),
+    price="ImageNet, and 125 days of a GPU",
     unjudged_scales=("smoke", "cpu"),
     measure=measure,
     recipes=recipes,

@@ -32,6 +32,7 @@ from dataclasses import dataclass
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
 from pipelines.errors import UserError
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe
 
 
@@ -75,6 +76,15 @@ VARIANTS = Variants(
 CLAIM = tuning_claim(
     VARIANTS,
     source="R, an open question",
+    printed=(
+        Quotation(
+            words="It would be interesting to find out how true this is and how much harder this "
+            "tuning becomes by having discarded regularization techniques like dropout or "
+            "additional data processing.",
+            place="R",
+            note="a question, which holds or fails by nothing",
+        ),
+    ),
     says="Without dropout and augmentation tuning is harder: of the same learning rates fewer "
     "train the network well than with both",
     formula=r"\begin{split} "
