@@ -1,4 +1,4 @@
-"""What is proved about gradient descent on deep linear networks, BHL, corrected and as printed.
+"""What is proved about gradient descent on deep linear networks, BHL, and as on B's slides.
 
 Layers Theta [..., l, d, d], Theta_1 first, target Phi [..., d, d], E = Theta_L...Theta_1 - Phi and
 a = max ||Theta_i - I||. The loss is 1/2 ||E||_F^2, as in theory.descent; leading axes broadcast.
