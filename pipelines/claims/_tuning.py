@@ -18,7 +18,7 @@ from pipelines.claims._search import Search
 from pipelines.errors import UserError
 from pipelines.measurement.claim import Bench, Experiment, means
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import Bound, Floor
+from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime.subcommands import run_json
 
@@ -54,15 +54,15 @@ class Unanimous(Bound):
     """A bound on which all searches must agree, for shares of seven rates come in steps of 1/7.
 
     If each search were the toss of a coin, three would agree one time in four, and one in eight on
-    `reproduced`.
+    `holds`.
     """
 
     def verdict(self, values: Sequence[float]) -> str:
-        """Return `reproduced` where every value holds, `refuted` where none does."""
+        """Return `holds` where every value holds, `broken` where none does."""
         holds = [self.at_least <= value <= self.at_most for value in values]
         if len(values) < 2 or len(set(holds)) > 1:
-            return "inconclusive"
-        return "reproduced" if holds[0] else "refuted"
+            return INCONCLUSIVE
+        return HOLDS if holds[0] else BROKEN
 
     def deciding_interval(self, values: Sequence[float]) -> None:
         """Return None: every search decides."""

@@ -10,6 +10,7 @@ from pipelines.data.integrity import is_at_hand
 from pipelines.errors import LISTED_BY, unknown
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.plan import stated_plan
+from pipelines.measurement.quotation import SEPARATOR
 from pipelines.measurement.verdict import NOT_RUN, UNDECIDED
 from pipelines.recipes import catalog
 from pipelines.results.published import read_rows
@@ -130,7 +131,7 @@ def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
         lines = [
             f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "
             f"{row['cost']} (commit {row['commit'][:8]}, run {row['run']}).",
-            *(f"Quoted, {each}." for each in row["as_printed"].split("; ") if each),
+            *(f"Quoted, {each}." for each in row["as_printed"].split(SEPARATOR) if each),
             *([f"Floor of learning: {row['floor']}."] if row["floor"] else []),
             *decided,
             "Measured:",

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.quotation import ACCUSED
-from pipelines.measurement.verdict import SMALLER_SCALE, format_spread
+from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE, format_spread
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
@@ -15,10 +15,7 @@ from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui
 
 MAX_ROWS = 20  # of a sweep
-COLOURS = {
-    **dict.fromkeys(("holds", "holds as corrected", "reproduced"), "green"),
-    **dict.fromkeys(("refuted", "not reproduced"), "red"),
-}
+COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
 TITLES = {"as_printed": "Quoted", "floor": "Floor of learning reached"}
 FOUND = "Found finished with the same settings; --force repeats it."

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pipelines.measurement.cost import Cost
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, join
-from pipelines.measurement.quotation import ACCUSED, NOT_TESTED, Grade, Quotation
+from pipelines.measurement.quotation import ACCUSED, NOT_TESTED, SEPARATOR, Grade, Quotation
 from pipelines.measurement.verdict import (
     BROKEN,
     EXPERIMENT,
@@ -159,7 +159,7 @@ class Claim:
         """
         return {
             "verdict": self.verdict(values, scale, altered),
-            "as_printed": "; ".join(
+            "as_printed": SEPARATOR.join(
                 f"{quotation.place}: {grade}"
                 for quotation, grade in self.grades(values, scale, altered)
             ),

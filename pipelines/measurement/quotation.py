@@ -29,6 +29,7 @@ GRADES = {  # gravest first
     HOLDS: "it is true as it stands",
 }
 ACCUSED = (FAILS, STEP, SLIP)
+SEPARATOR = " · "  # between quotations in one line
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,14 @@ class Words:
 
 THEOREM = Words("holds", "refuted", corrected="holds as corrected")
 EXPERIMENT = Words("reproduced", "not reproduced", corrected="reproduced")
+AFFIRMED = {word for words in (THEOREM, EXPERIMENT) for word in (words.holds, words.corrected)}
+DENIED = {words.broken for words in (THEOREM, EXPERIMENT)}
+
+
+def agree(first: str, second: str) -> bool:
+    """Return whether two verdicts say the same: also `reproduced` and `holds`, of older runs."""
+    kinds = (AFFIRMED, DENIED, {first})
+    return next(kind for kind in kinds if first in kind).issuperset({second})
 
 
 @dataclass(frozen=True)

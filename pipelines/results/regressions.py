@@ -100,7 +100,8 @@ def _find_changes(pair: Pair) -> list[dict[str, Any]]:
     runs: dict[str, Any] = {"name": pair.name, "scale": pair.new.tags.get("scale", "")}
     runs |= {"run_id": pair.new.id, "previous": pair.old.id}
     before, after = (row.tags.get("verdict", "") for row in (pair.old, pair.new))
-    changes = [runs | {"what": "verdict", "before": before, "after": after}] * (before != after)
+    is_changed = not verdict.agree(before, after)
+    changes = [runs | {"what": "verdict", "before": before, "after": after}] * is_changed
     for metric in _common_metrics(pair):
         low_high = _changed_interval(pair, metric)
         if low_high is not None:

@@ -96,7 +96,7 @@ def test_what_only_longer_training_gains_is_not_reproduced(monkeypatch: pytest.M
     def by_length(recipe: Recipe) -> float:
         return 1e5 / (recipe.steps or 1)  # 14 % at 7,020 steps
 
-    assert verdict(monkeypatch, by_length) == "refuted"
+    assert verdict(monkeypatch, by_length) == "not reproduced"
 
 
 def test_habits_are_judged_by_half_a_point_and_of_networks_that_have_learned(
@@ -106,7 +106,7 @@ def test_habits_are_judged_by_half_a_point_and_of_networks_that_have_learned(
         return lambda recipe: base - gain * (recipe.label_smoothing > 0) + 0.01 * recipe.seed
 
     assert verdict(monkeypatch, smoothing_gains(0.6)) == "reproduced"
-    assert verdict(monkeypatch, smoothing_gains(0.4)) == "refuted"
+    assert verdict(monkeypatch, smoothing_gains(0.4)) == "not reproduced"
     assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0)) == "smaller scale"
     assert verdict(monkeypatch, smoothing_gains(12.0, base=69.0), "paper") == "inconclusive"
 

@@ -11,7 +11,7 @@ from theory.relu_population import loss
 
 
 def test_two_switched_columns_by_hand() -> None:
-    _, teacher, switched = unique.instance(np.random.default_rng(0), 2, 0.5, starts=3)
+    _, teacher, switched, _ = unique.instance(np.random.default_rng(0), 2, 0.5, starts=3)
     np.testing.assert_allclose(np.eye(2) + switched, (np.eye(2) + teacher)[..., ::-1])
     swap = np.array([[-1.0, 1.0], [1.0, -1.0]])  # of the two columns of I
     assert loss(swap, np.zeros((2, 2))) == pytest.approx(0, abs=1e-15)

@@ -180,7 +180,7 @@ def test_run_claim_prints_the_documented_json(
     document = json.loads(capfd.readouterr().out)
     keys = {"claim", "source", "scale", "verdict", "seeds", "metrics", "reported", "run_id"}
     assert keys | {"wall_s"} <= document.keys()
-    assert (document["verdict"], document["seeds"]) == ("reproduced", 2)
+    assert (document["verdict"], document["seeds"]) == ("holds", 2)
     assert document["metrics"]["ratio"].keys() >= {"mean", "sd", "n"}
 
 
@@ -189,7 +189,7 @@ def test_a_claim_ends_with_its_verdict_first_and_its_link_last(
 ) -> None:
     dispatch(["run", "small-norm-factorization", "--scale", "smoke", "--seeds", "2"])
     first, *rest, link = capfd.readouterr().out.splitlines()
-    assert first.startswith("small-norm-factorization: reproduced at smoke scale, 2 seeds, ")
+    assert first.startswith("small-norm-factorization: holds at smoke scale, 2 seeds, ")
     assert first.endswith(" (HM Theorem 2.1)")
     assert any(re.match("ratio .* <= 1 for every seed", line) for line in rest)
     [row] = history.rows(kind="claim")

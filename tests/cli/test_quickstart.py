@@ -32,10 +32,10 @@ def test_quickstart_records_everything_once(home: Path, digits: Path) -> None:
     assert len(trials) == found["trial"] == 8
     assert len({row.params["learning_rate"] for row in trials}) == 1 + 3  # published, its own
     assert len(history.rows(**below)) == 8 + 2  # its best and the published one, tested
-    verdict_lines = [line for line in first.stdout.splitlines() if "reproduced, " in line]
+    verdict_lines = [line for line in first.stdout.splitlines() if "holds, " in line]
     assert "[1/6] gradient-formula" in verdict_lines[0]  # of seconds, before all that take longer
     verdicts = {row.tags["claim"]: row.tags["verdict"] for row in history.rows(kind="claim")}
-    assert verdicts["small-norm-factorization"] == verdicts["gradient-formula"] == "reproduced"
+    assert verdicts["small-norm-factorization"] == verdicts["gradient-formula"] == "holds"
     results = (home / "report" / "RESULTS.md").read_text()
     for name in verdicts:
         assert name in results

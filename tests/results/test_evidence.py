@@ -67,7 +67,7 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
     assert history.rows(None, kind="claim") == history.rows(None, kind="setting") == []
     [row] = history.rows(kind="claim", origin="project")
     assert row.id == measured
-    assert (entry().yours, entry().verdict) == (None, "reproduced")
+    assert (entry().yours, entry().verdict) == (None, "holds")
     own = measure()  # a cheap claim is measured here, too
     assert own != measured
     shown = entry()
@@ -246,7 +246,7 @@ def test_an_addition_that_is_killed_is_repeated(
 def test_a_seed_measured_apart_is_found_with_its_verdict(folder: Path) -> None:
     first, again = measure_document(only_seed=5), measure_document(only_seed=5)
     assert again == first | {"reused": True}
-    assert first["verdict"] == "reproduced"
+    assert first["verdict"] == "holds"
 
 
 def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
@@ -377,7 +377,7 @@ def test_every_verdict_follows_from_the_curves(folder: Path, go: Go, tmp_path: P
 
 
 DOCTORED = {  # of RESULTS.md: a text, another in its place, and how the first problem begins
-    "| reproduced |": ("| refuted |", "verdict: RESULTS.md says 'refuted'"),
+    "| holds |": ("| refuted |", "verdict: RESULTS.md says 'refuted'"),
     "| ratio 0.": ("| ratio 0.0", "measured: RESULTS.md says"),
     "(n = 5)": ("(n = 50)", "measured: RESULTS.md says"),
     "| smoke |": ("| paper |", "scale: RESULTS.md says 'paper'"),
@@ -411,7 +411,7 @@ def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
     for each in bundles.files():
         each.unlink()
     [problem] = check.check_evidence(results)["problems"]
-    assert problem == f"{NAME}: RESULTS.md says reproduced, and no evidence says so"
+    assert problem == f"{NAME}: RESULTS.md says holds, and no evidence says so"
 
 
 def test_the_last_bits_of_a_fit_are_no_other_number() -> None:

@@ -47,10 +47,10 @@ def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement
     for column in ("verdict", "as printed", "scale", "measured", "decided by", "commit", "cost"):
         assert cells[column] == published[column]
     page = write(NAME, measurement)
-    assert f'<b class="reproduced">{published["verdict"]}</b>' in page
+    assert f'<b class="holds">{published["verdict"]}</b>' in page
     assert f"python -m pipelines run {NAME} --scale cpu --seeds 5 --force" in page
     for bound in claim_catalog.load(NAME).decided_by:
-        assert f"<code>{bound.metric}</code></td><td>reproduced</td>" in page
+        assert f"<code>{bound.metric}</code></td><td>holds</td>" in page
 
 
 def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,14 +65,16 @@ def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.Monk
 def test_no_bound_has_a_verdict_where_nothing_is_judged(
     measurement: claim_pages.Measurement,
 ) -> None:
-    unjudged = replace(measurement.result, judgement={"verdict": "smaller scale"})
-    assert "<td>reproduced</td>" in write(NAME, measurement)
-    assert "<td>reproduced</td>" not in write(NAME, replace(measurement, result=unjudged))
+    unjudged = replace(measurement.result, judgement={"verdict": "smaller scale", "quotations": []})
+    assert "<td>holds</td>" in write(NAME, measurement)
+    assert "<td>holds</td>" not in write(NAME, replace(measurement, result=unjudged))
 
 
 def test_a_page_shows_the_interval_that_decides() -> None:
     page = write("standard-init-diverges", claim_pages.read("standard-init-diverges"))
-    [line] = [line for line in page.splitlines() if ">standard_diverged</code></td><td>rep" in line]
+    [line] = [
+        line for line in page.splitlines() if ">standard_diverged</code></td><td>holds" in line
+    ]
     assert f"<td>{0.05**0.2:.4g} to 1</td>" in line  # all of five seeds, by the exact binomial
 
 

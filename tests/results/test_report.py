@@ -36,7 +36,7 @@ def test_the_report_is_a_function_of_the_database(home: Path, tmp_path: Path) ->
     for file in ("RESULTS.md", "results.html", f"figures/{NAME}.png"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
     verdicts = {entry["claim"]: entry["verdict"] for entry in document["claims"]}
-    assert verdicts[NAME] == "reproduced"
+    assert verdicts[NAME] == "holds"
     assert verdicts["gradient-formula"] == "not run"
     assert set(verdicts) == set(claim_catalog.names())
 
@@ -72,12 +72,12 @@ def test_decided_claims_come_first_and_can_be_filtered(home: Path, tmp_path: Pat
     rows = re.findall(
         r'<details .*?id="([\w-]+)" data-verdict="([\w ]+)".*?data-document="(\w+)"', text
     )
-    assert rows[0] == (NAME, "reproduced", "HM")
+    assert rows[0] == (NAME, "holds", "HM")
     documents = [document for *_, document in rows[1:]]
     assert documents == sorted(documents, key=[*DOCUMENTS].index)
     assert sorted(name for name, *_ in rows) == claim_catalog.names()
     tiles = dict(re.findall(r'data-show="([\w ]+)".*?<b>(\d+)</b>', text))
-    assert (tiles["reproduced"], tiles["not run"]) == ("1", str(len(rows) - 1))
+    assert (tiles["holds"], tiles["not run"]) == ("1", str(len(rows) - 1))
     assert tiles["measured by you"] == "1"
     choices = re.findall(r'<option value="(\w+)">\w+: ', text)
     assert choices == [*DOCUMENTS]
@@ -151,15 +151,15 @@ def test_a_verdict_is_by_the_rules_of_today(home: Path, monkeypatch: pytest.Monk
     document = sweep.check(NAME, "smoke", found.scales["smoke"])
     ratio = document["metrics"]["ratio"]["mean"]
     stricter = dataclasses.replace(
-        found, decided_by=(Bound("ratio", at_most=ratio / 2, every=True),), as_printed=()
+        found, decided_by=(Bound("ratio", at_most=ratio / 2, every=True),), printed=()
     )
     [before] = [entry for entry in scoreboard.entries() if entry.name == NAME]
     monkeypatch.setattr(claim_catalog, "load", lambda name: stricter)
     [after] = [entry for entry in scoreboard.entries() if entry.name == NAME]
-    assert (before.verdict, after.verdict) == ("reproduced", "refuted")
+    assert (before.verdict, after.verdict) == ("holds", "refuted")
     assert after.yours is not None
     assert before.document() | after.yours.judgement == after.document()
-    assert after.document()["as_printed"] == "not tested"
+    assert after.document()["as_printed"] == ""
 
 
 def test_a_run_with_settings_of_before_is_left_out(

@@ -12,7 +12,7 @@ from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
 
 NAME = "small-norm-factorization"
-CLAIM = {"claim": NAME, "scale": "cpu", "verdict": "reproduced", "source": "HM Theorem 2.1"}
+CLAIM = {"claim": NAME, "scale": "cpu", "verdict": "holds", "source": "HM Theorem 2.1"}
 CLAIM |= {"as_stated": "True", "fingerprint": "f", "seeds": "5"}
 
 
@@ -68,7 +68,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     training = recorded("training", {"recipe": "of no claim"})
     assert model_registry.find_claim(history.row(training)) is None
     (entry,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
-    assert (entry.verdict, entry.yours and entry.yours.run.id) == ("reproduced", measured)
+    assert (entry.verdict, entry.yours and entry.yours.run.id) == ("holds", measured)
     exported = exporting.export_runs(tmp_path / "runs.zip", [measured], None)
     assert {run["run_id"] for run in exported["runs"]} == {measured, *settings}
     exporting.export_runs(tmp_path / "training.zip", [training], None)
@@ -78,7 +78,7 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     go("elsewhere")
     assert set(importing.import_runs(tmp_path / "runs.zip")["imported"]) == {measured, *settings}
     (there,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
-    assert there.verdict == "reproduced"
+    assert there.verdict == "holds"
     assert importing.import_runs(tmp_path / "training.zip")["imported"] == [training]
     assert model_registry.find_claim(history.row(training)) is None  # its parent is not here
 
