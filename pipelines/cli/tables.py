@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
-from pipelines.measurement.quotation import ACCUSED
+from pipelines.measurement.quotation import ACCUSED, SEPARATOR
 from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE, format_spread
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
@@ -17,7 +17,6 @@ from pipelines.tracking import history, mlflow_ui
 MAX_ROWS = 20  # of a sweep
 COLOURS = {**dict.fromkeys(AFFIRMED, "green"), **dict.fromkeys(DENIED, "red")}
 SERVED = "while `python -m pipelines ui` runs:"
-TITLES = {"as_printed": "Quoted", "floor": "Floor of learning reached"}
 FOUND = "Found finished with the same settings; --force repeats it."
 
 
@@ -75,9 +74,10 @@ def show_claim(document: Mapping[str, Any]) -> None:
     elif "other_code" in document:
         print("Some of its seeds were measured by other code than this.")
     _print_table(_claim_table(entry, document))
-    for title in ("as_printed", "floor"):
-        if document[title]:
-            _print_prose(f"{TITLES[title]}: {document[title]}")
+    for quoted in filter(None, document["as_printed"].split(SEPARATOR)):
+        _print_prose(f"Quoted, {quoted}")
+    if document["floor"]:
+        _print_prose(f"Floor of learning reached: {document['floor']}")
     if entry.yours and entry.project:
         rows = (entry.project.judged_row, entry.yours.judged_row)
         verdict = f"{entry.project.verdict} at {entry.project.scale} scale"

@@ -91,7 +91,7 @@ class Quotation:
         contradictions = [b for b, outcome in outcomes.items() if outcome == BROKEN]
         if contradictions:
             numbers = "; ".join(contradiction(b, values[b.metric]) for b in contradictions)
-            return Grade(self.broken, ". ".join(filter(None, (numbers, self.note))))
+            return Grade(self.broken, "; ".join(filter(None, (numbers, self.note))))
         if missing:
             return Grade(NOT_TESTED)
         if INCONCLUSIVE in outcomes.values():

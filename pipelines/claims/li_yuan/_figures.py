@@ -108,6 +108,7 @@ def _draw_turns(axes: Any, measured: Sequence[Measured]) -> None:
         turns[m.point["trace"]] = first_step(m, m.curves["inner_product"] > 0)
         traces = sorted(turns)
         axes.plot(traces, [turns[each] for each in traces], "C0o-", markersize=4, alpha=0.7)
+        axes.set_xticks(traces, [f"{each:g}" for each in traces], rotation=45)
     axes.plot([], [], "C0o-", label="by batches, a seed each")
     axes.axhline(15, color="k", linestyle="--", linewidth=1, label="LY Figure 8: about 15")
     axes.set(xlabel="tr W / |W|_F² at the start, which LY do not state", ylabel="iteration")
