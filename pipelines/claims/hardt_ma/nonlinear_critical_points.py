@@ -5,13 +5,14 @@ their Theorem 2.2 says of linear ones: near the identity every critical point is
 B, after BEL: for any layers near the identity critical points arise only within a layer, where no
 change of its weights does what a change of its function could do.
 
-Read literally, of the weights, HM's conjecture is false, at the identity itself: at U = V = s = 0
-the risk has gradient 0 whatever it is. That point is a saddle (`saddle_risk`, after a finite step
-over before). Where thresholds keep all units silent on the sample (s < -|U x|, U and V small) the
-network is the identity on an open set of weights: the risk is flat there, a bad local minimum.
-BEL's reading holds: at both points a small change of any one layer's function lessens the risk. It
-holds at critical points that are not the identity as well: a first block all of whose units fire on
-the sample, which is then linear, and fitted by least squares, with silent blocks after it.
+HM do not say in which variables the points are critical. In the weights the conjecture does not
+hold at the identity itself: at U = V = s = 0 the risk has gradient 0 whatever it is. That point is
+a saddle (`saddle_risk`, after a finite step over before). Where thresholds keep all units silent on
+the sample (s < -|U x|, U and V small) the network is the identity on an open set of weights: the
+risk is flat there, a bad local minimum. BEL's reading, in the layers' functions, holds: at both
+points a small change of any one layer's function lessens the risk. It holds at critical points that
+are not the identity as well: a first block all of whose units fire on the sample, which is then
+linear, and fitted by least squares, with silent blocks after it.
 
 Measured: labels of a teacher of the same blocks, |V_i| |U_i| = tau, so that the least risk is 0, on
 Gaussian inputs. At the identity, layer by layer (the chart's step): `parameter_gradient`, the norm

@@ -4,22 +4,23 @@ Source: LY Theorem 3.1. Let |W|, |W*| <= gamma at the start, d >= 100. Gradients
 scale, pi times the true ones, are at most G_2 = 6 d gamma in the spectral and G_F = 6 d^{3/2} gamma
 in the Frobenius norm. In the first phase, at rate gamma^2/G_2^2, the potential g falls by a factor
 of 1 - 0.5 rate d a step, and after 1/(16 rate) steps it is at most 197 gamma^2. LY say besides that
-g can be as large as Omega(sqrt d). We read gamma as the constant 1/100: LY's second phase starts at
-distance sqrt(d)/50 = 2 gamma sqrt(d). LY's gradients are stochastic, with an error eps in G_2; ours
-are exact, eps = 0, and where they change little several steps are taken as one.
+g can be as large as Omega(sqrt d). "There exist constants", says the theorem, so one is enough; we
+read gamma as 1/100: LY's second phase starts at distance sqrt(d)/50 = 2 gamma sqrt(d). LY's
+gradients are stochastic, with an error eps in G_2; ours are exact, eps = 0, and where they change
+little several steps are taken as one.
 
-Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from
-W = -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
+Measured, at T = 4 to 1/(16 rate) (the chart's step): `potential`, the largest g of descents from W
+= -gamma I and from mixtures of it with skew W, each to W* = 0 and to W* = gamma I. No g is larger
 than that of -gamma I and gamma I, about 2 gamma d. f is homogeneous in I + W: descent from W to
 gamma I is that from (W - gamma I)/(1 + gamma) to 0 at the same rate, with 1 + gamma times its g
 (ours; at -gamma I from -2 gamma/(1 + gamma) I). `potential_speed` is the least log(g_0/g) over that
 of (1 - 0.5 rate d)^-T while g > 197 gamma^2; `gradient_share` the largest norm over G_2 or G_F at
-random W, W* and at W = -W* = -gamma I; `first_phase_share` the last g over 197 gamma^2, at
-gamma = 1/100 and above. Shown: `small_gamma_share`, the same below 1/100, where the theorem would
-be false if it were meant for every gamma: g begins at 2 gamma d and falls by about exp(-d/16), so
-that gamma must be at least d exp(-d/16)/100, 0.002 at d = 100. `potential_exponent` is the slope of
-log g over log d for the largest g at those norms: sqrt(d) asks for 1/2, `gaussian_exponent` is that
-of the root mean square of g at Gaussian W and W*.
+random W, W* and at W = -W* = -gamma I; `first_phase_share` the last g over 197 gamma^2, at gamma =
+1/100 and above. Shown, and refuting nothing: `small_gamma_share`, the same below 1/100: g begins at
+2 gamma d and falls by about exp(-d/16), so that a gamma of less than d exp(-d/16)/100, 0.002 at d =
+100, is none of the constants there; nor is a d below 100 in the theorem. `potential_exponent` is
+the slope of log g over log d for the largest g at those norms: sqrt(d) asks for 1/2,
+`gaussian_exponent` is that of the root mean square of g at Gaussian W and W*.
 
 Not tested: the theorem's second phase. Its bound is below the distance sqrt(d)/50 at its start only
 after `useful_steps`, 1.7e7 at the least d and gamma. Lemma 2.5, of which it is made, is
@@ -32,7 +33,7 @@ Run: python -m pipelines run potential-rates
 Expect: first_phase_share 0.208, potential_speed 1.98 (g falls by about 1 - rate d), gradient_share
 0.86, potential_exponent 1, gaussian_exponent near 0: g is large at chosen W, not at random ones;
 small_gamma_share 2.08; useful_steps 1.7e7, and 2.2e9 at gamma = 1/100. In the sweep
-first_phase_share is above 1: d >= 100 is needed.
+first_phase_share is above 1, outside of the theorem.
 """
 
 from collections.abc import Sequence
