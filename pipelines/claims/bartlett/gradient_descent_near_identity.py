@@ -243,7 +243,7 @@ CLAIM = Theorem(
     r"a = \max_i \lVert \Theta_i - I \rVert,\; \eta = \frac{1}{l\, (1 + \lVert \Phi \rVert^2)}: \\ "
     r"\lVert \nabla \ell \rVert^2 &\ge 2 l\, (1 - a)^{2l - 2}\, \ell, \\ "
     r"\lVert \nabla^2 \ell \rVert_F &\le 3 l d\, (1 + z)^{2l - 2} "
-    r"\text{ where } z \ge a,\; \lVert \Phi \rVert \le (1 + z)^l, \\ "
+    r"\text{ where } \lVert \Theta_i \rVert \le 1 + z,\; \lVert \Phi \rVert \le (1 + z)^l, \\ "
     r"\lVert \nabla^2 \ell \rVert &\le l\, (1 + a)^{2l - 2} "
     r"+ (l - 1)\, (1 + a)^{l - 2}\, \lVert E \rVert, \\ "
     r"a_{t+1} &\le a_t + \eta\, (1 + a_t)^{l - 1} \sqrt{2 \ell_t}, \\ "

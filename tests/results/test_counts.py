@@ -1,0 +1,68 @@
+"""One count of verdicts and grades: what every page shows, and the check that finds another."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pipelines.measurement import claim_catalog
+from pipelines.measurement.quotation import GRADES
+from pipelines.measurement.verdict import VERDICTS
+from pipelines.results import _templates, claim_pages, counts, scoreboard
+from pipelines.results.evidence.check import check_evidence
+from pipelines.runtime.provenance import ROOT
+
+BOARD = [
+    SimpleNamespace(
+        verdict="holds", quotations=[{"grade": "holds"}, {"grade": "slip"}], yours=None
+    ),
+    SimpleNamespace(verdict="holds", quotations=[], yours=None),
+    SimpleNamespace(verdict="not run", quotations=[{"grade": "not tested"}], yours=object()),
+]
+
+
+def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
+    counted = counts.of_entries(BOARD)
+    assert list(counted.verdicts) == list(VERDICTS)
+    assert list(counted.grades) == list(GRADES)
+    assert counted.lines() == [
+        "3 claims: 2 `holds`, 1 `not run`.  ",
+        "3 quoted sentences: 1 `slip`, 1 `not tested`, 1 `holds`.",
+    ]
+    assert _templates.tiles(BOARD) == [
+        ("holds", 2),
+        ("not run", 1),
+        ("quoted: slip", 1),
+        ("measured by you", 1),
+    ]
+
+
+def test_a_page_gets_the_counts_between_its_comments_and_nothing_else_changes() -> None:
+    text = f"before\n{counts.START}\nold\n{counts.END}\nafter"
+    counted = counts.of_entries(BOARD)
+    assert counted.replace_block(text) == "\n".join(
+        ["before", counts.START, *counted.lines(), counts.END, "after"]
+    )
+    assert counted.replace_block("no comments") == "no comments"
+
+
+def test_the_pages_and_results_md_hold_the_counts_of_the_evidence() -> None:
+    names = claim_catalog.names()
+    board = [claim_pages.entry(name, claim_pages.read(name)) for name in names]
+    lines = "\n".join(counts.of_entries(board).lines())
+    for page in (*counts.PAGES, "RESULTS.md"):
+        assert lines in (ROOT / page).read_text(), page
+
+
+def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "gradient-formula"
+    monkeypatch.setattr(claim_catalog, "names", lambda: [name])
+    (tmp_path / "RESULTS.md").write_text((ROOT / "RESULTS.md").read_text())
+    entry = claim_pages.entry(name, claim_pages.read(name))
+    assert isinstance(entry, scoreboard.Entry)
+    right = counts.of_entries([entry]).replace_block(f"{counts.START}{counts.END}")
+    (tmp_path / "README.md").write_text(right)
+    assert not check_evidence(tmp_path / "RESULTS.md")["problems"]
+    (tmp_path / "README.md").write_text(right.replace("1 `holds`", "2 `holds`"))
+    [problem] = check_evidence(tmp_path / "RESULTS.md")["problems"]
+    assert problem.startswith("README.md: its counts are not those of the evidence: 1 claims")
