@@ -346,7 +346,7 @@ CLAIM = Theorem(
         ),
         Quotation(
             words="any penalty-regularized version of gradient descent",
-            place="the same slide",
+            place="B's slides, the same slide, of penalties",
             needs={"which penalties": False},
             bounds=tuple(always(f"{name}floor_ratio", at_least=1 - EXACT) for name in PENALTIES),
             broken=NOT_TESTED,
