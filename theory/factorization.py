@@ -128,7 +128,7 @@ def paper_bound(R: ArrayLike, depth: Depth) -> Array:
 
 
 def rounding_factor(gamma: ArrayLike, depth: Depth) -> Array:
-    """Return the estimate of `printed`, at its best integers, over the paper's bound; [...].
+    """Return the largest norm that layers of `printed` can have, over the paper's bound; [...].
 
     max(2 sin(pi/2q), e^{gamma/p} - 1) l / (4 pi + 3 gamma), least over integers 4q + p = l. HM's
     footnote 6 says that rounding q and p changes the bound by a small constant factor. `gamma`

@@ -1,4 +1,4 @@
-"""Any labels of any distinct points, fitted by explicit weights; HM Theorem 3.2, without its gap.
+"""Any labels of distinct points, fitted by explicit weights; HM Theorem 3.2 without separation.
 
 HM give all units one threshold, which needs points z = A_0 x of nearly equal norm that are far
 apart (`printed`). Ours (`memorize`) takes them in the order of decreasing norm, each unit with a

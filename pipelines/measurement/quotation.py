@@ -1,4 +1,4 @@
-"""Quotations: a sentence of a source as it stands in the copy that was read, and its grade.
+"""Quotations: what a source says, as it stands in the copy that was read, and its grade.
 
 A sentence is accused only as it is quoted, with its footnotes, where the source states every
 setting that it depends on and no reasonable reading saves it.
@@ -29,6 +29,7 @@ GRADES = {  # gravest first
     HOLDS: "it is true as it stands",
 }
 ACCUSED = (FAILS, STEP, SLIP)
+SENTENCE, FORMULA, NUMBER = FORMS = ("sentence", "formula", "number")
 SEPARATOR = " · "  # between quotations in one line
 
 
@@ -48,15 +49,20 @@ class Quotation:
     """A sentence or two of a source, and what is measured of them."""
 
     words: str
-    """As they stand in the copy; formulas in LaTeX or plain text."""
+    """As they stand in the copy; of a formula or a number what is printed, in our letters."""
+    form: str = SENTENCE
+    """`sentence`, `formula` or `number`."""
     place: str
     """The document, and where in it: `HM section 3`."""
     needs: Mapping[str, bool] = field(default_factory=dict)
     """Settings that the sentence depends on, and whether the source states them."""
     bounds: tuple[Bound, ...] = ()
     """What holds if the sentence does; none where it cannot be tested here."""
-    broken: str = FAILS
-    """The grade where a bound is broken. `fails` is refused where a setting is not stated."""
+    broken: str = NOT_TESTED
+    """The grade where a bound is broken; an accusation is refused unless all of `needs` is stated.
+
+    `fails` needs `needs`, too: what the sentence depends on must have been asked.
+    """
     known: str = NOT_TESTED
     """The grade where there are no bounds: other documents can show a slip."""
     note: str = ""
@@ -69,12 +75,19 @@ class Quotation:
                 f"A quotation that is not true has a grade of {[*GRADES][:-1]}. Received: "
                 f"broken={self.broken!r}, known={self.known!r} at {self.place}."
             )
-        if self.broken == FAILS and self.bounds and self.unstated:
+        if self.broken in ACCUSED and self.unstated:
             raise ValueError(
-                "A sentence fails only where its source states every setting that it needs. "
+                "A sentence is accused only where its source states every setting that it needs. "
                 f"Received: {', '.join(self.unstated)} not stated at {self.place}. Set "
                 f"broken={NOT_TESTED!r}."
             )
+        if self.broken == FAILS and not self.needs:
+            raise ValueError(
+                "A sentence fails only where all that it needs is stated. Received: no needs at "
+                f"{self.place}. Say what it needs, and that the source states it."
+            )
+        if self.form not in FORMS:
+            raise ValueError(f"A quotation is one of {FORMS}. Received: form={self.form!r}.")
 
     @property
     def unstated(self) -> list[str]:
@@ -90,7 +103,8 @@ class Quotation:
         outcomes = {bound: bound.verdict(values[bound.metric]) for bound in tested}
         contradictions = [b for b, outcome in outcomes.items() if outcome == BROKEN]
         if contradictions:
-            numbers = "; ".join(contradiction(b, values[b.metric]) for b in contradictions)
+            describe = measured_here if self.broken == NOT_TESTED else contradiction
+            numbers = "; ".join(describe(b, values[b.metric]) for b in contradictions)
             return Grade(self.broken, "; ".join(filter(None, (numbers, self.note))))
         if missing:
             return Grade(NOT_TESTED)
@@ -102,12 +116,18 @@ class Quotation:
         """Return it as JSON, with its grade."""
         return {
             "words": self.words,
+            "form": self.form,
             "place": self.place,
             "grade": grade.grade,
             "reason": grade.reason,
             "needs": dict(self.needs),
             "decided_by": [str(bound) for bound in self.bounds],
         }
+
+
+def measured_here(bound: Bound, values: Sequence[float]) -> str:
+    """Return the number of a bound that accuses nobody: `here zeros_test_error_pct is 1.508`."""
+    return f"here {bound.metric} is {mean(values):.4g}"
 
 
 def contradiction(bound: Bound, values: Sequence[float]) -> str:

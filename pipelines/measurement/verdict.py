@@ -17,7 +17,8 @@ NOT_DECIDABLE = "not decidable here"
 NOT_RUN = "not run"
 UNDECIDED = (NOT_RUN, NOT_DECIDABLE)  # without a run
 VERDICTS = {  # of a claim, in the order in which they are shown
-    "holds": "every bound that decides the theorem holds, and so do its quoted sentences",
+    "holds": "every bound that decides the theorem holds, and nothing quoted has a slip or a wrong "
+    "step",
     "holds as corrected": "the theorem holds; a quoted sentence has a slip, a constant or a step "
     "that does not",
     "reproduced": "every bound that decides the experiment holds",

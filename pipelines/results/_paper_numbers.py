@@ -188,8 +188,10 @@ TABLE = (
     ),
     Reported(
         name="two-phases",
-        places=((LY, "LY Figure 8; Theorem 3.2, Figure 3"),),
-        setting="The inner product <-grad, W* - W> becomes positive at about this iteration",
+        places=((LY, "LY Figure 8"),),
+        setting="The inner product <-grad, W* - W> becomes positive at about this iteration, read "
+        "off the figure; how W is made is not stated",
+        numbers={"figure_8_iteration": 15},
         params={"d": 1500, "norm": 0.15, "frobenius": 5, "batch_size": 300, "learning_rate": 1e-4},
     ),
     Reported(

@@ -1,4 +1,4 @@
-"""How many claims have each verdict, and quoted sentences each grade: counted in one place.
+"""How many claims have each verdict, and quotations each grade: counted in one place.
 
 RESULTS.md, README.md, docs/found.md, the site and the scoreboard show these numbers. Where a text
 holds them between `START` and `END`, `report --publish` writes them anew.
@@ -18,18 +18,29 @@ BLOCK = re.compile(f"{START}.*?{END}", re.DOTALL)
 PAGES = ("README.md", "docs/found.md")  # that hold the numbers
 
 
+OURS = "ours"  # the source of claims that no document makes
+
+
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of claims by verdict, and of quoted sentences by grade; all words, some with 0."""
+    """Numbers of claims by verdict, and of quotations by grade; all words, some with 0."""
 
-    verdicts: Mapping[str, int]
+    theirs: Mapping[str, int]
+    """Of the documents' claims."""
+    ours: Mapping[str, int]
     grades: Mapping[str, int]
 
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """Return numbers of all claims by verdict."""
+        return {word: number + self.ours[word] for word, number in self.theirs.items()}
+
     def lines(self) -> list[str]:
-        """Return two lines of Markdown."""
+        """Return three lines of Markdown."""
         return [
-            f"{sum(self.verdicts.values())} claims: {_enumerate(self.verdicts)}.  ",
-            f"{sum(self.grades.values())} quoted sentences: {_enumerate(self.grades)}.",
+            f"{sum(self.theirs.values())} claims of the documents: {_enumerate(self.theirs)}.  ",
+            f"{sum(self.ours.values())} claims of ours beside them: {_enumerate(self.ours)}.  ",
+            f"{sum(self.grades.values())} quotations: {_enumerate(self.grades)}.",
         ]
 
     def replace_block(self, text: str) -> str:
@@ -37,16 +48,20 @@ class Counts:
         return BLOCK.sub("\n".join([START, *self.lines(), END]), text)
 
 
-def of_words(verdicts: Iterable[str], grades: Iterable[str]) -> Counts:
-    """Return the numbers of verdicts and of grades."""
-    return Counts(_count(VERDICTS, verdicts), _count(GRADES, grades))
+def of_words(words: Iterable[tuple[bool, str, Iterable[str]]]) -> Counts:
+    """Return the numbers of claims: whether each is ours, its verdict, its grades."""
+    claims = list(words)
+    theirs, ours = ([v for is_ours, v, _ in claims if is_ours == side] for side in (False, True))
+    grades = [grade for _, _, each in claims for grade in each]
+    return Counts(_count(VERDICTS, theirs), _count(VERDICTS, ours), _count(GRADES, grades))
 
 
 def of_entries(entries: Iterable[Any]) -> Counts:
     """Return the numbers of the scoreboard's entries."""
-    board = list(entries)
-    grades = (each["grade"] for entry in board for each in entry.quotations)
-    return of_words((entry.verdict for entry in board), grades)
+    return of_words(
+        (entry.document_of == OURS, entry.verdict, [each["grade"] for each in entry.quotations])
+        for entry in entries
+    )
 
 
 def _count(words: Iterable[str], found: Iterable[str]) -> dict[str, int]:

@@ -12,13 +12,17 @@ from pipelines.results import _templates, claim_pages, counts, scoreboard
 from pipelines.results.evidence.check import check_evidence
 from pipelines.runtime.provenance import ROOT
 
-BOARD = [
+BOARD = [  # three claims of documents, one of ours
     SimpleNamespace(
         verdict="holds", quotations=[{"grade": "holds"}, {"grade": "slip"}], yours=None
     ),
     SimpleNamespace(verdict="holds", quotations=[], yours=None),
     SimpleNamespace(verdict="not run", quotations=[{"grade": "not tested"}], yours=object()),
+    SimpleNamespace(verdict="reproduced", quotations=[], yours=None),
 ]
+
+for each, document in zip(BOARD, ("HM", "LY", "B", counts.OURS), strict=True):
+    each.document_of = document
 
 
 def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
@@ -26,11 +30,13 @@ def test_every_word_is_counted_and_those_of_none_are_not_shown() -> None:
     assert list(counted.verdicts) == list(VERDICTS)
     assert list(counted.grades) == list(GRADES)
     assert counted.lines() == [
-        "3 claims: 2 `holds`, 1 `not run`.  ",
-        "3 quoted sentences: 1 `slip`, 1 `not tested`, 1 `holds`.",
+        "3 claims of the documents: 2 `holds`, 1 `not run`.  ",
+        "1 claims of ours beside them: 1 `reproduced`.  ",
+        "3 quotations: 1 `slip`, 1 `not tested`, 1 `holds`.",
     ]
     assert _templates.tiles(BOARD) == [
         ("holds", 2),
+        ("reproduced", 1),
         ("not run", 1),
         ("quoted: slip", 1),
         ("measured by you", 1),
@@ -65,4 +71,6 @@ def test_a_page_with_other_counts_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert not check_evidence(tmp_path / "RESULTS.md")["problems"]
     (tmp_path / "README.md").write_text(right.replace("1 `holds`", "2 `holds`"))
     [problem] = check_evidence(tmp_path / "RESULTS.md")["problems"]
-    assert problem.startswith("README.md: its counts are not those of the evidence: 1 claims")
+    assert problem.startswith(
+        "README.md: its counts are not those of the evidence: 1 claims of the"
+    )

@@ -49,7 +49,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
-from pipelines.measurement.quotation import SLIP, STEP, Quotation
+from pipelines.measurement.quotation import FORMULA, SLIP, STEP, Quotation
 from pipelines.measurement.verdict import always
 from theory import descent
 from theory import descent_bounds as bounds
@@ -235,7 +235,7 @@ def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
 
 
 CLAIM = Theorem(
-    source="BHL",
+    source="B, after BHL",
     says="Gradient descent from the identity converges linearly if its initial loss is small",
     formula=r"\begin{split} "
     r"\ell &= \tfrac12 \lVert E \rVert_F^2,\; "
@@ -266,14 +266,17 @@ CLAIM = Theorem(
     ),
     printed=(
         Quotation(
+            form=FORMULA,
             words="|grad l(Theta)|^2 >= 4 l(Theta) L (1 - a)^(2L), sigma_min(Theta_i) >= 1 - a",
             place="B's slides, the gradient is large",
             bounds=(always("printed_gradient_ratio", at_least=1 - SLACK),),
+            needs={"l": True},
             broken=STEP,
             note="with l = |E|_F^2 / 2 the factor is 2, attained at Theta_i = I; 4 is right "
             "without the half",
         ),
         Quotation(
+            form=FORMULA,
             words="|H|_F <= 3 L d^5 (1 + z)^(2L), |Theta_i| <= 1 + z",
             place="B's slides, the Hessian is small",
             bounds=(
@@ -284,6 +287,7 @@ CLAIM = Theorem(
             note="the slide omits a premise on Phi; it holds where |Phi| <= (1 + z)^L",
         ),
         Quotation(
+            form=FORMULA,
             words="R(t + 1) <= R(t) + eta (1 + R(t))^L sqrt(2 l(t))",
             place="B's slides, the iterates stay close, in our letters",
             bounds=(always("printed_stay_close_ratio", at_most=1 + 1e-12),),

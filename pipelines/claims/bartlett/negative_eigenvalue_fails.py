@@ -1,4 +1,4 @@
-"""From the identity, gradient descent never gets past a negative eigenvalue of its target.
+"""At even depth, descent from the identity never gets past a negative eigenvalue of its target.
 
 Source: Bartlett's slides, BHL (b). For 1/2 |Theta_l ... Theta_1 - Phi|_F^2, Theta_i = I at the
 start, Phi symmetric with an eigenvalue -lambda < 0 and l even, the loss stays >= lambda^2 / 2, with
@@ -56,7 +56,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, select, stack
-from pipelines.measurement.quotation import NOT_TESTED, Quotation
+from pipelines.measurement.quotation import FAILS, FORMULA, Quotation
 from pipelines.measurement.verdict import always
 from theory.descent import descent_path, eigenvalue_recursion, loss
 from theory.descent_bounds import negative_floor
@@ -309,7 +309,7 @@ def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
 PENALTIES = ("to_identity_", "one_layer_", "asymmetric_")
 
 CLAIM = Theorem(
-    source="Bartlett's slides, BHL (b)",
+    source="B, after BHL (b)",
     says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
     "identity keeps a loss >= lambda^2 / 2 at any step size, also with any penalty that is the "
     "same in every layer and for a layer and its transpose",
@@ -338,8 +338,11 @@ CLAIM = Theorem(
     ),
     printed=(
         Quotation(
+            form=FORMULA,
             words="l(Theta) >= lambda^2 / 2",
             place="B's slides, symmetric Phi with an eigenvalue -lambda, L even",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=tuple(
                 always(f"{name}floor_ratio", at_least=1 - EXACT) for name in ("", "symmetric_")
             ),
@@ -349,7 +352,6 @@ CLAIM = Theorem(
             place="B's slides, the same slide, of penalties",
             needs={"which penalties": False},
             bounds=tuple(always(f"{name}floor_ratio", at_least=1 - EXACT) for name in PENALTIES),
-            broken=NOT_TESTED,
             note="the slide does not say which penalties; the floor holds for those that are "
             "alike in all layers and for a layer and its transpose, as toward the identity in "
             "each layer",

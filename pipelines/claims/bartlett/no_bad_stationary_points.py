@@ -38,7 +38,7 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join, select, stack
-from pipelines.measurement.quotation import SLIP, Quotation
+from pipelines.measurement.quotation import FORMULA, SLIP, Quotation
 from pipelines.measurement.verdict import always
 from theory import stationary_points
 
@@ -165,7 +165,7 @@ def figure(measured: Sequence[Measured]) -> Any:
 
 
 CLAIM = Theorem(
-    source="B, BEL",
+    source="B, after BEL",
     says="Layers within eps < 1 of the identity, all h_i(0) = 0: the functional gradient at every "
     "layer is at least (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|, and even twice that",
     formula=r"\begin{split} "
@@ -181,6 +181,7 @@ CLAIM = Theorem(
     decided_by=(always("ratio", at_least=1 - 1e-12), always("attained_gap", at_most=1e-12)),
     printed=(
         Quotation(
+            form=FORMULA,
             words="|D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|",
             place="B's slides, stationary points, in our letters",
             bounds=(

@@ -6,7 +6,8 @@ product minus R.
 
 Measured: the formula against central finite differences of the risk, and against automatic
 differentiation by TensorFlow in double precision, at random points. The copy that was read has lost
-the transposes, so that the order of the factors in print cannot be judged from it.
+the transposes, so that nothing is said of the order of its factors; the conference version prints
+the two groups in reverse order, a slip that changes no norm.
 
 Run: python -m pipelines run gradient-formula
 Expect: finite_difference_error 7e-10, autodiff_error 6e-16.

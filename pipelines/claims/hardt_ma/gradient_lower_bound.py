@@ -38,7 +38,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, join
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, instance_bound
@@ -236,6 +236,8 @@ CLAIM = Theorem(
             words="any A inside the domain B_tau satisfies that |grad f(A)|_F^2 >= 4 l (1 - "
             "tau)^(2l-2) sigma_min(Sigma) (f(A) - C_opt)",
             place="HM equation (2.3)",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=PRINTED,
         ),
     ),

@@ -30,7 +30,7 @@ from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import compose, max_norm, rotation_layers
 from theory.normal_matrices import normal_form
@@ -153,13 +153,17 @@ CLAIM = Theorem(
         Quotation(
             words="Let U be a real normal matrix (that is, it satisfies U U^T = U^T U). Then, "
             "there exists an orthonormal matrix S such that U = S D S^T, where D is a real block "
-            "diagonal matrix that consists of blocks with size at most 2 x 2.",
+            "diagonal matrix that consists of blocks with size at most 2 x 2. [...]",
             place="HM Claim C.1",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=(NORMAL,),
         ),
         Quotation(
             words="For any two matrices A, B, we have that |AB|_F >= sigma_min(A) |B|_F.",
             place="HM Claim C.2",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=(PRODUCT,),
         ),
     ),

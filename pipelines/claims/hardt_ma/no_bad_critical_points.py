@@ -41,7 +41,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join, select
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import max_norm
 from theory.linear_resnet import excess_risk, gradient, gradient_bound, hessian_vector
@@ -250,9 +250,19 @@ CLAIM = Theorem(
     decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),
     printed=(
         Quotation(
+            words="we can show that the gradients of vanish only when f(A) = 0 provided that "
+            "max_i |A_i| <= O(1/l). See Theorem 2.2. This result implies that linear residual "
+            "networks have no critical points other than the global optimum.",
+            place="HM section 1.1",
+            bounds=(PRINTED,),
+            note="within the norms of its first sentence",
+        ),
+        Quotation(
             words="For any tau < 1, we have that any critical point A of the objective function "
             "f inside the domain B_tau must also be a global minimum.",
             place="HM Theorem 2.2",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=(PRINTED,),
         ),
     ),

@@ -52,7 +52,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, group_by, stack
-from pipelines.measurement.quotation import NOT_TESTED, Quotation
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_residual import Blocks, as_layers, gradient, move, outputs, risk
 from theory.stationary_points import Layer, layer_gradient_norms, network, stationary_bound
@@ -331,7 +331,6 @@ CLAIM = Theorem(
             place="HM section 5",
             needs={"whether the points are critical in the weights or in the layers": False},
             bounds=(always("critical_excess_risk", at_most=1e-9),),
-            broken=NOT_TESTED,
             note="this is of the weights; of the layers' functions, as BEL read it, it holds",
         ),
     ),

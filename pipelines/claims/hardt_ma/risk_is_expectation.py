@@ -31,7 +31,7 @@ from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk
 
@@ -176,6 +176,8 @@ CLAIM = Theorem(
             words="f(A) = |((Id + A_l) ... (Id + A_1) - R) Sigma^(1/2)|_F^2 + C. Here C is a "
             "constant that doesn't depend on A",
             place="HM Claim 2.3",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=(always("z", at_most=5),),
         ),
     ),

@@ -7,7 +7,7 @@ for positive definite R, 3 gamma / l.
 As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits
 l = 4q + p with real q and p, and footnote 6 says of them: "p, q are not chosen to be integers. But
 rounding them to closest integer will change final bound of the norm by small constant factor." That
-is true: with the best integers the proof's estimate is at most 1.350 times its bound
+is true: with the best integers the norms of the proof's layers are at most 1.350 times its bound
 (`rounding_factor`, over gamma from 1/1000 to 5 and l from max(5, 3 gamma) to 300). So the printed
 proof gives the constant up to that factor. The constant itself comes of another construction, the
 balanced factorization of B's slides; its norm bound is ours.
@@ -42,7 +42,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, group_by, stack
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, FORMULA, Quotation
 from pipelines.measurement.verdict import always
 from theory import factorization
 
@@ -208,7 +208,9 @@ CLAIM = Theorem(
         Quotation(
             words="Then, there exists a global optimum solution A* of the population risk f with "
             "norm |A*| <= (4 pi + 3 gamma) / l.",
-            place="HM Theorem 2.1",
+            place="HM Theorem 2.1, for l >= 3 gamma and det R > 0",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=BOUNDS[:1],
         ),
         Quotation(
@@ -216,6 +218,12 @@ CLAIM = Theorem(
             "special case.",
             place="HM appendix A.1, R positive semidefinite",
             bounds=BOUNDS[1:],
+        ),
+        Quotation(
+            words="A_i = R^(1/L) P_i, P_i = R^((i-1)/L) P^(1/L) R^(-(i-1)/L)",
+            form=FORMULA,
+            place="B's slides, balanced factorization",
+            bounds=(always("product_error", at_most=1e-12),),
         ),
         Quotation(
             words="p, q are not chosen to be integers. But rounding them to closest integer will "

@@ -4,8 +4,9 @@ Source: HM section 1.1. The risk of the standard linear network A_l ... A_1 has 
 A = 0 that is no global minimum; the residual parameterization (I + A_l) ... (I + A_1) has none near
 its own zero.
 
-More precisely (ours): at A = 0 the Hessian of two layers has the eigenvalues +-2 s_i(R Sigma), each
-d times, so it is a strict saddle; from three layers on the Hessian is 0 and the saddle is flat.
+More precisely, after Kawaguchi 2016, whom HM cite: at A = 0 the Hessian of two layers has the
+eigenvalues +-2 s_i(R Sigma), each d times, so it is a strict saddle; from three layers on the
+Hessian is 0 and the saddle is flat.
 
 Measured: at A = 0, the norm of the gradient (`gradient_at_zero`), f - C_opt (`excess_at_zero`) and
 the largest error of the Hessian's eigenvalues over 2 s_max(R Sigma) (`hessian_error`). Then both
@@ -43,7 +44,7 @@ from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cells, Curves, Measured, select, stack
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import always
 from theory.linear_resnet import descent_path, excess_risk, gradient, hessian_vector
 
@@ -194,7 +195,7 @@ def draw_iterations(
 CLAIM = Theorem(
     source="HM section 1.1",
     says="Without the identity, zero layers are a critical point of positive excess risk: of two "
-    "layers a strict saddle, of three or more a flat one (the kind is ours)",
+    "layers a strict saddle, of three or more a flat one (the kind is Kawaguchi's)",
     formula=r"\begin{split} "
     r"&g(A) = \mathbb{E}\, \lVert A_l \cdots A_1 x - R x - \xi \rVert^2,\; l \ge 2: \\ "
     r"&\nabla g(0) = 0,\quad g(0) - C_{\text{opt}} = \lVert R \Sigma^{1/2} \rVert_F^2 > 0, \\ "
@@ -213,6 +214,8 @@ CLAIM = Theorem(
             words="In fact, setting A_i = 0 will always lead to a bad critical point in the "
             "standard parameterization.",
             place="HM section 1.1",
+            needs={"the premise": True},
+            broken=FAILS,
             bounds=(
                 always("gradient_at_zero", at_most=0),
                 always("excess_at_zero", at_least=1e-12),

@@ -17,8 +17,8 @@ of 4 (f - T) / s, s the standard deviation of f(x, 0); every 80 steps its singul
 Measured: for every pair the training error in percent every 80 steps, at the fixed threshold
 (`train_error_pct`, which starts at the error of W = 0) and at the then best one (`best_error_pct`),
 and the spectral norm of W; and the errors at W = 0 with the other pixels. The training images are
-all of MNIST's 60,000; a seed orders them. At W = 0 the errors must round to LY's whole percents;
-near 0 they must be at most those.
+all of MNIST's 60,000; a seed orders them. Near 0 the errors must be at most LY's whole percents. At
+W = 0 they depend on the pixels, which LY do not state: they are quoted and decide nothing.
 The bundled digits (8x8 pixels) stand in for MNIST at smaller scale and are never judged.
 
 The figure that convinces: the errors of all 45 pairs before and after, with the means reported.
@@ -46,7 +46,7 @@ from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
-from pipelines.measurement.quotation import NOT_TESTED, Quotation
+from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import EXPERIMENT, Bound
 
 Array = NDArray[np.float32]
@@ -262,15 +262,9 @@ REPORTED = {
     "mean_near_zero_train_error_pct": 14.0,
 }
 ROUNDED = 0.5  # LY print whole percents
-RULES = (
-    *(
-        Bound(name, at_least=REPORTED[name] - ROUNDED, at_most=REPORTED[name] + ROUNDED)
-        for name in ("zero_one_at_zero_train_error_pct", "mean_at_zero_train_error_pct")
-    ),
-    *(
-        Bound(name, at_most=REPORTED[name] + ROUNDED)
-        for name in ("zero_one_near_zero_train_error_pct", "mean_near_zero_train_error_pct")
-    ),
+RULES = tuple(
+    Bound(name, at_most=REPORTED[name] + ROUNDED)
+    for name in ("zero_one_near_zero_train_error_pct", "mean_near_zero_train_error_pct")
 )
 CLAIM = Theorem(
     source="LY section 5.5",
@@ -279,8 +273,6 @@ CLAIM = Theorem(
     formula=r"\begin{split} "
     r"&f(x, W) = \sum_j \operatorname{ReLU}(((I + W) x)_j),\; "
     r"\text{training errors at a threshold on } f,\; \lVert W \rVert \le 0.6: \\ "
-    r"&\mathbb{E} \operatorname{err}_{01}(0) = 7 \pm 0.5\,\%,\quad "
-    r"\mathbb{E}\, \overline{\operatorname{err}}(0) = 34 \pm 0.5\,\%, \\ "
     r"&\mathbb{E} \operatorname{err}_{01}(W) \le 1.5\,\%,\quad "
     r"\mathbb{E}\, \overline{\operatorname{err}}(W) \le 14.5\,\%, \\ "
     r"&\overline{\operatorname{err}} \text{ the mean over all 45 pairs of digits} "
@@ -294,7 +286,8 @@ CLAIM = Theorem(
     decided_by=RULES,
     printed=(
         Quotation(
-            words="T_{A,B} is the optimal threshold for the function f(x, 0); 7%, 34%; 1%, 14%",
+            words="7%, 34%; 1%, 14%",
+            form=NUMBER,
             place="LY section 5.5",
             needs={"threshold": True, "pixels": False, "how W is found": False},
             bounds=tuple(
@@ -303,8 +296,8 @@ CLAIM = Theorem(
                     REPORTED.items(), (6.5, 33.5, -math.inf, -math.inf), strict=True
                 )
             ),
-            broken=NOT_TESTED,
-            note="pixels normalized as is customary; numbers of a better W contradict nothing",
+            note="at LY's threshold, pixels normalized as is customary; a better W contradicts "
+            "nothing",
         ),
     ),
     words=EXPERIMENT,

@@ -43,7 +43,7 @@ from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import FORMULA, NUMBER, Quotation
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_matrix, circulant_start, circulant_terms
 from theory.relu_population import inner_terms, potential
@@ -267,12 +267,14 @@ CLAIM = Theorem(
     decided_by=BOUNDS,
     printed=(
         Quotation(
+            form=FORMULA,
             words="<-grad L(W), W* - W> > 0.03 |W* - W|_F^2",
             place="LY Theorem 3.3",
             bounds=BOUNDS[:2],
-            note="on the scale of Lemma 2.1, pi times the gradient",
+            note="for norms up to 1/100, our reading of small; on the scale of Lemma 2.1, pi "
+            "times the gradient",
         ),
-        Quotation(words="-1.3; -0.085", place="LY Figure 5", bounds=BOUNDS[2:]),
+        Quotation(words="-1.3; -0.085", form=NUMBER, place="LY Figure 5", bounds=BOUNDS[2:]),
     ),
     measure=measure,
     extra_metrics=extra_metrics,

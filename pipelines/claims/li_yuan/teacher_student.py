@@ -313,7 +313,10 @@ CLAIM = Experiment(
         Quotation(
             words="but has bigger test error",
             place="LY section 5.2, of the 3-Block, whose training error is smaller",
+            needs={"the 3-Block's layers": False, "which teacher": False},
             bounds=BLOCK_RULES,
+            note="taught by ResLink's teacher, as wide as 500 units, which were taken after 200 "
+            "had left the order open; by teachers of their own the test error is bigger, too",
         ),
     ),
     unjudged_scales=("smoke", "cpu"),

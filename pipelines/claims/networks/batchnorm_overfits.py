@@ -48,7 +48,7 @@ from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Array, Curves, Measured
-from pipelines.measurement.quotation import NOT_TESTED, Quotation
+from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"plain": "without normalization", "normalized": "batch normalization"}
@@ -159,7 +159,6 @@ CLAIM = Experiment(
             place="HM section 4.1",
             bounds=(ArmBound("wider_gap_pct", at_least=0),),
             needs={"what counts as overfitting": False},
-            broken=NOT_TESTED,
         ),
     ),
     costs={

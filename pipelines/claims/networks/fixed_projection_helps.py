@@ -77,6 +77,7 @@ CLAIM = Experiment(
             words="On the one hand, this slightly improved test error (perhaps due to a "
             "regularizing effect).",
             place="HM section 4.1",
+            needs={"scale of the projection": False},
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),

@@ -31,7 +31,7 @@ from pipelines.errors import check_counts
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
-from pipelines.measurement.quotation import NOT_TESTED, Quotation
+from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
@@ -137,7 +137,6 @@ CLAIM = Experiment(
             place="HM section 4.2",
             bounds=(ArmBound("wide_test_gain_pct", at_least=0),),
             needs={"widths, decay, crops": False},
-            broken=NOT_TESTED,
         ),
     ),
     costs={"cpu": minutes(8), "paper": hours(125 * 24, gpu=True)},

@@ -94,6 +94,7 @@ CLAIM = Experiment(
             words="This substantially smaller weight initialization helped training, while not "
             "affecting representation.",
             place="HM section 4.1",
+            needs={"rate of each start": False},
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),

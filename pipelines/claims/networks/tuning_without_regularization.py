@@ -81,7 +81,7 @@ CLAIM = tuning_claim(
             words="It would be interesting to find out how true this is and how much harder this "
             "tuning becomes by having discarded regularization techniques like dropout or "
             "additional data processing.",
-            place="R",
+            place="R, on HM's ImageNet results",
             note="a question, which holds or fails by nothing",
         ),
     ),

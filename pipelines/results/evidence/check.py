@@ -88,13 +88,13 @@ def check_evidence(
 def find_other_counts(derived: Sequence[Derived], folder: Path) -> Iterator[str]:
     """Yield which pages hold other numbers of verdicts and grades than the evidence."""
     by_name = {each.claim: each for each in derived}
-    verdicts, grades = [], []
-    for name in claim_catalog.names():
-        claim, found = claim_catalog.load(name), by_name.get(name)
-        verdicts.append(found.cells["verdict"] if found else claim.unmeasured)
-        unmeasured = claim.grades({}, SCALES[0])
-        grades += found.grades if found else [grade.grade for _, grade in unmeasured]
-    counted = counts.of_words(verdicts, grades)
+    words = []
+    for entry in map(scoreboard.Entry, claim_catalog.names()):
+        found = by_name.get(entry.name)
+        verdict = found.cells["verdict"] if found else entry.verdict
+        grades = found.grades if found else [each["grade"] for each in entry.quotations]
+        words.append((entry.document_of == counts.OURS, verdict, grades))
+    counted = counts.of_words(words)
     for page in counts.PAGES:
         file = folder / page
         if file.is_file() and (text := file.read_text()) != counted.replace_block(text):
