@@ -35,7 +35,7 @@ The figure that convinces: factors against l, with that of a single layer; steps
 
 Run: python -m pipelines run deeper-landscapes
      python -m pipelines sweep deeper-landscapes --grid gamma=0.1,0.3,1 --grid d=2,4,8
-Expect: growth 2.0, least_ratio 1, attained_gap 1e-14; printed_single_layer_share 7e-14 and
+Expect: growth 2.0, least_ratio 1, attained_gap 1e-14; printed_single_layer_share 6e-13 and
 balanced_single_layer_share 17 (at l = 128); steps_growth 2.7 ± 0.7, fewer_pct 3.8 ± 2.7, unfinished
 and at_an_end 0.
 """
