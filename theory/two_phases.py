@@ -84,6 +84,19 @@ def descent_error(steps: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: Array
     return np.asarray(descent_rate(steps, alpha, delta) * over)[()]
 
 
+def worst_share(steps: ArrayLike, alpha: ArrayLike) -> Array:
+    """Return what E||W_T - W*||^2 of the worst process is of `descent_error` (ours); [...].
+
+    1/2 + (1/r - 1/2)(1 - 2r)^T, with r = (1+alpha) log T/T. The process has equality in the premise
+    of LY Lemma 2.5, E|G_t|^2 = G^2 and <-grad, W* - W> = delta |W* - W|^2, and begins as far away
+    as that allows, at G/delta. There m = E|W_t - W*|^2 delta^2/G^2 obeys m <- (1 - 2r) m + r^2, of
+    which r/2 is the fixed point, and the bound is r. Where 2r <= 1 no process has more. Errors as
+    in `descent_rate`.
+    """
+    r = descent_rate(steps, alpha, 1.0)
+    return np.asarray(0.5 + (1 / r - 0.5) * (1 - 2 * r) ** np.asarray(steps))[()]
+
+
 def least_steps(start: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: ArrayLike) -> Array:
     """Least T >= 2 with T^alpha log T >= start^2 delta^2/((1+alpha) G^2), LY Lemma 2.5; [...].
 

@@ -18,6 +18,7 @@ from pipelines.claims.networks import (
     depth_degrades_plain_nets,
     fixed_projection_helps,
     imagenet_underfits,
+    no_need_for_dropout,
     small_init_helps,
 )
 from pipelines.claims.ours import (
@@ -44,6 +45,7 @@ MODULES = {  # with the settings in which the arms may differ
     small_init_helps: {"model_args.init", "learning_rate"},
     batchnorm_overfits: {"model_args.batch_norm", "model_args.init"},
     imagenet_underfits: {"model_args.widths", "model_args.stem_width"},
+    no_need_for_dropout: {"model_args.dropout"},
     skip_length: {"model_args.variant"},
 }
 SCALES = [(module, scale) for module in MODULES for scale in module.CLAIM.scales]
@@ -79,12 +81,19 @@ def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
         identity_beats_plain_cifar10: "allconv-cifar10",
         small_init_helps: "allconv-cifar10",
         batchnorm_overfits: "allconv-cifar10",
+        no_need_for_dropout: "allconv-cifar10",
         imagenet_underfits: "allconv-imagenet",
         skip_length: "skip56-two-layer",
     }
     for module, name in published.items():
         first, *_ = module.recipes(module.CLAIM.scales["paper"], seed=0).values()
         assert first.fingerprint == get_recipe(name, "paper").fingerprint
+
+
+@pytest.mark.parametrize("dropout", [0.0, 1.0, -0.1])
+def test_a_rate_at_which_nothing_or_everything_is_dropped_is_rejected(dropout: float) -> None:
+    with pytest.raises(UserError, match=r"dropout must be in \(0, 1\)"):
+        no_need_for_dropout.Setting(**_arms.SMOKE, dropout=dropout)
 
 
 def test_at_paper_scale_all_cnn_and_hms_network_are_the_published_recipes() -> None:
@@ -196,6 +205,17 @@ COMPARED = [  # module, the argument in which its arms differ, errors by it, the
         {"two-layer": (9, 20.0), "single": (9, 85.0), "vanilla": (9, 90.0)},
         "smaller scale",
     ),
+    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.8)}, "holds"),
+    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 20.0)}, "holds"),
+    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.0)}, "broken"),
+    (
+        no_need_for_dropout,
+        "dropout",
+        {0.0: (9, 15.0), 0.3: (9, 14.0)},
+        "smaller scale",
+    ),  # underfits
+    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (NAN, NAN)}, "smaller scale"),
+    (no_need_for_dropout, "dropout", {0.0: (0.0, 0.0), 0.3: (9, 0.0)}, "smaller scale"),
     (batchnorm_overfits, "batch_norm", {False: (15, 18.0), True: (8, 13.0)}, "holds"),
     (batchnorm_overfits, "batch_norm", {False: (15, 18.0), True: (12, 15.2)}, "broken"),
     (batchnorm_overfits, "batch_norm", {False: (12, 15.0), True: (12.2, 17.0)}, "broken"),

@@ -10,7 +10,6 @@ from pipelines.claims.li_yuan import (
     one_point_convexity,
     population_gradient,
     potential_rates,
-    stochastic_descent_rate,
     teacher_student,
     two_phases,
 )
@@ -299,26 +298,6 @@ def test_gradients_above_their_bounds_refute(monkeypatch):
     assert "fails" in grades(claim, values | steep).values()
 
 
-def test_descents_farther_than_the_lemma_allows_refute(monkeypatch):
-    claim, descend = stochastic_descent_rate.CLAIM, stochastic_descent_rate.descend
-    setting = stochastic_descent_rate.Setting((0.0, 1.0), runs=400, longest=100)
-    values = measured_values(claim, setting)
-    assert claim.outcome(values, "cpu") == "holds"
-    assert 0.4 < values["descent_share"][0] < 0.8
-    monkeypatch.setattr(stochastic_descent_rate, "descend", lambda *a: 2 * descend(*a))
-    far = measured_values(claim, setting)
-    assert far["descent_share"][0] > 1
-    assert claim.outcome(far, "cpu") == "broken"
-
-
-def test_the_worst_process_has_equality_in_the_premise():
-    rate, square = np.log(50) / 50, 1.0
-    for _ in range(50):
-        square = (1 - 2 * rate) * square + rate**2  # as the proof of the lemma bounds it
-    ends = stochastic_descent_rate.descend(np.random.default_rng(0), 50, 0.0, 40_000)
-    assert np.mean(ends**2) == pytest.approx(square, rel=0.05)
-
-
 def test_speeds_count_until_the_ceiling():
     g = np.array([[1.0, 0.5, 0.1, 1e-9]])
     promised = np.log([2.0, 4.0, 8.0])
@@ -395,8 +374,6 @@ def test_chords_show_where_a_loss_is_not_convex():
         (one_point_convexity, {"norm": (0.0, 0.1)}, "norm must be .* >= 1e-06. Received"),
         (potential_rates, {"d": (4,)}, "d must be .* >= 8"),
         (potential_rates, {"starts": 0}, "starts must be >= 1"),
-        (stochastic_descent_rate, {"runs": 0}, "runs must be >= 1"),
-        (stochastic_descent_rate, {"longest": 3}, "longest must be .* >= 4"),
         (input_distributions, {"condition": (0.5,)}, "condition must be .* >= 1"),
         (input_distributions, {"radius": ("cube",)}, "Choices: gaussian, sphere, student"),
         (input_distributions, {"covariance": ("all",)}, "Choices: aligned, random"),

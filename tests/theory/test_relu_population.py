@@ -8,9 +8,11 @@ from theory.relu_population import (
     column_potentials,
     correlated_gradient,
     gradient,
+    hessian_vector,
     inner_product,
     inner_product_near_zero,
     inner_terms,
+    least_curvature,
     loss,
     potential,
     potential_matrix,
@@ -161,6 +163,40 @@ def test_a_random_start_points_to_the_teacher_and_the_explicit_one_does_not():
         W = circulant_matrix(circulant_start(600, frobenius, -0.75 * frobenius**2))
         assert (inner_product_near_zero(W) < 0) == negative
         assert (inner_product(W, np.zeros_like(W)) < 0) == negative
+
+
+def test_the_hessian_at_the_teacher_by_hand():
+    """2 E (sum_j 1[x_j > 0] <x, V_j>)^2: half the identity for i = j, else a quarter and 1/2 pi."""
+    d, zero = 4, np.zeros((4, 4))
+    V, e = np.random.default_rng(0).normal(size=(d, d)), np.eye(d)
+    expected = np.zeros((d, d))
+    for j in range(d):
+        for i in range(d):
+            mixed = np.outer(e[i], e[j]) + np.outer(e[j], e[i])
+            form = e / 2 if i == j else e / 4 + mixed / (2 * np.pi)
+            expected[:, j] += 2 * form @ V[:, i]
+    np.testing.assert_allclose(hessian_vector(zero, zero, V), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_hessian_is_symmetric_and_gives_second_differences_of_the_loss():
+    rng = np.random.default_rng(1)
+    W, W_star = pair(rng, 4)
+    full = hessian_vector(W, W_star, np.eye(16).reshape(16, 4, 4)).reshape(16, 16)
+    np.testing.assert_allclose(full, full.T, atol=1e-8)
+    V, h = rng.normal(size=(4, 4)), 1e-3
+    second = (loss(W + h * V, W_star) - 2 * loss(W, W_star) + loss(W - h * V, W_star)) / h**2
+    assert np.sum(V * hessian_vector(W, W_star, V)) == pytest.approx(second, rel=1e-5)
+    np.testing.assert_array_equal(hessian_vector(W, W_star, 0 * V), 0 * V)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_least_curvature_is_the_least_eigenvalue(seed):
+    W, W_star = pair(np.random.default_rng(seed), 6, 1.5)
+    full = hessian_vector(W, W_star, np.eye(36).reshape(36, 6, 6)).reshape(36, 36)
+    least = np.linalg.eigvalsh((full + full.T) / 2)[0]
+    assert least_curvature(W, W_star) == pytest.approx(least, abs=1e-6)
+    with pytest.raises(ValueError, match=r"W must be \[d, d\] .* Pass one W"):
+        least_curvature(np.stack([W, W]), W_star)
 
 
 def test_leading_axes_broadcast():

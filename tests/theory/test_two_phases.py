@@ -10,6 +10,7 @@ from theory.two_phases import (
     gradient_sizes,
     least_steps,
     second_phase_error,
+    worst_share,
 )
 
 
@@ -23,6 +24,16 @@ def test_stochastic_descent_ends_within_the_bound_of_lemma_2_5(alpha, start):
     for _ in range(T):
         distance2 = (1 - 2 * rate * delta) * distance2 + rate**2 * G**2
     assert 0 < distance2 <= descent_error(T, alpha, delta, G)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("T", [2, 4, 50, 3000])
+def test_the_share_of_the_worst_process_is_that_of_its_recursion(alpha, T):
+    rate, square = descent_rate(T, alpha, 1.0), 1.0
+    for _ in range(T):
+        square = (1 - 2 * rate) * square + rate**2
+    assert worst_share(T, alpha) == pytest.approx(square / descent_error(T, alpha, 1.0, 1.0))
+    assert worst_share(T, alpha) <= 1
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
