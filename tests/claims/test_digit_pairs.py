@@ -168,13 +168,12 @@ def test_there_are_45_pairs():
     ("changed", "verdict"),
     [
         ({}, "holds"),
-        ({"zero_one_at_zero_train_error_pct": 6.19}, "broken"),
-        ({"mean_at_zero_train_error_pct": 43.5}, "broken"),
+        ({"zero_one_at_zero_train_error_pct": 6.19}, "holds"),  # decides nothing: other pixels
         ({"zero_one_near_zero_train_error_pct": 1.6}, "broken"),
         ({"mean_near_zero_train_error_pct": 16.0}, "broken"),
     ],
 )
-def test_each_of_the_four_numbers_can_refute(changed: dict[str, float], verdict: str) -> None:
+def test_each_of_the_errors_near_zero_can_refute(changed: dict[str, float], verdict: str) -> None:
     measured = {
         "zero_one_at_zero_train_error_pct": 6.89,
         "mean_at_zero_train_error_pct": 33.81,

@@ -84,15 +84,29 @@ def test_the_printed_width_is_too_small_for_the_premise_of_its_lemma() -> None:
 def test_the_constant_and_the_step_of_the_proof_fail_as_printed_and_the_theorem_holds() -> None:
     numbers = own_construction(normalize_rows(np.random.default_rng(1).random((50, 8))), seed=1)
     values = {"errors": [0.0]} | {key: [value] for key, value in numbers.items()}
-    values |= {"constant": [2.0]}
+    values |= {"constant": [2.0], "preserved_share": [0.1]}
     theorem, width, distance = CLAIM.printed
     step = "constant or step of a proof"
     assert [each.judge(values).grade for each in CLAIM.printed] == ["holds", step, step]
-    assert width.judge(values).reason.startswith("own_printed_errors")
+    assert width.judge(values).reason.startswith("preserved_share 0.1, not >= 0.5")
     assert distance.judge(values).reason.startswith("neighbour_move 0.5")
-    mended = values | {"own_printed_errors": [0.0], "neighbour_move": [0.0]}
+    mended = values | {"preserved_share": [1.0], "neighbour_move": [0.0]}
     assert set(grades(CLAIM, mended).values()) == {"holds"}
-    assert theorem.judge(mended | {"errors": [1.0]}).grade == "fails"
+    assert theorem.judge(mended | {"errors": [1.0]}).grade == "not tested"
+
+
+def test_distances_are_kept_within_a_third_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((1_201, 6))
+    monkeypatch.setattr(expressivity, "BLOCK", 500)
+    whole = np.concatenate([expressivity.distances_from(points, i) for i in (0, 500, 1000)])
+    expected = np.linalg.norm(points[:, None] - points, axis=2)
+    np.testing.assert_allclose(whole, expected, atol=1e-6)
+    # of 40 points k = 54: some 0.6 of 820 pairs are expected outside of a third, by chi squared
+    monkeypatch.setattr(expressivity, "PROJECTED", (40, 200))
+    assert 0.3 < expressivity.preserved_share(rng) < 0.9
+    monkeypatch.setattr(expressivity, "ROUNDING", 10.0)
+    assert expressivity.preserved_share(rng) == 1
 
 
 def test_the_printed_network_is_right_where_the_premise_holds() -> None:

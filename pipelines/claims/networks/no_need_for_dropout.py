@@ -105,7 +105,7 @@ CLAIM = Experiment(
             "no need for dropout.",
             place="HM section 1.1",
             needs={"where dropout would stand, and its rate": False},
-            bounds=NO_NEED,
+            bounds=(ArmBound("dropout_gain_pct", at_most=0),),
             note="of dropout at a rate of 0.3 between the convolutions of every branch",
         ),
     ),
