@@ -25,7 +25,9 @@ class StoredPhotographs(StoredPictures):
     def unsuitable_settings(self) -> dict[str, str]:
         return {"pictures": "--pictures host"}
 
-    def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:
+    def load(
+        self, train_examples: int | None, data_args: Mapping[str, Any], validation: bool = True
+    ) -> Splits:
         """Return splits that stay on disk: only the places of their records are read."""
         stored = self._open_prepared()
         records = {
@@ -34,7 +36,7 @@ class StoredPhotographs(StoredPictures):
         }
         splits = [
             PhotographRecords(records[part][cut], self.shape, streamed.MEAN, streamed.STD)
-            for part, cut in self.cuts(stored.count, train_examples)
+            for part, cut in self.cuts(stored.count, train_examples, validation)
         ]
         return Splits(self.name, self.classes, *splits, task=TOP5)
 

@@ -211,6 +211,7 @@ def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDA
 class Splits:
     """Three disjoint parts of one data set, and what is learned from them.
 
+    `val` is empty where all that is not for testing is trained on (`has_validation`).
     `classes` is the size of a network's output; `source` says where the arrays come from.
     """
 
@@ -226,6 +227,11 @@ class Splits:
     def digest(self) -> str:
         """Return eight hexadecimal digits of the training examples."""
         return self.train.digest
+
+    @property
+    def has_validation(self) -> bool:
+        """Return whether some examples are kept for validation."""
+        return len(self.val) > 0
 
     @property
     def input_shape(self) -> tuple[int, ...]:

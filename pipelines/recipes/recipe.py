@@ -24,6 +24,8 @@ from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
+# Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
+LATER = ("validation",)
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
 LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
@@ -56,6 +58,9 @@ class Recipe:
     """Arguments of a data set that is drawn in memory, or of how stored pictures are read."""
     train_examples: int | None = None
     """Use only the first so many training examples (None: all)."""
+    validation: bool = True
+    """Keep part of the training examples for validation (no: train on all of them; nothing can then
+    be chosen or searched by validation)."""
     augment: bool = False
     """Random crop and horizontal flip: CIFAR moved by up to `shift`, ImageNet resized at random."""
     shift: int = 4
@@ -186,9 +191,20 @@ class Recipe:
         tf_config.check_asynchronous(self.asynchronous, tf_config.role())
         self.steps_over(self.examples())
 
+    def require_validation(self, chosen: str = "A search chooses") -> None:
+        """Raise UserError where nothing can be chosen by validation: there are no examples for it.
+
+        `chosen` is who chooses, and the verb: `A champion is chosen`.
+        """
+        if not self.validation:
+            raise UserError(
+                f"{chosen} by validation examples. Received: validation=False for {self.name}, "
+                "which trains on all of them. Set --validation."
+            )
+
     def examples(self) -> int:
         """Return how many training examples it uses. UserError where its data are not there."""
-        available = datasets.get(self.data).examples(self.data_args)
+        available = datasets.get(self.data).examples(self.data_args, self.validation)
         return min(available, self.train_examples or available)
 
     def _has_length(self) -> bool:
@@ -256,7 +272,10 @@ class Recipe:
     def flat(self) -> dict[str, str]:
         """Return the fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}
+        later = {each.name: each.default for each in dataclasses.fields(self) if each.name in LATER}
         for key, value in _settings(self):
+            if key in later and value == later[key]:
+                continue
             if isinstance(value, Mapping):
                 rows |= {f"{key}.{k}": _plain(v) for k, v in sorted(value.items())}
             else:

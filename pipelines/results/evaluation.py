@@ -35,7 +35,7 @@ def evaluate(name: str) -> dict[str, Any]:
     row = history.find(name) or comparison.find_run(name, list(own))
     recipe, rounding = _read_recipe(row)
     model = _load_model(row, recipe.precision)
-    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
+    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args, recipe.validation)
     shapes = (None, *splits.val.shape), (None, splits.classes)
     if (model.input_shape, model.output_shape) != shapes:
         raise UserError(
@@ -83,6 +83,7 @@ def _read_recipe(row: Row) -> tuple[Recipe, float]:
             data=row.params["data"],
             data_args={key: json.loads(value) for key, value in data_args.items()},
             train_examples=json.loads(row.params.get("train_examples", "null")),
+            validation=json.loads(row.params.get("validation", "true")),
             batch_size=int(row.params["batch_size"]),
             precision=cast("Any", row.params.get("precision", "float32")),
             steps=1,

@@ -31,7 +31,8 @@ class Curves(keras.callbacks.Callback):
     `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
     so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
     an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
-    least so far, and the step. `note` is all that a resumed run needs to go on.
+    least so far, and the step; nothing where the run does not validate. `note` is all that a
+    resumed run needs to go on.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Curves(keras.callbacks.Callback):
         log: Log,
         advance: Callable[[int, float], Any],
         of_model: OfModel | None = None,
+        validates: bool = True,
     ) -> None:
         super().__init__()
         self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
@@ -52,7 +54,7 @@ class Curves(keras.callbacks.Callback):
         self.of_model = of_model
         self.step, self.piece, self.per_call = 0, 0, 1
         self.busy_s, self.timed = 0.0, 0
-        self.best = {f"best_val_{watched}": math.inf}
+        self.best = {f"best_val_{watched}": math.inf} if validates else {}
         self.summed, self.counted = 0.0, 0
         self.began = time.perf_counter()
         self.last: dict[str, float] = {}
@@ -140,7 +142,7 @@ class Curves(keras.callbacks.Callback):
             curves |= self.of_model(self.model)
         validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
         least = f"best_val_{self.watched}"
-        if validated[least] < self.best[least]:
+        if validated and validated[least] < self.best[least]:
             self.best = {**validated, "best_step": float(self.step)}
         self.log(curves, self.step)
         self.last = curves

@@ -109,7 +109,7 @@ class SynchronousTrainer(Trainer):
             stop=stop * pieces,
             epoch=job.epoch * pieces,
             callbacks=callbacks_of(job, curves, saver),
-            validate=self._evaluation(job, model, job.splits.val),
+            validate=self._validation(job, model),
             wishes=saver.wishes,
         )
 
@@ -118,6 +118,11 @@ class SynchronousTrainer(Trainer):
     ) -> dict[str, float]:
         """Return Keras's means over a split, of which each machine reads a part of every batch."""
         return dict(self._evaluation(job, model, split)())
+
+    def _validation(self, job: Job, model: keras.Model) -> multi_worker.Evaluation:
+        """Return what evaluates the validation part; it says nothing where there is none."""
+        has_validation, val = job.splits.has_validation, job.splits.val
+        return self._evaluation(job, model, val) if has_validation else dict
 
     def _evaluation(
         self, job: Job, model: keras.Model, split: Split | Photographs
@@ -176,7 +181,7 @@ class AsynchronousTrainer(SynchronousTrainer):
             start=curves.step,
             epoch=job.epoch,
             callbacks=callbacks_of(job, curves, saver),
-            validate=self._evaluation(job, model, job.splits.val),
+            validate=self._validation(job, model),
             wishes=saver.wishes,
         )
 

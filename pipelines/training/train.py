@@ -73,7 +73,9 @@ class Trainer:
     ) -> None:
         """Go on with the running means of the epoch that was interrupted."""
         set_steps(model, job.per_call(job.epoch))  # before anything is compiled
-        self.evaluate(job, model, job.splits.val, steps=1)  # makes the running means
+        splits = job.splits
+        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
+        self.evaluate(job, model, any_examples, steps=1)  # makes the running means
         saver.resume(checkpoint)
 
     def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
@@ -81,7 +83,9 @@ class Trainer:
         epoch, start, stop = job.epoch, curves.step, len(job.rates)
         whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
         cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
-        validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
+        validation = None
+        if job.splits.has_validation:
+            validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
         for begin, end in itertools.pairwise(cuts):
             steps = min(epoch, end - begin)
             curves.per_call = job.per_call(steps)
@@ -125,7 +129,8 @@ def train(
     weight-decay term) and, in classification, `*_error_pct`. The test set is read once, at the end,
     and not at all when `test` is False; with it the training set again, as it is, by the trained
     network (`final_train_*`), where the curve `train_*` is a mean over an epoch of augmented
-    examples while the weights moved. Raises Diverged when the loss stops being finite.
+    examples while the weights moved. Without validation examples there are no `val_*`. Raises
+    Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
     trainer = trainer or Trainer()
@@ -140,6 +145,7 @@ def train(
             log=log,
             advance=advance,
             of_model=task.of_model,
+            validates=job.splits.has_validation,
         )
         try:
             layers = _device_data.unwrap(model).layers

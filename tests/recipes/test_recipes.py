@@ -11,7 +11,7 @@ from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
-from pipelines.recipes.recipe import LABELS, Recipe
+from pipelines.recipes.recipe import LABELS, LATER, Recipe
 
 TINY = Recipe(
     name="tiny",
@@ -29,6 +29,7 @@ OTHER = {  # another value of every field that is a setting
     "data": "synthetic",
     "data_args": {"noise": 0.5},
     "train_examples": 100,
+    "validation": False,
     "augment": True,
     "shift": 2,
     "batch_size": 64,
@@ -246,9 +247,16 @@ def test_flat_is_one_level_of_strings() -> None:
     }
 
 
+@pytest.mark.parametrize("field", LATER)
+def test_a_later_field_is_a_setting_only_where_it_is_not_its_default(field: str) -> None:
+    changed = dataclasses.replace(TINY, **{field: OTHER[field]})
+    assert field not in TINY.flat()
+    assert changed.flat().keys() - TINY.flat().keys() == {field}
+
+
 def test_the_fingerprint_is_stable() -> None:
     # Recorded runs are found by it: another value here means that none of them is found again.
-    # A new field of a recipe does that. Write the new value here, and CHANGELOG says so.
+    # A new field of a recipe is one of LATER, which leaves it as it is.
     assert TINY.fingerprint == "2503d06dcd3b"
 
 
@@ -305,6 +313,7 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
     ("allconv-digits", {"train_examples": 9, "devices": 1}, "--train-examples 9 --devices 1"),
     ("allconv-imagenet32", {"train_examples": None}, "--train-examples None"),
     ("allconv-digits", {"schedule": "cosine"}, "--schedule cosine"),
+    ("allconv-digits", {"validation": False}, "--no-validation"),
     (
         "densenet-cifar10",
         {"schedule": "cosine-restarts", "schedule_args": {"cycles": 4, "stretch": 1.5}},
