@@ -104,7 +104,7 @@ def run(
     if run_options.recorded:
         return run_options.recorded(recipe, kind)
     if watch:
-        recipe.require_validation()
+        recipe.check_searchable()
     identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):

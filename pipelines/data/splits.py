@@ -49,6 +49,11 @@ class Split:
         """Return the split of the first n examples, or of all where there are fewer."""
         return dataclasses.replace(self, x=self.x[:n], y=self.y[:n])
 
+    def end(self, n: int) -> "Split":
+        """Return the split of the last n examples, of which there must be so many."""
+        cut = len(self) - n
+        return dataclasses.replace(self, x=self.x[cut:], y=self.y[cut:])
+
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return inputs [b, ...] and targets [b, ...] as the network reads them."""
         return self.x[index], self.y[index]
@@ -127,6 +132,10 @@ class Photographs(abc.ABC):
     @abc.abstractmethod
     def beginning(self, n: int) -> "Photographs":
         """Return the split of the first n photographs, or of all where there are fewer."""
+
+    @abc.abstractmethod
+    def end(self, n: int) -> "Photographs":
+        """Return the split of the last n photographs, of which there must be so many."""
 
     @abc.abstractmethod
     def train_dataset(

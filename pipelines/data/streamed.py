@@ -54,6 +54,10 @@ class PhotographRecords(Photographs):
         """Return the split of the first n records, or of all where there are fewer."""
         return dataclasses.replace(self, records=self.records[:n])
 
+    def end(self, n: int) -> "PhotographRecords":
+        """Return the split of the last n records, of which there must be so many."""
+        return dataclasses.replace(self, records=self.records[len(self) - n :])
+
     def train_dataset(
         self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
     ) -> Any:

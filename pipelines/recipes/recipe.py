@@ -25,7 +25,7 @@ from pipelines.runtime.provenance import digest
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 # Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
-LATER = ("validation",)
+LATER = ("validation", "test_every")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
 LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
@@ -61,6 +61,9 @@ class Recipe:
     validation: bool = True
     """Keep part of the training examples for validation (no: train on all of them; nothing can then
     be chosen or searched by validation)."""
+    test_every: int | None = None
+    """Steps between two looks at the test set, as the code of HM's footnote 5 takes them (None:
+    none); validation then comes with them."""
     augment: bool = False
     """Random crop and horizontal flip: CIFAR moved by up to `shift`, ImageNet resized at random."""
     shift: int = 4
@@ -131,6 +134,7 @@ class Recipe:
                 0 < length <= LONGEST,
             ),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
+            ("test_every", "> 0, or None", self.test_every is None or self.test_every > 0),
             ("learning_rate", "finite and > 0 in float32", SMALLEST < rate < LARGEST),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
@@ -191,7 +195,16 @@ class Recipe:
         tf_config.check_asynchronous(self.asynchronous, tf_config.role())
         self.steps_over(self.examples())
 
-    def require_validation(self, chosen: str = "A search chooses") -> None:
+    def check_searchable(self) -> None:
+        """Raise UserError where a search has no validation examples, or would see the test set."""
+        self.require_validation("A search chooses")
+        if self.test_every:
+            raise UserError(
+                "A search leaves the test set unread. Received: test_every="
+                f"{self.test_every} for {self.name}. Set --test-every None."
+            )
+
+    def require_validation(self, chosen: str) -> None:
         """Raise UserError where nothing can be chosen by validation: there are no examples for it.
 
         `chosen` is who chooses, and the verb: `A champion is chosen`.

@@ -54,7 +54,12 @@ class Job:
 
     @property
     def epoch(self) -> int:
-        """Steps between two validations: an epoch, unless told fewer; at most those of the run."""
+        """Steps between two validations: an epoch, unless told fewer; at most those of the run.
+
+        Where the test set is looked at, the steps from look to look.
+        """
+        if self.recipe.test_every:
+            return min(len(self.rates), self.recipe.test_every)
         whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
         return min(whole, self.validate_every or whole)
 

@@ -72,6 +72,11 @@ class SynchronousTrainer(Trainer):
                 "Averages of the weights are kept on one machine. Received: ema="
                 f"{recipe.ema} with TF_CONFIG. Set --ema 0, or unset TF_CONFIG."
             )
+        if recipe.test_every:
+            raise UserError(
+                "The test set is looked at while training on one machine. Received: test_every="
+                f"{recipe.test_every} with TF_CONFIG. Set --test-every None, or unset TF_CONFIG."
+            )
         strategy = self._strategy()
         recipe.check_even(strategy.num_replicas_in_sync)
         count, kind = strategy.num_replicas_in_sync, devices.gpu_kind()

@@ -30,6 +30,7 @@ OTHER = {  # another value of every field that is a setting
     "data_args": {"noise": 0.5},
     "train_examples": 100,
     "validation": False,
+    "test_every": 10,
     "augment": True,
     "shift": 2,
     "batch_size": 64,
@@ -163,6 +164,7 @@ def test_an_unknown_field_lists_the_near_ones_first() -> None:
         ("steps", 0),
         ("steps", -5),
         ("train_examples", 0),
+        ("test_every", 0),
         ("train_examples", -1),
         ("learning_rate", 0.0),
         ("learning_rate", -0.1),
@@ -313,7 +315,11 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
     ("allconv-digits", {"train_examples": 9, "devices": 1}, "--train-examples 9 --devices 1"),
     ("allconv-imagenet32", {"train_examples": None}, "--train-examples None"),
     ("allconv-digits", {"schedule": "cosine"}, "--schedule cosine"),
-    ("allconv-digits", {"validation": False}, "--no-validation"),
+    (
+        "allconv-digits",
+        {"validation": False, "test_every": 100},
+        "--no-validation --test-every 100",
+    ),
     (
         "densenet-cifar10",
         {"schedule": "cosine-restarts", "schedule_args": {"cycles": 4, "stretch": 1.5}},
