@@ -12,7 +12,14 @@ from pipelines.claims import _arm_figure
 from pipelines.errors import Diverged, check_counts
 from pipelines.measurement.claim import Bench, Training
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.verdict import BROKEN, INCONCLUSIVE, Bound, Floor
+from pipelines.measurement.verdict import (
+    BROKEN,
+    INCONCLUSIVE,
+    LEAST_RUNS,
+    Bound,
+    Floor,
+    ReportedError,
+)
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import TrainingObserver, run
@@ -48,6 +55,28 @@ class ArmBound(Bound):
             return super().verdict(values)
         refuted = self.every and finite and super().verdict(finite) == BROKEN
         return BROKEN if refuted else INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class ReportedArm(ReportedError):
+    """An error that a source reports, which networks are held against some of which diverged.
+
+    A seed that diverged widens the interval until every number lies in it. So it counts apart: the
+    others can still contradict what is reported, and nothing is reproduced.
+    """
+
+    network_is_stated: bool = True
+    """Whether the source says which network it trained, and how; else no number of ours decides."""
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """Return `holds`, `broken` or `inconclusive` for one error a seed."""
+        trained = [value for value in values if value < DIVERGED_PCT]  # NaN is none of them
+        if not self.network_is_stated or len(values) < LEAST_RUNS:
+            return INCONCLUSIVE
+        if len(trained) == len(values):
+            return super().verdict(values)
+        contradicted = not trained or super().verdict(trained) == BROKEN
+        return BROKEN if contradicted else INCONCLUSIVE
 
 
 def near_reported(reported: Mapping[str, float]) -> tuple[ArmBound, ...]:

@@ -137,7 +137,8 @@ def add_weight_decay(model: keras.Model, decay: float) -> int:
     kernels = [
         layer.kernel
         for layer in model.layers
-        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense) and layer.trainable
+        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense)
+        if layer.trainable and layer.kernel.trainable
     ]
     for kernel in kernels:
         kernel.regularizer = keras.regularizers.L2(decay / 2)
