@@ -26,6 +26,7 @@ from pipelines.run import TrainingObserver, run
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 SPLITS = ("train", "test")
+LOST_PCT = 60.0  # of test pictures: a network that errs so often has not trained, or died
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
 LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
 MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
@@ -59,10 +60,11 @@ class ArmBound(Bound):
 
 @dataclass(frozen=True)
 class ReportedArm(ReportedError):
-    """An error that a source reports, which networks are held against some of which diverged.
+    """An error that a source reports, which networks are held against some of which did not train.
 
-    A seed that diverged widens the interval until every number lies in it. So it counts apart: the
-    others can still contradict what is reported, and nothing is reproduced.
+    A seed that diverged, or that errs on LOST_PCT or more, widens the interval until every number
+    lies in it. So it counts apart: the others can still contradict what is reported, and nothing is
+    reproduced.
     """
 
     network_is_stated: bool = True
@@ -70,7 +72,7 @@ class ReportedArm(ReportedError):
 
     def verdict(self, values: Sequence[float]) -> str:
         """Return `holds`, `broken` or `inconclusive` for one error a seed."""
-        trained = [value for value in values if value < DIVERGED_PCT]  # NaN is none of them
+        trained = [value for value in values if value < LOST_PCT]  # NaN is none of them
         if not self.network_is_stated or len(values) < LEAST_RUNS:
             return INCONCLUSIVE
         if len(trained) == len(values):

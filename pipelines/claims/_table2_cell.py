@@ -31,8 +31,9 @@ FORMULA = (
 )
 RULE = """\
 Verdict: the reported {error_pct:g} % is not below the 95 % prediction interval of {runs} like ours,
-mean - t s sqrt(1/{count} + 1/n), over {seeds} seeds. A seed that diverges counts as 100 %, and then
-nothing is reproduced."""
+mean - t s sqrt(1/{count} + 1/n), over {seeds} seeds. A seed that diverges (100 %), or errs on 60 %
+or more, has not trained. It counts: then nothing is reproduced, and the others can still contradict
+what is reported."""
 UNDECIDED = """\
 Verdict: none by one seed, and a decision takes {price}: not decidable here."""
 CARD = """\
@@ -79,7 +80,6 @@ def table_cell(
     about: str,
     expect: str,
     recipe: str = "",
-    error_pct: float | None = None,
     runs: int = 1,
     seeds: int = 5,
     price: str = "",
@@ -89,13 +89,12 @@ def table_cell(
     """Return the claim that a recipe errs as its source reports.
 
     Its settings are those of the recipe of that name; at paper scale those of `recipe`, if another
-    is named, on all pictures that are not for testing. `error_pct` is what `runs` runs of the
-    source came to (None: what the recipe has as reported). `source`, `about` and `expect`, what cpu
-    scale gives, are for the card.
+    is named, on all pictures that are not for testing. The first number that the recipe has as
+    reported, of so many `runs`, is the one that is compared. `source`, `about` and `expect`, what
+    cpu scale gives, are for the card.
     """
     paper = catalog.RECIPES[recipe or name]["paper"].override(validation=False)
-    metric, stated_pct = next(iter(paper.reported.items()))
-    reported_pct = stated_pct if error_pct is None else error_pct
+    metric, reported_pct = next(iter(paper.reported.items()))
     says = f"{network} reaches {reported_pct:g} % test error on {DATA[name.partition('-')[2]]}"
     bound = ReportedArm(
         metric, reported=reported_pct, runs=runs, network_is_stated=network_is_stated

@@ -91,3 +91,72 @@ ALLCONV_CIFAR10 = (
 ALLCONV_CIFAR100 = (
     cell(OURS, ReportedArm(HALF_BEST, reported=24.64), "the 24.64 of CIFAR-100", UNSTATED),
 )
+ALLCONV_IMAGENET = (
+    untested(
+        "The original model achieved 25.03% classification error. Our derived model has 35.7M "
+        "trainable parameters.",
+        "HM section 4.2",
+        "widths and blocks are not stated: two networks of 35.69 million weights fit",
+    ),
+    untested(
+        "Despite this issue, our model still reached 35.29% top-1 classification error on the test "
+        "set (50000 data points), and 14.17% top-5 test error after 700,000 steps (about one week "
+        "of training). While no longer state-of-the-art, this performance is significantly better "
+        "than the 40.7% reported by Krizhevsky et al. (2012), as well as the best "
+        "all-convolutional architecture by Springenberg et al. (2014).",
+        "HM section 4.2",
+        "the network, its pictures and its decay are not stated",
+    ),
+    untested(f"{TITLE}: {OURS}", "HM Table 2", "the 35.29 of ImageNet: the network is not stated"),
+)
+ALLCNN_CIFAR10 = (
+    cell(ALLCNN, ReportedArm("test_error_pct", reported=7.25), "the 7.25 of CIFAR-10"),
+)
+ALLCNN_CIFAR100 = (
+    untested(
+        f"{TITLE}: {ALLCNN}",
+        "HM Table 2",
+        "32.39 is the Highway network's in Table 2 of Huang et al. (arXiv 1608.06993), which has "
+        "All-CNN with 33.71, as have Springenberg et al. and He et al. 2016",
+        known=SLIP,
+    ),
+)
+ALLCNN_IMAGENET = (
+    untested(f"{TITLE}: {ALLCNN}", "HM Table 2", "the 41.2 of ImageNet: its price is on the card"),
+)
+RESNET_CIFAR10 = (
+    untested(
+        f"{TITLE}: {RESNET}",
+        "HM Table 2",
+        "the 6.43 of CIFAR-10 is the best of five runs of He et al., whose mean is 6.61: one run "
+        "is not compared with the best of five",
+    ),
+)
+RESNET_CIFAR100 = (
+    cell(
+        RESNET,
+        ReportedArm("test_error_pct", reported=25.16, runs=3),
+        "the 25.16 of CIFAR-100, a median of five runs of He et al. 2016",
+    ),
+)
+RESNET_IMAGENET = (
+    untested(
+        f"{TITLE}: {RESNET}",
+        "HM Table 2",
+        "the 19.38 of ImageNet is a mean over pictures of several sizes, which is not done here",
+    ),
+)
+DENSENET_CIFAR10 = (
+    cell(DENSENET, ReportedArm("test_error_pct", reported=3.74), "the 3.74 of CIFAR-10"),
+)
+DENSENET_CIFAR100 = (
+    cell(DENSENET, ReportedArm("test_error_pct", reported=19.25), "the 19.25 of CIFAR-100"),
+)
+ALEXNET_IMAGENET = (
+    untested(
+        "this performance is significantly better than the 40.7% reported by Krizhevsky et al. "
+        "(2012)",
+        "HM section 4.2",
+        "a number of another paper, of one network and ten crops",
+    ),
+)

@@ -22,6 +22,7 @@ from pipelines.data import packed, tasks
 from pipelines.data.datasets import DataSet, check_fits, data_home
 from pipelines.data.packed import Examples, Stored
 from pipelines.data.splits import Pictures, Splits, channel_moments
+from pipelines.data.whitening import whiten
 from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files
 
@@ -42,7 +43,7 @@ class StoredPictures(DataSet):
     test: str = "test"  # what tensorflow-datasets calls that part
     manual: ClassVar[tuple[str, ...]] = ()  # archives that a person has to fetch ...
     manual_from: ClassVar[str] = ""  # ... and where
-    arguments: ClassVar[Mapping[str, bool]] = {"standardized": True}
+    arguments: ClassVar[Mapping[str, Any]] = {"standardized": True, "whitened": False}
 
     def sizes(self, data_args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         return self.shape, self.classes
@@ -81,12 +82,16 @@ class StoredPictures(DataSet):
         """Return the three parts in memory, with the channel moments of the training part."""
         stored = self._open()
         parts = self.cuts(stored.count, train_examples, validation)
-        check_fits(self.name, self.shape, sum(cut.stop - cut.start for _, cut in parts))
+        chosen = {**self.arguments, **data_args}
+        count = sum(cut.stop - cut.start for _, cut in parts)
+        check_fits(self.name, self.shape, count * (9 if chosen["whitened"] else 1))
         arrays = [stored.read(part, cut) for part, cut in parts]
-        mean, std = channel_moments(arrays[0][0])
-        if not {**self.arguments, **data_args}["standardized"]:
-            mean, std = np.zeros_like(mean), np.ones_like(std)
         task = tasks.TOP5 if self.classes == 1000 else tasks.CLASSIFICATION
+        if chosen["whitened"]:
+            return Splits(self.name, self.classes, *whiten(arrays), task=task)
+        mean, std = channel_moments(arrays[0][0])
+        if not chosen["standardized"]:
+            mean, std = np.zeros_like(mean), np.ones_like(std)
         splits = (Pictures(*part, mean, std) for part in arrays)
         return Splits(self.name, self.classes, *splits, task=task)
 

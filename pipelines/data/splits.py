@@ -120,6 +120,7 @@ class Photographs(abc.ABC):
     shape: tuple[int, int, int]
     mean: NDArray[np.float32]
     std: NDArray[np.float32]
+    ten_crops: bool
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
@@ -153,7 +154,8 @@ class Photographs(abc.ABC):
     def eval_dataset(self, batch_size: int) -> Any:
         """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
 
-        The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
+        The centre crop, or with `ten_crops` ten of each, x [b, 10, h, w, 3]. Batches are of one
+        size: the last is filled up by examples of weight 0.
         """
 
     @abc.abstractmethod

@@ -25,12 +25,15 @@ from pipelines.runtime.provenance import digest
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 # Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
-LATER = ("validation", "test_every")
+LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_all")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
 LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
 SMALLEST = 1e-38
-FLOATS = ["epochs", "learning_rate", "warmup", "momentum", "weight_decay", "label_smoothing", "ema"]
+FLOATS = [
+    *("epochs", "learning_rate", "warmup", "warmup_level"),
+    *("momentum", "weight_decay", "label_smoothing", "ema"),
+]
 
 Args = Mapping[str, Any]
 
@@ -85,12 +88,19 @@ class Recipe:
     """Shape of the schedule."""
     warmup: float = 0.0
     """Share of the steps during which the rate rises linearly to its peak."""
+    warmup_level: float = 0.0
+    """Share of the peak rate that is held during warm-up (0: the rate rises linearly)."""
     momentum: float = 0.9
     """Momentum of stochastic gradient descent."""
+    rate_in_velocity: bool = False
+    """Velocities hold the rate, v = momentum v + rate g, as of He et al. (no: v = momentum v + g,
+    and a step is rate v, as of HM)."""
     nesterov: bool = False
     """Momentum in Nesterov's form, which looks one step ahead."""
     weight_decay: float = 0.0
     """Decay w: adds w/2 |kernel|^2 of every trained convolution and dense layer to the loss."""
+    decay_all: bool = False
+    """Weight decay acts on biases and on the scales and shifts of normalization, too."""
     seed: int = 0
     """Seed of the weights, the batch order and the augmentation."""
     label_smoothing: float = 0.0
@@ -137,6 +147,7 @@ class Recipe:
             ("test_every", "> 0, or None", self.test_every is None or self.test_every > 0),
             ("learning_rate", "finite and > 0 in float32", SMALLEST < rate < LARGEST),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
+            ("warmup_level", "in [0, 1]", 0 <= self.warmup_level <= 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
             ("weight_decay", "finite and >= 0 in float32", 0 <= decay < LARGEST),
             ("label_smoothing", "in [0, 1)", 0 <= self.label_smoothing < 1),

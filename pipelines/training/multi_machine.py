@@ -156,12 +156,14 @@ class AsynchronousTrainer(SynchronousTrainer):
     def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
         """Train to the end of the run. MachineLost when a parameter server leaves."""
         recipe, strategy = job.recipe, job.place.strategy
-        if recipe.accumulate > 1 or recipe.nesterov or recipe.label_smoothing:
+        plain = not (recipe.nesterov or recipe.rate_in_velocity)
+        if recipe.accumulate > 1 or not plain or recipe.label_smoothing:
             raise UserError(
                 "Asynchronous training has plain momentum, whole batches and whole labels. "
                 f"Received: accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, "
+                f"rate_in_velocity={recipe.rate_in_velocity}, "
                 f"label_smoothing={recipe.label_smoothing}. Set --accumulate 1 --no-nesterov "
-                "--label-smoothing 0."
+                "--no-rate-in-velocity --label-smoothing 0."
             )
         if type(model.optimizer) is not MomentumSGD:
             raise UserError(

@@ -199,11 +199,12 @@ def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
     averages = Averages() if job.recipe.ema else None
     if averages:
         averages.set_model(model)
+    tester = job.tester(model)
 
     def evaluate(half: Split | Photographs) -> dict[str, float]:
         if averages:
             averages.on_test_begin()
-        numbers = rename_means(SEEN, trainer.evaluate(job, model, half))
+        numbers = rename_means(SEEN, trainer.evaluate(job, tester, half))
         if averages:
             averages.on_test_end()
         return numbers
@@ -215,7 +216,7 @@ def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
 def _evaluate(job: Job, model: keras.Model, trainer: Trainer) -> dict[str, float]:
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
-    test = rename_means("test", trainer.evaluate(job, model, splits.test))
+    test = rename_means("test", trainer.evaluate(job, job.tester(model), splits.test))
     first = splits.train.beginning(FITTED)
     fitted = rename_means("train", trainer.evaluate(job, model, first))
     return test | {f"final_{key}": value for key, value in fitted.items()}

@@ -12,26 +12,15 @@ from pipelines.claims._table2_cell import extra_metrics, figure, measure
 from pipelines.errors import Diverged
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.grid import Cell, Measured
+from pipelines.recipes import differences
 from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import Result
 from pipelines.tracking import history
+from tests.recipes.test_published import HM_TABLE_2
 
-CELLS = {  # the numbers that are comparable, which their recipes state first
-    "allconv-cifar10": 6.38,
-    "allconv-cifar100": 24.64,
-    "allconv-imagenet": 35.29,
-    "allcnn-cifar10": 7.25,
-    "allcnn-cifar100": 32.39,
-    "allcnn-imagenet": 41.2,
-    "resnet-cifar10": 6.43,
-    "resnet-cifar100": 25.16,
-    "resnet-imagenet": 19.38,
-    "densenet-cifar10": 3.74,
-    "densenet-cifar100": 19.25,
-    "alexnet-imagenet": 40.7,
-}
+CELLS = HM_TABLE_2
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -50,6 +39,29 @@ def test_a_cell_is_a_claim_about_its_recipe_on_all_pictures(name: str) -> None:
     assert paper.cost in card
     assert f"{CELLS[name]:g} %" in card
     assert cell.verdict({bound.metric: [0.0] * 5}, "cpu") == "smaller scale"
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_says_what_is_ours(name: str) -> None:
+    card = claim_catalog.card(name)
+    rows = [line for line in card.splitlines() if line.startswith("| ")]
+    assert rows[0] == "| setting | here | source | likely effect |"
+    assert len(rows) == 2 + len(differences.DIFFERENCES[name]) > 3
+    assert all(line.count(" | ") == 3 for line in rows)
+
+
+@pytest.mark.parametrize("name", [name for name in CELLS if name.endswith("imagenet")])
+def test_a_cell_of_imagenet_is_not_decidable_here(name: str) -> None:
+    cell = claim_catalog.load(name)
+    (bound,) = cell.decided_by
+    assert cell.verdict({bound.metric: [bound.reported]}, "paper") == "not decidable here"
+    assert cell.price in " ".join(claim_catalog.card(name).split())
+
+
+def test_no_number_decides_about_a_network_that_hm_do_not_state() -> None:
+    for errors in ([10.0, 10.1, 9.9], [80.0, 80.1, 79.9], [100.0] * 3):
+        values = {"test_error_pct": errors}
+        assert table2.ALLCONV_IMAGENET.verdict(values, "paper") == "not decidable here"
 
 
 @pytest.mark.parametrize("name", CELLS)
@@ -81,6 +93,7 @@ def test_the_claim_of_hm_s_network_is_that_of_footnote_5() -> None:
         (6.50, [6.9], "inconclusive"),
         (7.00, [6.9, 7.0, 7.1, 100.0], "inconclusive"),
         (7.00, [6.9, 7.0, 7.1, np.nan], "inconclusive"),
+        (7.00, [6.9, 7.0, 7.1, 90.0], "inconclusive"),  # a network that died
         (6.50, [6.9, 7.0, 7.1, 100.0], "broken"),
         (7.00, [100.0, 100.0, 100.0], "broken"),
     ],
