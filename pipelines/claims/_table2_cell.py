@@ -43,7 +43,7 @@ Source: {source}
 
 {about}
 
-What is ours, setting by setting:
+{heading}
 
 {differences}
 
@@ -113,6 +113,7 @@ def table_cell(
             says=says,
             source=inspect.cleandoc(source),
             about=inspect.cleandoc(about) + DECODING * name.endswith("-imagenet"),
+            heading=differences.HEADING,
             differences=differences.table(name),
             rule=UNDECIDED.format(price=price) if price else rule,
             name=name,

@@ -16,6 +16,7 @@ class Difference(NamedTuple):
     effect: str
 
 
+HEADING = "What is ours, setting by setting:"
 NOT_STATED = "not stated"
 ALLCONV = (
     Difference(
@@ -310,7 +311,12 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
             "56 layers; where normalization stands is not stated",
             "not known",
         ),
-        KERNELS_DECAY,
+        Difference(
+            "weight decay",
+            "0.0001, in convolutions and the last layer",
+            "LY state none",
+            "0.2 or less",
+        ),
     ),
 }
 

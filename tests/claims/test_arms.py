@@ -84,7 +84,8 @@ def test_at_paper_scale_the_first_arm_is_the_published_recipe() -> None:
     }
     for module, name in published.items():
         first, *_ = module.recipes(module.CLAIM.scales["paper"], seed=0).values()
-        assert first.fingerprint == get_recipe(name, "paper").fingerprint
+        kept = first.override(validation=True)  # skip-length trains on all pictures
+        assert kept.fingerprint == get_recipe(name, "paper").fingerprint
 
 
 def test_at_paper_scale_all_cnn_and_hms_network_are_the_published_recipes() -> None:
@@ -375,7 +376,7 @@ def test_losses_after_a_divergence_are_infinite(digits: Path) -> None:
 
 
 def test_reported_errors_are_judged_at_paper_scale_only() -> None:
-    ordered = {name: [value, value] for name, value in skip_length.REPORTED.items()}
+    ordered = {name: [value] * 3 for name, value in skip_length.REPORTED.items()}
     gaps = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}
     worse = {name: [2.0 * v for v in values] for name, values in ordered.items()}
     assert skip_length.CLAIM.verdict(ordered | gaps, "paper") == "reproduced"
@@ -484,17 +485,6 @@ def test_no_margin_of_ours_is_called_printed(module: Any) -> None:
         assert bound.wording
         if bound.metric not in module.CLAIM.reported:
             assert {bound.at_least, bound.at_most} - {math.inf, -math.inf} == {0}
-
-
-def test_reported_numbers_are_tested_in_the_published_setting_alone() -> None:
-    values = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}
-    values |= {"two_layer_test_error_pct": [14.0, 14.1], "single_test_error_pct": [16.0, 16.1]}
-    values["vanilla_test_error_pct"] = [19.0, 19.1]
-    hours = skip_length.CLAIM.judge(values, "hours")
-    assert (hours["verdict"], hours["as_printed"]) == ("reproduced", "not tested")
-    published = skip_length.CLAIM.judge(values, "paper")
-    assert published["verdict"] == "refuted"
-    assert published["as_printed"].startswith("fails: 6.97 % (two_layer_test_error_pct 14.05, not")
 
 
 @pytest.mark.parametrize(
