@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from pipelines.data.splits import Pictures, Split
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
+from pipelines.results.evidence import derive
 from pipelines.run import RunOptions, TrainingObserver, run
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
@@ -163,6 +165,23 @@ def test_a_search_refuses_to_see_the_test_set(home: Path) -> None:
     with pytest.raises(UserError, match=sentence):
         Plan(recipe="mlp-digits", changes={"test_every": 6})
     assert history.rows(None) == []
+
+
+@pytest.mark.parametrize("metric", ["seen_test_error_pct", "half_seen_test_error_pct"])
+def test_evidence_whose_best_is_not_on_its_curve_is_found(
+    home: Path, digits: Path, metric: str
+) -> None:
+    run_id = run(small()).run_id
+    histories = history.histories([run_id])[run_id]
+    points = {key: [[s, 0, v] for s, v in curve.items()] for key, curve in histories.items()}
+    document: Any = SimpleNamespace(name="a run", run_id=run_id, metrics=points)
+    assert derive.final_numbers(document, STEPS)[f"best_{metric}"] >= 0
+    points[f"best_{metric}"] = [[STEPS, 0, 0.01]]
+    with pytest.raises(ValueError, match=f"has best_{metric} 0.01, its curve "):
+        derive.final_numbers(document, STEPS)
+    del points[metric]  # nor can the curve be left out
+    with pytest.raises(ValueError, match=f"has best_{metric} 0.01, its curve nan"):
+        derive.final_numbers(document, STEPS)
 
 
 def test_what_was_seen_is_recorded(home: Path, digits: Path) -> None:
