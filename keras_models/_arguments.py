@@ -188,6 +188,13 @@ def _check_residual(name: str, a: Any) -> None:
             "batch_norm excludes use_bias, because normalization takes a bias away and adds its "
             "own. Received: both. Drop use_bias."
         )
+    if name == "allconv_resnet" and not 0 <= a.leak < 1:
+        raise ValueError(f"leak must be in [0, 1). Received: leak={a.leak!r}.")
+    if name == "allconv_resnet" and a.logits_bias and not a.fixed_projection:
+        raise ValueError(
+            "logits_bias is for a fixed projection; trained logits have one by use_bias. Received: "
+            "logits_bias=True with fixed_projection=False. Set use_bias=True."
+        )
     if name == "resnet" and a.shortcut == "pad":
         check_widening("shortcut='pad'", a.widths)
     if name == "skip56" and a.variant != "vanilla":

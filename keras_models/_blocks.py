@@ -65,10 +65,11 @@ def drop(x: Any, rate: float, name: str) -> Any:
     return layers.Dropout(rate, name=name)(x) if rate else x
 
 
-def pad_channels(x: Any, channels: int) -> Any:
-    """Append channels of zeros until there are `channels`."""
+def pad_channels(x: Any, channels: int, around: bool = False) -> Any:
+    """Append channels of zeros until there are `channels`; `around`: half of them ahead."""
     extra = channels - x.shape[-1]
-    return keras.ops.pad(x, ((0, 0), (0, 0), (0, 0), (0, extra))) if extra else x
+    ahead = extra // 2 if around else 0
+    return keras.ops.pad(x, ((0, 0), (0, 0), (0, 0), (ahead, extra - ahead))) if extra else x
 
 
 def stages(

@@ -9,6 +9,12 @@ of its random projection; we take entries of standard deviation 1/sqrt(width), a
 code of its footnote 5 (`uniform_unit_scaling`, factor 1): they keep logits of the size of the
 features (entries of standard deviation 1 make training at rate 0.05 diverge).
 
+The public code of HM's footnote 5 differs in four things, of which HM's Table 1 has none: ReLUs of
+slope 0.1 (`leak`), a ReLU behind the stem and ahead of the pooling (`outer_relus`), channels of
+zeros half before and half after (`zeros="around"`), a bias in the logits (`logits_bias`). With
+`shortcut="projection"` and `use_bias=True` instead, Table 1 has 13,589,248 trainable weights, which
+are the 13.59 million that HM print.
+
 The ImageNet form, HM section 4.2, derives from He et al.'s 34-layer net: stem="imagenet",
 stem_width=64, blocks_per_stage=(3, 4, 6, 3), widths=(80, 168, 328, 672). The paper gives only
 "35.7M trainable parameters": the widths are our reading, with 35.69M.
@@ -28,6 +34,8 @@ from ._blocks import blocks_of_stages, convolution, drop, logits, normalize, pad
 
 TINY = {"blocks_per_stage": 2, "widths": (8, 12), "stem_width": 4}
 
+Join = Callable[..., Any]  # (x, y, stride, *, use_bias, zeros, leak, name) -> the block's output
+
 
 def build(
     input_shape: Sequence[int],
@@ -44,6 +52,10 @@ def build(
     fixed_projection: bool = True,
     init: Literal["small", "standard", "he"] = "small",
     standardize: bool = False,
+    leak: float = 0.0,
+    outer_relus: bool = False,
+    zeros: Literal["after", "around"] = "after",
+    logits_bias: bool = False,
 ) -> keras.Model:
     """Network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
 
@@ -65,24 +77,36 @@ def build(
     `init`: standard deviation in the blocks' convolutions of kernel size k with c output channels:
     "small" 1/(k² c), "standard" 1/(k sqrt c), "he" sqrt(2)/(k sqrt c); elsewhere "standard".
     `standardize`: whether `standardize_each` comes first, for pixels that are given in [0, 1].
+    `leak`: slope of every ReLU on negative numbers.
+    `outer_relus`: whether there is a ReLU behind the stem, and one ahead of the pooling.
+    `zeros`: where an identity shortcut puts its channels of zeros: "after" the others, or "around"
+    them, half before and half after.
+    `logits_bias`: whether the logits of a fixed projection have a bias, which is trained.
     """
     blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")
     kernel_size, stride, first_stride = STEMS[stem]
     x = standardize_each(inputs) if standardize else inputs
     x = convolution(x, stem_width, kernel_size, stride, use_bias=use_bias, name="stem")
+    x = layers.ReLU(negative_slope=leak, name="stem_relu")(x) if outer_relus else x
     block = partial(
         residual_block,
-        shortcut=shortcut,
+        join=partial(SHORTCUTS[shortcut], use_bias=use_bias, zeros=zeros, leak=leak),
+        leak=leak,
         init=init,
         use_bias=use_bias,
         batch_norm=batch_norm,
         dropout=dropout,
     )
     x = stages(x, widths, blocks, block, first_stride)
+    x = layers.ReLU(negative_slope=leak, name="pool_relu")(x) if outer_relus else x
     x = layers.GlobalAveragePooling2D(data_format="channels_last", name="pool")(x)
-    outputs = logits(x, classes, not fixed_projection, use_bias and not fixed_projection)
-    return keras.Model(inputs, outputs, name="allconv_resnet")
+    has_bias = logits_bias or (use_bias and not fixed_projection)
+    outputs = logits(x, classes, not fixed_projection or logits_bias, has_bias)
+    model = keras.Model(inputs, outputs, name="allconv_resnet")
+    if logits_bias:
+        model.get_layer("logits").kernel.trainable = False
+    return model
 
 
 def standardize_each(x: Any) -> Any:
@@ -102,7 +126,8 @@ def residual_block(
     width: int,
     stride: int,
     *,
-    shortcut: str,
+    join: Join,
+    leak: float,
     init: str,
     use_bias: bool,
     batch_norm: bool,
@@ -113,37 +138,45 @@ def residual_block(
     convolve = partial(convolution, channels=width, init=init, use_bias=use_bias)
     y = convolve(x, stride=stride, name=f"{name}_conv1")
     y = normalize(y, f"{name}_norm1") if batch_norm else y
-    y = drop(layers.ReLU(name=f"{name}_relu")(y), dropout, f"{name}_dropout")
+    y = layers.ReLU(negative_slope=leak, name=f"{name}_relu")(y)
+    y = drop(y, dropout, f"{name}_dropout")
     y = convolve(y, name=f"{name}_conv2")
     y = normalize(y, f"{name}_norm2") if batch_norm else y
-    return SHORTCUTS[shortcut](x, y, stride, use_bias, name)
+    return join(x, y, stride, name=name)
 
 
-def pool_and_pad(x: Any, channels: int, stride: int, name: str) -> Any:
+def pool_and_pad(x: Any, channels: int, stride: int, zeros: str, name: str) -> Any:
     """Identity between shapes: average over stride x stride pixels, then channels of zeros."""
     if stride > 1:
         x = layers.AveragePooling2D(
             stride, padding="same", data_format="channels_last", name=f"{name}_pool"
         )(x)
-    return pad_channels(x, channels)
+    return pad_channels(x, channels, around=zeros == "around")
 
 
-def _identity(x: Any, y: Any, stride: int, use_bias: bool, name: str) -> Any:
-    return layers.Add(name=f"{name}_add")([pool_and_pad(x, y.shape[-1], stride, name), y])
+def _identity(
+    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
+) -> Any:
+    x = pool_and_pad(x, y.shape[-1], stride, zeros, name)
+    return layers.Add(name=f"{name}_add")([x, y])
 
 
-def _projection(x: Any, y: Any, stride: int, use_bias: bool, name: str) -> Any:
+def _projection(
+    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
+) -> Any:
     if x.shape != y.shape:
         x = convolution(x, y.shape[-1], 1, stride, use_bias=use_bias, name=f"{name}_projection")
     return layers.Add(name=f"{name}_add")([x, y])
 
 
-def _plain(x: Any, y: Any, stride: int, use_bias: bool, name: str) -> Any:
-    return layers.ReLU(name=f"{name}_out")(y)
+def _plain(
+    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
+) -> Any:
+    return layers.ReLU(negative_slope=leak, name=f"{name}_out")(y)
 
 
 # How a block's input x joins its residual branch y.
-SHORTCUTS: dict[str, Callable[[Any, Any, int, bool, str], Any]] = {
+SHORTCUTS: dict[str, Join] = {
     "identity": _identity,
     "projection": _projection,
     "none": _plain,

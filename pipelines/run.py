@@ -103,6 +103,8 @@ def run(
     """
     if run_options.recorded:
         return run_options.recorded(recipe, kind)
+    if watch:
+        recipe.check_searchable()
     identity = resume.identity(recipe.fingerprint)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
@@ -161,14 +163,17 @@ def prepare(recipe: Recipe, trainer: Any, validate_every: int | None = None) -> 
     place = trainer.place(recipe)  # before data, which start TensorFlow
     trainer.announce(place, work=True)
     drawn = json.dumps(dict(recipe.data_args))
-    splits = _splits(recipe.data, recipe.train_examples, drawn, datasets.data_home())
+    home = datasets.data_home()
+    splits = _splits(recipe.data, recipe.train_examples, drawn, recipe.validation, home)
     return build_job(recipe, splits, place, validate_every)
 
 
 @functools.lru_cache(maxsize=1)
-def _splits(name: str, train_examples: int | None, data_args: str, folder: Path) -> Splits:
+def _splits(
+    name: str, train_examples: int | None, data_args: str, validation: bool, folder: Path
+) -> Splits:
     """Return the data, read once for trainings of a process that follow one another on them."""
-    return datasets.load(name, train_examples, json.loads(data_args))
+    return datasets.load(name, train_examples, json.loads(data_args), validation)
 
 
 def _train_and_record(

@@ -8,7 +8,7 @@ from pipelines.runtime import provenance
 
 def describe_errors(metrics: Mapping[str, float]) -> str:
     """Return `error: test 4.9 %, validation 5.1 %, best 4.7 %`; losses where errors are none."""
-    unit = " %" if "val_error_pct" in metrics else ""
+    unit = " %" if {"val_error_pct", "test_error_pct"} & metrics.keys() else ""
     what = "error_pct" if unit else "loss"
     names = {f"test_{what}": "test", f"val_{what}": "validation", f"best_val_{what}": "best"}
     numbers = [f"{name} {metrics[key]:.4g}{unit}" for key, name in names.items() if key in metrics]

@@ -75,6 +75,7 @@ class Plan:
             declared = PROXIES.get(self.recipe, ("none",))
             raise unknown(f"A proxy of {self.recipe}", self.proxy, declared)
         self.base.check()
+        self.base.check_searchable()
         if not datasets.get(self.base.data).is_classification:
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "

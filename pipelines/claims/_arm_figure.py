@@ -11,7 +11,11 @@ from pipelines.claims._figures import panels
 from pipelines.measurement.claim import Training
 from pipelines.measurement.grid import Array, Curve, mean_curve
 
-LEARNING = {"val_error_pct": ("-", 0.15), "train_error_pct": ("--", 0.07)}  # line, band's opacity
+LEARNING = {  # curve: what the legend calls it, line, opacity of the band
+    "val_error_pct": ("validation error", "-", 0.15),
+    "train_error_pct": ("training error, mean of an epoch", "--", 0.07),
+    "seen_test_error_pct": ("test error, looked at while training", "-.", 0.15),
+}
 LABEL_CHARS, LEGEND_CHARS = 22, 40  # of a line of an arm's label
 SPLIT_ROWS, SEED_ROWS = 0.4, 0.05  # from split to split and from seed to seed, in arms
 
@@ -57,7 +61,8 @@ def draw(
 
     `beside` draws into a third panel, on learning curves too.
     """
-    learns = any(len(steps) > 1 for arm in arms for steps, _ in arm.curves("val_error_pct", False))
+    shown = [curve for arm in arms for metric in LEARNING for curve in arm.curves(metric, False)]
+    learns = any(len(steps) > 1 for steps, _ in shown)
     lines = max(len(textwrap.wrap(arm.label, LABEL_CHARS)) for arm in arms)
     height = 1.3 + len(arms) * max(0.3 + 0.4 * len(arms[0].errors), 0.1 + 0.16 * lines)
     if not learns:
@@ -80,7 +85,7 @@ def draw_learning(axes: Any, arms: Sequence[Arm]) -> None:
     lost = [arm.curves(metric, diverged=True) for arm in arms for metric in LEARNING]
     for number, arm in enumerate(arms):
         colour = f"C{number}"
-        for metric, (line, opacity) in LEARNING.items():
+        for metric, (_, line, opacity) in LEARNING.items():
             for steps, values in arm.curves(metric, diverged=True):
                 axes.plot(steps, values, line, color=colour, lw=1, alpha=0.5)
                 axes.plot(steps[-1], values[-1], "x", color=colour)
@@ -89,8 +94,9 @@ def draw_learning(axes: Any, arms: Sequence[Arm]) -> None:
                 axes.plot(steps, mean, line if len(steps) > 1 else ".", color=colour, lw=1.5)
                 axes.fill_between(steps, mean - sd, mean + sd, color=colour, alpha=opacity, lw=0)
         axes.plot([], [], color=colour, label=textwrap.fill(arm.label, LEGEND_CHARS))
-    axes.plot([], [], "k-", label="validation error")
-    axes.plot([], [], "k--", label="training error, mean of an epoch")
+    for metric, (label, line, _) in LEARNING.items():
+        if any(arm.curves(metric, diverged) for arm in arms for diverged in (False, True)):
+            axes.plot([], [], f"k{line}", label=label)
     if any(lost):
         axes.plot([], [], "kx", label="diverged")
     axes.set(xlabel="step", ylabel="error (%)")

@@ -12,17 +12,24 @@ from pipelines.claims import _arm_figure
 from pipelines.errors import Diverged, check_counts
 from pipelines.measurement.claim import Bench, Training
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.verdict import BROKEN, INCONCLUSIVE, Bound, Floor
+from pipelines.measurement.verdict import (
+    BROKEN,
+    INCONCLUSIVE,
+    LEAST_RUNS,
+    Bound,
+    Floor,
+    ReportedError,
+)
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
 from pipelines.run import TrainingObserver, run
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 SPLITS = ("train", "test")
+LOST_PCT = 60.0  # of test pictures: a network that errs so often has not trained, or died
 DIVERGED_PCT = 100.0  # stands last in a search; of a network whose loss is no longer finite
 LEARNED_PCT = 27.0  # the floor of learning on CIFAR-10, where guessing errs 90 %
 MATTERS_PCT = 0.5  # points of error that matter: what seeds of one network differ by
-NEAR = 1.05  # of the reported error, which is of one run, or of the best of several: our rule
 FACTORS = (1, 1 / 2, 2, 1 / 4, 1 / 8)  # of an arm's rate: what a search tries, in this order
 SEARCH_SEED = 10**6  # no claim's own seed
 SMOKE: Mapping[str, Any] = {  # settings of a test that shows that a claim can be measured
@@ -48,6 +55,29 @@ class ArmBound(Bound):
             return super().verdict(values)
         refuted = self.every and finite and super().verdict(finite) == BROKEN
         return BROKEN if refuted else INCONCLUSIVE
+
+
+@dataclass(frozen=True)
+class ReportedArm(ReportedError):
+    """An error that a source reports, which networks are held against some of which did not train.
+
+    A seed that diverged, or that errs on LOST_PCT or more, widens the interval until every number
+    lies in it. So it counts apart: the others can still contradict what is reported, and nothing is
+    reproduced.
+    """
+
+    network_is_stated: bool = True
+    """Whether the source says which network it trained, and how; else no number of ours decides."""
+
+    def verdict(self, values: Sequence[float]) -> str:
+        """Return `holds`, `broken` or `inconclusive` for one error a seed."""
+        trained = [value for value in values if value < LOST_PCT]  # NaN is none of them
+        if not self.network_is_stated or len(values) < LEAST_RUNS:
+            return INCONCLUSIVE
+        if len(trained) == len(values):
+            return super().verdict(values)
+        contradicted = not trained or super().verdict(trained) == BROKEN
+        return BROKEN if contradicted else INCONCLUSIVE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def show(document: Mapping[str, list[Any]]) -> None:
     print()
     columns.print_head("recipe", "reported")
     for row in document["recipes"]:
-        reported = f"{row['reported']['test_error_pct']:g} %" if row["reported"] else ""
+        reported = next((f"{error_pct:g} %" for error_pct in row["reported"].values()), "")
         costs = {scale: LIMIT.split(text)[0] for scale, text in split_costs(row["cost"]).items()}
         for long, unit in SHORT.items():
             costs = {scale: re.sub(long, unit, text) for scale, text in costs.items()}

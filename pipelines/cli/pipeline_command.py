@@ -61,6 +61,7 @@ def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str
         prog=f"{PROG} {TRAIN}",
     )
     changed = apply_overrides(recipe, parsed.override)
+    changed.require_validation("A champion is chosen")
     return dataclasses.replace(parsed, override=changed), overrides
 
 

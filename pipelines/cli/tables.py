@@ -129,6 +129,8 @@ def show_training(document: Mapping[str, Any]) -> None:
     headline = []
     for part, name in {"test": "test", "val": "validation"}.items():
         key = f"{part}_error_pct" if unit else f"{part}_loss"
+        if key not in metrics:  # all examples were trained on
+            continue
         printed = f" (reported {reported[key]:g}{unit})" if key in reported else ""
         headline.append(f"{name} {number} {metrics[key]['mean']:.4g}{unit}{printed}")
     several = document["seeds"] > 1

@@ -74,15 +74,20 @@ class DataSet:
         if self.unsuitable_settings():
             raise no_points(self.name)
 
-    def examples(self, data_args: Mapping[str, Any]) -> int:
+    def examples(self, data_args: Mapping[str, Any], validation: bool = True) -> int:
         """Return how many training examples there are, by what is written beside them.
 
         Quick, without TensorFlow. Raise UserError if the data set is not there.
         """
         raise NotImplementedError
 
-    def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:
-        """Return the three parts, with the first `train_examples` of the training part."""
+    def load(
+        self, train_examples: int | None, data_args: Mapping[str, Any], validation: bool = True
+    ) -> Splits:
+        """Return the three parts, with the first `train_examples` of the training part.
+
+        Without `validation` that part is empty, and stored pictures of it are for training.
+        """
         raise NotImplementedError
 
     def check(self, required: bool = False) -> dict[str, Any]:
@@ -120,18 +125,22 @@ def get(name: str) -> DataSet:
 
 
 def load(
-    name: str, train_examples: int | None = None, data_args: Mapping[str, Any] | None = None
+    name: str,
+    train_examples: int | None = None,
+    data_args: Mapping[str, Any] | None = None,
+    validation: bool = True,
 ) -> Splits:
     """Return the training, validation and test part of a data set, always cut, or drawn, alike.
 
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
-    shuffles by a hash; the embedded sets are prepared on first use. The data argument
+    shuffles by a hash; without `validation` it is empty, and all are for training. The embedded
+    sets are prepared on first use. The data argument
     `standardized=False` leaves the pixels of stored pictures in [0, 1]. Raise UserError, at once
     and without touching the network, for a data set that is not there.
     """
     data_set, data_args = get(name), dict(data_args or {})
     data_set.check_arguments(data_args)
-    return data_set.load(train_examples, data_args)
+    return data_set.load(train_examples, data_args, validation)
 
 
 def data_home() -> Path:

@@ -195,12 +195,13 @@ class Samples(DataSet):
         settings["pictures"] = "--pictures host"
         return settings | ({"ema": "--ema 0"} if self.of_model else {})
 
-    def examples(self, data_args: Args) -> int:
+    def examples(self, data_args: Args, validation: bool = True) -> int:
         return int({**self.defaults(), **data_args}["train_size"])
 
-    def load(self, train_examples: int | None, data_args: Args) -> Splits:
-        """Draw the three parts."""
-        return draw(self.name, self._teacher, train_examples, **data_args)
+    def load(self, train_examples: int | None, data_args: Args, validation: bool = True) -> Splits:
+        """Draw the three parts; without `validation` the second is left empty."""
+        splits = draw(self.name, self._teacher, train_examples, **data_args)
+        return splits if validation else dataclasses.replace(splits, val=splits.val.beginning(0))
 
     def check(self, required: bool = False) -> dict[str, Any]:
         """Return the sizes of the parts: what is drawn in memory is always there."""

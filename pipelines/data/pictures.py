@@ -22,6 +22,7 @@ from pipelines.data import packed, tasks
 from pipelines.data.datasets import DataSet, check_fits, data_home
 from pipelines.data.packed import Examples, Stored
 from pipelines.data.splits import Pictures, Splits, channel_moments
+from pipelines.data.whitening import whiten
 from pipelines.errors import DAMAGE_ERRORS, Unavailable, UserError, short
 from pipelines.runtime import backend, files
 
@@ -42,7 +43,7 @@ class StoredPictures(DataSet):
     test: str = "test"  # what tensorflow-datasets calls that part
     manual: ClassVar[tuple[str, ...]] = ()  # archives that a person has to fetch ...
     manual_from: ClassVar[str] = ""  # ... and where
-    arguments: ClassVar[Mapping[str, bool]] = {"standardized": True}
+    arguments: ClassVar[Mapping[str, Any]] = {"standardized": True, "whitened": False}
 
     def sizes(self, data_args: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
         return self.shape, self.classes
@@ -58,31 +59,39 @@ class StoredPictures(DataSet):
             if not isinstance(value, bool):
                 raise UserError(f"{key} must be True or False. Received: {key}={value!r}.")
 
-    def examples(self, data_args: Mapping[str, Any]) -> int:
-        (_, train), *_ = self.cuts(self._counts().__getitem__)
+    def examples(self, data_args: Mapping[str, Any], validation: bool = True) -> int:
+        (_, train), *_ = self.cuts(self._counts().__getitem__, validation=validation)
         return int(train.stop)
 
-    def cuts(self, count: Callable[[str], int], limit: int | None = None) -> list[Cut]:
+    def cuts(
+        self, count: Callable[[str], int], limit: int | None = None, validation: bool = True
+    ) -> list[Cut]:
         """Return the training, validation and test examples, in parts of `count` examples.
 
         Training as tensorflow-datasets rounds `train[:99%]`, then the first `limit` of it;
-        validation is the rest, and never empty.
+        validation is the rest, and never empty. Without `validation` training has all of it.
         """
         whole, tests = count("train"), count("test")
-        cut = min(round(whole * (100 - self.val_percent) / 100), whole - 1)
+        cut = min(round(whole * (100 - self.val_percent) / 100), whole - 1) if validation else whole
         train = slice(0, cut if limit is None else min(limit, cut))
         return [("train", train), ("train", slice(cut, whole)), ("test", slice(0, tests))]
 
-    def load(self, train_examples: int | None, data_args: Mapping[str, Any]) -> Splits:
+    def load(
+        self, train_examples: int | None, data_args: Mapping[str, Any], validation: bool = True
+    ) -> Splits:
         """Return the three parts in memory, with the channel moments of the training part."""
         stored = self._open()
-        parts = self.cuts(stored.count, train_examples)
-        check_fits(self.name, self.shape, sum(cut.stop - cut.start for _, cut in parts))
+        parts = self.cuts(stored.count, train_examples, validation)
+        chosen = {**self.arguments, **data_args}
+        count = sum(cut.stop - cut.start for _, cut in parts)
+        check_fits(self.name, self.shape, count * (9 if chosen["whitened"] else 1))
         arrays = [stored.read(part, cut) for part, cut in parts]
-        mean, std = channel_moments(arrays[0][0])
-        if not {**self.arguments, **data_args}["standardized"]:
-            mean, std = np.zeros_like(mean), np.ones_like(std)
         task = tasks.TOP5 if self.classes == 1000 else tasks.CLASSIFICATION
+        if chosen["whitened"]:
+            return Splits(self.name, self.classes, *whiten(arrays), task=task)
+        mean, std = channel_moments(arrays[0][0])
+        if not chosen["standardized"]:
+            mean, std = np.zeros_like(mean), np.ones_like(std)
         splits = (Pictures(*part, mean, std) for part in arrays)
         return Splits(self.name, self.classes, *splits, task=task)
 
@@ -248,14 +257,16 @@ class Prepared:
 
     def read(self, part: str, cut: slice) -> Examples:
         """Return images uint8 [n, h, w, c] and labels int64 [n] of some examples."""
+        count = cut.stop - cut.start
+        images = np.empty((count, *self.builder.info.features["image"].shape), np.uint8)
+        labels = np.empty(count, np.int64)
+        if not count:  # which tensorflow-datasets refuses
+            return images, labels
         tf = backend.tensorflow()
         split = f"{self.file(part)}[{cut.start}:{cut.stop}]"
         ds = self.builder.as_dataset(split=split, shuffle_files=False)
         ds = ds.map(lambda example: (example["image"], example["label"]))
         batches = ds.batch(1024).prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
-        count = cut.stop - cut.start
-        images = np.empty((count, *self.builder.info.features["image"].shape), np.uint8)
-        labels = np.empty(count, np.int64)
         for number, (image, label) in enumerate(batches):
             place = slice(1024 * number, 1024 * number + len(label))
             images[place], labels[place] = image, label

@@ -49,6 +49,11 @@ class Split:
         """Return the split of the first n examples, or of all where there are fewer."""
         return dataclasses.replace(self, x=self.x[:n], y=self.y[:n])
 
+    def end(self, n: int) -> "Split":
+        """Return the split of the last n examples, of which there must be so many."""
+        cut = len(self) - n
+        return dataclasses.replace(self, x=self.x[cut:], y=self.y[cut:])
+
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return inputs [b, ...] and targets [b, ...] as the network reads them."""
         return self.x[index], self.y[index]
@@ -115,6 +120,7 @@ class Photographs(abc.ABC):
     shape: tuple[int, int, int]
     mean: NDArray[np.float32]
     std: NDArray[np.float32]
+    ten_crops: bool
 
     @abc.abstractmethod
     def __len__(self) -> int: ...
@@ -127,6 +133,10 @@ class Photographs(abc.ABC):
     @abc.abstractmethod
     def beginning(self, n: int) -> "Photographs":
         """Return the split of the first n photographs, or of all where there are fewer."""
+
+    @abc.abstractmethod
+    def end(self, n: int) -> "Photographs":
+        """Return the split of the last n photographs, of which there must be so many."""
 
     @abc.abstractmethod
     def train_dataset(
@@ -144,7 +154,8 @@ class Photographs(abc.ABC):
     def eval_dataset(self, batch_size: int) -> Any:
         """Return a tf.data of all examples once, in order: x, y and weight float32 [b].
 
-        The centre crop. Batches are of one size: the last is filled up by examples of weight 0.
+        The centre crop, or with `ten_crops` ten of each, x [b, 10, h, w, 3]. Batches are of one
+        size: the last is filled up by examples of weight 0.
         """
 
     @abc.abstractmethod
@@ -211,6 +222,7 @@ def channel_moments(images: NDArray[np.uint8]) -> tuple[NDArray[np.float32], NDA
 class Splits:
     """Three disjoint parts of one data set, and what is learned from them.
 
+    `val` is empty where all that is not for testing is trained on (`has_validation`).
     `classes` is the size of a network's output; `source` says where the arrays come from.
     """
 
@@ -226,6 +238,11 @@ class Splits:
     def digest(self) -> str:
         """Return eight hexadecimal digits of the training examples."""
         return self.train.digest
+
+    @property
+    def has_validation(self) -> bool:
+        """Return whether some examples are kept for validation."""
+        return len(self.val) > 0
 
     @property
     def input_shape(self) -> tuple[int, ...]:

@@ -22,10 +22,22 @@ from pipelines.errors import UserError
 MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 STD = np.array([0.229, 0.224, 0.225], np.float32)
 
+# Principal components of these pixels' colours, each a row of red, green and blue times its
+# eigenvalue, of fb.resnet.torch; Krizhevsky et al. 2012 (section 4.1) add them with weights
+# N(0, 0.1^2).
+COLOURS = np.array([0.2175, 0.0188, 0.0045])[:, None] * np.array(
+    [[-0.5675, -0.5808, -0.5836], [0.7192, -0.0045, -0.6948], [0.4009, -0.8140, 0.4203]]
+)
+COLOUR_SD = 0.1
+
 LEAST_AREA, WIDEST = 0.08, 4 / 3  # of a random crop: share of the picture, width over height
 TRIES = 10  # random crops tried before the largest central one
 DRAWS = 2 * TRIES + 3  # random numbers of an example: areas, aspects, place (2), flip
 CENTRE = 7 / 8  # side of the test crop over the shorter side: 224 of 256
+SIDES = {  # crops of 224 pixels, of pictures whose shorter side has so many pixels: least and most
+    "side256": (256, 256),  # of their central square: Krizhevsky et al. 2012, section 4.1
+    "side256-480": (256, 480),  # of all of them: He et al. 2015, section 3.4
+}
 READ_AHEAD, BATCHES_AHEAD = 4, 2  # batches being read at once, decoded batches kept ready
 SHUFFLED = 4096  # records in the buffer of `shuffled_dataset`, some 450 MB of ImageNet
 FILES_MIXED = 16
@@ -35,12 +47,20 @@ Box = Callable[[Any], Any]  # height, width of a picture [2] -> top, left, heigh
 
 @dataclass(frozen=True)
 class PhotographRecords(Photographs):
-    """Records of encoded pictures and labels, with the moments that standardize their pixels."""
+    """Records of encoded pictures and labels, with the moments that standardize their pixels.
+
+    `crops` says how training pictures are cut: "area", by a share of their area, or one of SIDES.
+    """
 
     records: Records
     shape: tuple[int, int, int]
     mean: NDArray[np.float32]
     std: NDArray[np.float32]
+    crops: str = "area"
+    colours: bool = False
+    """Whether the colours of training pictures are shifted."""
+    ten_crops: bool = False
+    """Whether an evaluation reads ten crops of every picture, not one."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -53,6 +73,10 @@ class PhotographRecords(Photographs):
     def beginning(self, n: int) -> "PhotographRecords":
         """Return the split of the first n records, or of all where there are fewer."""
         return dataclasses.replace(self, records=self.records[:n])
+
+    def end(self, n: int) -> "PhotographRecords":
+        """Return the split of the last n records, of which there must be so many."""
+        return dataclasses.replace(self, records=self.records[len(self) - n :])
 
     def train_dataset(
         self, steps: range, batch_size: int, seed: int, *, augment: bool = True, part: Part = WHOLE
@@ -67,21 +91,27 @@ class PhotographRecords(Photographs):
 
         def draw(step: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
             numbers = np.random.default_rng([seed, 1, step]).random((batch_size, DRAWS), np.float32)
-            return batch_index(len(self), step, batch_size, seed)[mine], numbers[mine]
+            weights = np.random.default_rng([seed, 2, step]).standard_normal((batch_size, 3))
+            both = np.concatenate([numbers, np.float32(COLOUR_SD * weights)], axis=1)
+            return batch_index(len(self), step, batch_size, seed)[mine], both[mine]
 
         picture = _random_picture if augment else _centre_picture
         return _make_batches(self, steps, draw, picture, batch_size // part[1])
 
     def eval_dataset(self, batch_size: int) -> Any:
-        """Return the centre crop of all examples once, the last batch filled up by weight 0."""
+        """Return the crops of all examples once, the last batch filled up by weight 0.
+
+        The centre crop, x [b, h, w, 3], or with `ten_crops` all ten, x [b, 10, h, w, 3].
+        """
+        picture = _ten_pictures if self.ten_crops else _centre_picture
 
         def draw(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
             index = np.arange(number * batch_size, (number + 1) * batch_size)
             weight = (index < len(self)).astype(np.float32)
             return np.minimum(index, len(self) - 1), weight[:, None]
 
-        def weigh(split: Photographs, record: Any, numbers: Any) -> tuple[Any, ...]:
-            return *_centre_picture(split, record, numbers), numbers[0]
+        def weigh(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, ...]:
+            return *picture(split, record, numbers), numbers[0]
 
         numbers = range(math.ceil(len(self) / batch_size))
         return _make_batches(self, numbers, draw, weigh, batch_size)
@@ -108,7 +138,9 @@ class PhotographRecords(Photographs):
 
         def decode(count: Any, record: Any) -> Any:
             key = tf.stack([tf.cast(seed, tf.int64), count])
-            return picture(self, record, tf.random.stateless_uniform([DRAWS], key))
+            weights = tf.random.stateless_normal([3], key, stddev=COLOUR_SD)
+            numbers = tf.concat([tf.random.stateless_uniform([DRAWS], key), weights], 0)
+            return picture(self, record, numbers)
 
         ds = records.shuffle(min(SHUFFLED, len(self)), seed=seed).repeat().enumerate()
         ds = ds.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
@@ -149,13 +181,40 @@ def _make_batches(
     return ds.apply(tf.data.experimental.assert_cardinality(len(steps)))
 
 
-def _random_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
-    """Return a random crop, flipped half the time, of numbers [DRAWS] in [0, 1)."""
+def _random_picture(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+    """Return a random crop, flipped half the time, of numbers [DRAWS + 3].
+
+    The first DRAWS are in [0, 1), the others are the weights of COLOURS.
+    """
     import tensorflow as tf
 
     encoded, label = _parse(record)
-    x = _resize(split, crop(encoded, lambda size: random_box(size, numbers)), antialias=False)
-    return tf.cond(numbers[-1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
+    sides, pixels = SIDES.get(split.crops), split.shape[0]
+
+    def box(size: Any) -> Any:
+        return sided_box(size, numbers, sides, pixels) if sides else random_box(size, numbers)
+
+    x = _resize(split, crop(encoded, box), antialias=False)
+    if split.colours:
+        x += tf.linalg.matvec(tf.constant(COLOURS.T / split.std[:, None], tf.float32), numbers[-3:])
+    return tf.cond(numbers[DRAWS - 1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
+
+
+def _ten_pictures(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+    """Return the centre and the corners of the central square, as they are and flipped; [10, ...].
+
+    Krizhevsky et al. 2012, section 4.1: crops of 224 pixels, of a square of 256.
+    """
+    import tensorflow as tf
+
+    encoded, label = _parse(record)
+    side, whole = split.shape[0], round(split.shape[0] / CENTRE)
+    square = crop(encoded, lambda size: centre_box(size, share=1.0))
+    x = _resize(split, square, antialias=True, shape=(whole, whole, split.shape[2]))
+    most = whole - side
+    corners = [(most // 2, most // 2), (0, 0), (0, most), (most, 0), (most, most)]
+    five = tf.stack([x[top : top + side, left : left + side] for top, left in corners])
+    return tf.concat([five, tf.reverse(five, [2])], 0), label
 
 
 def _centre_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
@@ -195,11 +254,11 @@ def crop(encoded: Any, box: Box) -> Any:
     return tf.cond(tf.io.is_jpeg(encoded), jpeg, other)
 
 
-def centre_box(size: Any) -> Any:
-    """Return the central square whose side is CENTRE of the shorter side; int32 [4]."""
+def centre_box(size: Any, share: float = CENTRE) -> Any:
+    """Return the central square whose side is that share of the shorter side; int32 [4]."""
     import tensorflow as tf
 
-    side = tf.round(CENTRE * tf.cast(tf.reduce_min(size), tf.float32))
+    side = tf.round(share * tf.cast(tf.reduce_min(size), tf.float32))
     side = tf.maximum(tf.cast(side, tf.int32), 1)
     return tf.concat([(size - side) // 2, [side, side]], 0)
 
@@ -225,16 +284,35 @@ def random_box(size: Any, numbers: Any) -> Any:
     return tf.cast(tf.concat([corner, sides], 0), tf.int32)
 
 
-def _resize(split: Photographs, image: Any, antialias: bool) -> Any:
-    """Return a crop [h, w, 3] at the network's size, standardized; float32.
+def sided_box(size: Any, numbers: Any, sides: tuple[int, int], pixels: int) -> Any:
+    """Return a square that has `pixels` a side where the shorter side has between `sides`; [4].
+
+    Of one size of pictures it lies in their central square, of several anywhere in a picture of
+    height and width `size` [2].
+    """
+    import tensorflow as tf
+
+    whole, (least, most) = tf.cast(size, tf.float32), sides
+    short = tf.reduce_min(whole)
+    shorter_side = tf.floor(least + numbers[0] * (most - least + 1))
+    edge = tf.maximum(tf.round(pixels * short / shorter_side), 1)
+    room = tf.stack([short, short]) if least == most else whole
+    place = tf.floor(numbers[2 * TRIES : 2 * TRIES + 2] * (room - edge + 1))
+    corner = tf.floor((whole - room) / 2) + tf.minimum(place, room - edge)
+    return tf.cast(tf.concat([corner, [edge, edge]], 0), tf.int32)
+
+
+def _resize(
+    split: Photographs, image: Any, antialias: bool, shape: tuple[int, int, int] | None = None
+) -> Any:
+    """Return a crop [h, w, 3] at that shape, else the network's, standardized; float32.
 
     Training crops are not smoothed first, which would take twice as long as decoding.
     """
     import tensorflow as tf
 
-    x = tf.image.resize(image, split.shape[:2], antialias=antialias)
-    scale, offset = (
-        np.tile(v, split.shape[1]) for v in (1 / (255 * split.std), split.mean / split.std)
-    )
-    rows = tf.reshape(x, [split.shape[0], -1])  # broadcasting over rows, not pixels, is vectorized
-    return tf.reshape(rows * scale - offset, split.shape)
+    height, width, channels = shape or split.shape
+    x = tf.image.resize(image, (height, width), antialias=antialias)
+    scale, offset = (np.tile(v, width) for v in (1 / (255 * split.std), split.mean / split.std))
+    flat = tf.reshape(x, [height, -1])  # broadcasting over rows, not pixels, is vectorized
+    return tf.reshape(flat * scale - offset, (height, width, channels))

@@ -155,8 +155,8 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
             document = documents.rejudged_document(finished, bool(plan.changed_settings))
             return document | {"reused": True}
         if plan.reuse_anywhere and not plan.run_options.force:  # it takes long, wherever it was
-            tags = {"fingerprint": plan.fingerprint, "scale": plan.scale}
-            for row in history.rows_with_evidence(kind=plan.kind, **tags):
+            alike = {"fingerprint": plan.fingerprint, "scale": plan.scale}
+            for row in history.rows_with_evidence(kind=plan.kind, **alike):
                 values = values_of_cells(plan, row)  # numbers and verdict by today's rules
                 if values is None:
                     document = documents.rejudged_document(row, bool(plan.changed_settings))

@@ -6,6 +6,7 @@ own. Costs are about: GPU hours at 15 TFLOP/s, CPU minutes from the measured tim
 
 import dataclasses
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import tyro
@@ -19,6 +20,7 @@ Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # of a
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]
+NOTHING: Args = MappingProxyType({})
 
 
 def get_recipe(name: str, scale: str = "cpu") -> Recipe:
@@ -45,9 +47,9 @@ def _on_cifar10(paper: Recipe, narrow: Args, tiny: Args) -> Scales:
     return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
 
 
-def _on_imagenet(paper: Recipe, tiny: Args) -> Scales:
+def _on_imagenet(paper: Recipe, tiny: Args, data_args: Args = NOTHING) -> Scales:
     """As published; at cpu scale a tiny network for 20 steps, for which a sample is enough."""
-    cpu = paper.override(model_args=tiny, steps=20, batch_size=32)
+    cpu = paper.override(model_args=tiny, data_args=data_args, steps=20, batch_size=32)
     return {**_with_smoke(cpu, {}), "paper": paper}
 
 
@@ -58,12 +60,14 @@ def _on_imagenet32(paper: Recipe) -> Scales:
 
 
 def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
-    """Return the same recipe with 100 classes and the error of HM Table 2."""
-    changed: dict[str, Any] = {"reported": {"test_error_pct": error_pct}}
+    """Return the same recipe with 100 classes, and the error that its source reports there."""
     data = {"cifar10": "cifar100"}
     return {
         scale: dataclasses.replace(
-            recipe, name=recipe.name + "0", data=data.get(recipe.data, recipe.data), **changed
+            recipe,
+            name=recipe.name.replace("cifar10", "cifar100"),
+            data=data.get(recipe.data, recipe.data),
+            reported=dict.fromkeys(recipe.reported, error_pct),
         )
         for scale, recipe in scales.items()
     }
@@ -72,7 +76,10 @@ def _on_cifar100(scales: Scales, error_pct: float) -> Scales:
 _FEW: Args = {"blocks_per_stage": 1}
 _SMALL: Args = {"blocks_per_stage": 2, "widths": (16, 32, 64)}
 _ALLCONV = _on_cifar10(cifar.ALLCONV, _SMALL, tiny=_FEW)
+_FOOTNOTE5 = _on_cifar10(cifar.ALLCONV_FOOTNOTE5, _SMALL, tiny=_FEW)
+_LEAKY = _on_cifar10(cifar.ALLCONV_LEAKY, _SMALL, tiny=_FEW)
 _ALLCNN = _on_cifar10(cifar.ALLCNN, {"width": 0.25}, tiny={"width": 0.1})
+_WHITENED = _on_cifar10(cifar.ALLCNN_WHITENED, {"width": 0.25}, tiny={"width": 0.1})
 _DENSENET = _on_cifar10(cifar.DENSENET, {"depth": 22, "growth": 8}, tiny={"depth": 10, "growth": 4})
 _NARROW = {"widths": (4, 8, 16, 32), "blocks_per_stage": (1, 1, 1, 1)}
 
@@ -86,20 +93,27 @@ RECIPES: dict[str, Scales] = {
         _with_smoke(digits.STUDENT, {}),
         _with_smoke(digits.RELU_BLOCKS, {}),
         _ALLCONV,
-        _on_cifar10(cifar.ALLCONV_FOOTNOTE5, _SMALL, tiny=_FEW),
+        _FOOTNOTE5,
+        _on_cifar10(cifar.ALLCONV_SHIFT4, _SMALL, tiny=_FEW),
+        _on_cifar10(cifar.ALLCONV_TENSORFLOAT32, _SMALL, tiny=_FEW),
+        _LEAKY,
         _on_cifar10(cifar.RESNET, _FEW, tiny={"widths": (4, 8, 16)}),
         _ALLCNN,
+        _WHITENED,
         _DENSENET,
         *(_on_cifar10(recipe, {"blocks_per_stage": 2}, _FEW) for recipe in cifar.SKIP56),
         _on_cifar100(_ALLCONV, 24.64),
+        _on_cifar100(_FOOTNOTE5, 24.64),
+        _on_cifar100(_LEAKY, 24.64),
         _on_cifar10(cifar.RESNET164, _FEW, tiny={"widths": (4, 8, 16)}),
-        _on_cifar100(_ALLCNN, 32.39),
+        _on_cifar100(_ALLCNN, 33.71),
+        _on_cifar100(_WHITENED, 33.71),
         _on_cifar100(_DENSENET, 19.25),
         _on_imagenet(imagenet.ALLCONV, {**_NARROW, "stem_width": 4}),
         _on_imagenet32(imagenet.ALLCONV32),
         _on_imagenet(imagenet.RESNET152, _NARROW),
         _on_imagenet(imagenet.RESNET34, _NARROW),
         _on_imagenet(imagenet.ALLCNN, {"width": 0.1}),
-        _on_imagenet(imagenet.ALEXNET, {"width": 0.1, "init": "he"}),
+        _on_imagenet(imagenet.ALEXNET, {"width": 0.1, "init": "he"}, {"byte_scale": False}),
     )
 }

@@ -183,19 +183,27 @@ def check(schedule: str, shape: Mapping[str, Any]) -> None:
         )
 
 
-def table(schedule: str, peak: float, total_steps: int, warmup: float = 0.0, **shape: Any) -> Array:
+def table(
+    schedule: str,
+    peak: float,
+    total_steps: int,
+    warmup: float = 0.0,
+    warmup_level: float = 0.0,
+    **shape: Any,
+) -> Array:
     """Return the learning rate of every step of a run; shape [total_steps].
 
     Step i has progress i / total_steps, so progress 1 is the end of the last step and a rate that
     falls to 0 is never quite 0. Warm-up takes the first w = round(warmup * total_steps) steps and
     multiplies them by 1/w, 2/w, ..., 1 on top of the schedule, which sees the progress of the WHOLE
-    run: warm-up moves no boundary. `shape` are the schedule's own arguments.
+    run: warm-up moves no boundary. A `warmup_level` above 0 multiplies them by itself instead, as
+    He et al. 2015 (section 4.2) train at 0.01 before 0.1. `shape` are the schedule's own arguments.
     """
     _check_run(peak, total_steps, warmup)
     check(schedule, shape)
     rates = peak * SCHEDULES[schedule](np.arange(total_steps) / total_steps, **shape)
     w = round(warmup * total_steps)
-    rates[:w] *= np.arange(1, w + 1) / max(w, 1)
+    rates[:w] *= warmup_level or np.arange(1, w + 1) / max(w, 1)
     return rates
 
 

@@ -24,11 +24,16 @@ from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
+# Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
+LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_all")
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
 LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
 SMALLEST = 1e-38
-FLOATS = ["epochs", "learning_rate", "warmup", "momentum", "weight_decay", "label_smoothing", "ema"]
+FLOATS = [
+    *("epochs", "learning_rate", "warmup", "warmup_level"),
+    *("momentum", "weight_decay", "label_smoothing", "ema"),
+]
 
 Args = Mapping[str, Any]
 
@@ -56,6 +61,12 @@ class Recipe:
     """Arguments of a data set that is drawn in memory, or of how stored pictures are read."""
     train_examples: int | None = None
     """Use only the first so many training examples (None: all)."""
+    validation: bool = True
+    """Keep part of the training examples for validation (no: train on all of them; nothing can then
+    be chosen or searched by validation)."""
+    test_every: int | None = None
+    """Steps between two looks at the test set, as the code of HM's footnote 5 takes them (None:
+    none); validation then comes with them."""
     augment: bool = False
     """Random crop and horizontal flip: CIFAR moved by up to `shift`, ImageNet resized at random."""
     shift: int = 4
@@ -77,12 +88,19 @@ class Recipe:
     """Shape of the schedule."""
     warmup: float = 0.0
     """Share of the steps during which the rate rises linearly to its peak."""
+    warmup_level: float = 0.0
+    """Share of the peak rate that is held during warm-up (0: the rate rises linearly)."""
     momentum: float = 0.9
     """Momentum of stochastic gradient descent."""
+    rate_in_velocity: bool = False
+    """Velocities hold the rate, v = momentum v + rate g, as of He et al. (no: v = momentum v + g,
+    and a step is rate v, as of HM)."""
     nesterov: bool = False
     """Momentum in Nesterov's form, which looks one step ahead."""
     weight_decay: float = 0.0
     """Decay w: adds w/2 |kernel|^2 of every trained convolution and dense layer to the loss."""
+    decay_all: bool = False
+    """Weight decay acts on biases and on the scales and shifts of normalization, too."""
     seed: int = 0
     """Seed of the weights, the batch order and the augmentation."""
     label_smoothing: float = 0.0
@@ -126,8 +144,10 @@ class Recipe:
                 0 < length <= LONGEST,
             ),
             ("train_examples", "> 0, or None", limit is None or limit > 0),
+            ("test_every", "> 0, or None", self.test_every is None or self.test_every > 0),
             ("learning_rate", "finite and > 0 in float32", SMALLEST < rate < LARGEST),
             ("warmup", "in [0, 1)", 0 <= self.warmup < 1),
+            ("warmup_level", "in [0, 1]", 0 <= self.warmup_level <= 1),
             ("momentum", "in [0, 1)", 0 <= self.momentum < 1),
             ("weight_decay", "finite and >= 0 in float32", 0 <= decay < LARGEST),
             ("label_smoothing", "in [0, 1)", 0 <= self.label_smoothing < 1),
@@ -186,9 +206,29 @@ class Recipe:
         tf_config.check_asynchronous(self.asynchronous, tf_config.role())
         self.steps_over(self.examples())
 
+    def check_searchable(self) -> None:
+        """Raise UserError where a search has no validation examples, or would see the test set."""
+        self.require_validation("A search chooses")
+        if self.test_every:
+            raise UserError(
+                "A search leaves the test set unread. Received: test_every="
+                f"{self.test_every} for {self.name}. Set --test-every None."
+            )
+
+    def require_validation(self, chosen: str) -> None:
+        """Raise UserError where nothing can be chosen by validation: there are no examples for it.
+
+        `chosen` is who chooses, and the verb: `A champion is chosen`.
+        """
+        if not self.validation:
+            raise UserError(
+                f"{chosen} by validation examples. Received: validation=False for {self.name}, "
+                "which trains on all of them. Set --validation."
+            )
+
     def examples(self) -> int:
         """Return how many training examples it uses. UserError where its data are not there."""
-        available = datasets.get(self.data).examples(self.data_args)
+        available = datasets.get(self.data).examples(self.data_args, self.validation)
         return min(available, self.train_examples or available)
 
     def _has_length(self) -> bool:
@@ -256,7 +296,10 @@ class Recipe:
     def flat(self) -> dict[str, str]:
         """Return the fields as `model_args.depth`-like names with JSON values, for tracking."""
         rows: dict[str, str] = {}
+        later = {each.name: each.default for each in dataclasses.fields(self) if each.name in LATER}
         for key, value in _settings(self):
+            if key in later and value == later[key]:
+                continue
             if isinstance(value, Mapping):
                 rows |= {f"{key}.{k}": _plain(v) for k, v in sorted(value.items())}
             else:

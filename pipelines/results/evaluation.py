@@ -35,7 +35,7 @@ def evaluate(name: str) -> dict[str, Any]:
     row = history.find(name) or comparison.find_run(name, list(own))
     recipe, rounding = _read_recipe(row)
     model = _load_model(row, recipe.precision)
-    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
+    splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args, recipe.validation)
     shapes = (None, *splits.val.shape), (None, splits.classes)
     if (model.input_shape, model.output_shape) != shapes:
         raise UserError(
@@ -81,8 +81,9 @@ def _read_recipe(row: Row) -> tuple[Recipe, float]:
             source=row.tags.get("source", ""),
             model=row.params["model"],
             data=row.params["data"],
-            data_args={key: json.loads(value) for key, value in data_args.items()},
+            data_args={key: _read_value(value) for key, value in data_args.items()},
             train_examples=json.loads(row.params.get("train_examples", "null")),
+            validation=json.loads(row.params.get("validation", "true")),
             batch_size=int(row.params["batch_size"]),
             precision=cast("Any", row.params.get("precision", "float32")),
             steps=1,
@@ -93,6 +94,14 @@ def _read_recipe(row: Row) -> tuple[Recipe, float]:
             f"What is evaluated must say how it was trained. Received: {row.name} ({row.id}): "
             f"{short(error)}. Train it again with --force."
         ) from error
+
+
+def _read_value(text: str) -> Any:
+    """Return a value of JSON, or else the word that stands for itself, as in `Recipe.flat`."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def _load_model(row: Row, precision: str) -> Any:
@@ -129,16 +138,19 @@ def _measure(
 
     from pipelines.data.tasks import MEAN
     from pipelines.training import callbacks, input_pipeline
+    from pipelines.training.job import average_crops
 
     network, numbers, split = model, splits.task.numbers, splits.val  # as in training
     if isinstance(split, Pictures | Photographs):  # stored networks read pixels 0..255
         standard = keras.Input(split.shape)
         scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
         network = keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
-    means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
-    network.compile(loss=numbers["loss"], weighted_metrics=means)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
+            if isinstance(split, Photographs) and split.ten_crops:
+                network = average_crops(network, split.shape)
+            means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + k) for k, n in numbers.items()]
+            network.compile(loss=numbers["loss"], weighted_metrics=means)
             with input_pipeline.unwrap_errors():
                 stream = input_pipeline.evaluation(recipe, split, 1)
                 logs = network.evaluate(stream, verbose=0, return_dict=True)

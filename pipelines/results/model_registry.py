@@ -36,6 +36,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     such recipe, no finished run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
+    recipe.require_validation("A champion is chosen")
     with store.lock(f"register-{name}"):
         models = store.client().search_registered_models(f"name = '{name}'")
         number = models[0].aliases.get(ALIAS) if models else None

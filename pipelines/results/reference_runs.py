@@ -110,10 +110,12 @@ def stated_numbers(name: str) -> Mapping[str, float]:
 
 def _params(row: Reported) -> dict[str, str]:
     """Return the settings at paper scale, as our runs record them; no seed, which papers omit."""
+    is_claim = row.name in claim_catalog.names()
     if row.name in catalog.RECIPES:
-        settings = catalog.get_recipe(row.name, SCALE).flat()
+        stated = claim_catalog.get_settings if is_claim else catalog.get_recipe
+        settings = stated(row.name, SCALE).flat()
         return {key: value for key, value in settings.items() if key != "seed"}
-    if row.name in claim_catalog.names() and SCALE in claim_catalog.load(row.name).scales:
+    if is_claim and SCALE in claim_catalog.load(row.name).scales:
         settings = claim_catalog.get_settings(row.name, SCALE)
         params = MeasurementPlan(name=row.name, scale=SCALE, settings=settings, seeds=1).params
         return {key: str(value) for key, value in params.items() if key != "seeds"}

@@ -34,6 +34,12 @@ class Places(Pictures):
 
     first: int
 
+    def end(self, n: int) -> "Places":
+        """Return the split of the last n pictures, of which there must be so many."""
+        cut = len(self) - n
+        first = self.first + cut
+        return dataclasses.replace(self, x=self.x[cut:], y=self.y[cut:], first=first)
+
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
         """Whole pictures, neither cut nor flipped, and labels int32 [b]."""
         numbers = np.arange(len(self))[index]

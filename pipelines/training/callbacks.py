@@ -20,6 +20,7 @@ from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data
 from pipelines.training.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.training.devices import Place
+from pipelines.training.seen_test import SeenTest
 
 Log = Callable[[Mapping[str, float], int], None]
 POINTS = 2_000  # a longer run logs its per-step curves at this many steps
@@ -31,7 +32,8 @@ class Curves(keras.callbacks.Callback):
     `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
     so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
     an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
-    least so far, and the step. `note` is all that a resumed run needs to go on.
+    least so far, and the step; nothing where the run does not validate. `note` is all that a
+    resumed run needs to go on.
     """
 
     def __init__(
@@ -45,14 +47,16 @@ class Curves(keras.callbacks.Callback):
         log: Log,
         advance: Callable[[int, float], Any],
         of_model: OfModel | None = None,
+        validates: bool = True,
+        seen: SeenTest | None = None,
     ) -> None:
         super().__init__()
         self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
         self.watched, self.log, self.advance = watched, log, advance
-        self.of_model = of_model
+        self.of_model, self.seen = of_model, seen
         self.step, self.piece, self.per_call = 0, 0, 1
         self.busy_s, self.timed = 0.0, 0
-        self.best = {f"best_val_{watched}": math.inf}
+        self.best = {f"best_val_{watched}": math.inf} if validates else {}
         self.summed, self.counted = 0.0, 0
         self.began = time.perf_counter()
         self.last: dict[str, float] = {}
@@ -63,15 +67,23 @@ class Curves(keras.callbacks.Callback):
     def note(self) -> dict[str, Any]:
         """Plain numbers; valid between two steps."""
         names = ("step", "busy_s", "timed", "best", "summed", "counted", "last")
-        return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s}
+        looks = {"looks": self.seen.looks} if self.seen else {}
+        return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s} | looks
 
     def resume(self, note: Mapping[str, Any], means: bool) -> None:
         """Go on where the run that wrote the note was; `means`: with its running means."""
-        for name in self.note.keys() - {"wall_s"}:
+        for name in self.note.keys() - {"wall_s", "looks"}:
             setattr(self, name, note.get(name, getattr(self, name)))  # an older note has no `best`
+        if self.seen:
+            self.seen.looks = list(note["looks"])
         self.began = time.perf_counter() - note.get("wall_s", 0.0)
         self.continued = means and self.step % self.epoch > 0
         self.advance(self.step, math.nan)
+
+    @property
+    def seen_numbers(self) -> dict[str, float]:
+        """What was best on the test set so far; nothing where it is not looked at."""
+        return self.seen.summarize() if self.seen else {}
 
     @property
     def wall_s(self) -> float:
@@ -138,9 +150,11 @@ class Curves(keras.callbacks.Callback):
         curves = {**rename_means("train", logs), **rename_means("val", logs, prefix="val_")}
         if self.of_model:
             curves |= self.of_model(self.model)
+        if self.seen:
+            curves |= self.seen.look(self.step)
         validated = {f"best_{key}": n for key, n in curves.items() if key.startswith("val_")}
         least = f"best_val_{self.watched}"
-        if validated[least] < self.best[least]:
+        if validated and validated[least] < self.best[least]:
             self.best = {**validated, "best_step": float(self.step)}
         self.log(curves, self.step)
         self.last = curves

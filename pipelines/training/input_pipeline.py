@@ -19,11 +19,13 @@ import keras
 from numpy.typing import NDArray
 
 from pipelines.data.splits import WHOLE, Part, Photographs, Pictures, Split, share
+from pipelines.data.whitening import Whitened
 from pipelines.errors import Unavailable, UserError
 from pipelines.recipes.recipe import Recipe
 
 Batch = tuple[NDArray[Any], ...]
 EVAL_BATCH = 500
+CROPS = 10  # of a photograph that is tested by several
 AHEAD = 4  # batches that are prepared while the network works
 
 
@@ -35,7 +37,7 @@ def train(
     `part` is this machine's share where several share every batch. UserError where the data cannot
     be augmented, or not be read by this backend.
     """
-    if recipe.augment and not isinstance(split, Pictures | Photographs):
+    if recipe.augment and not isinstance(split, Pictures | Photographs | Whitened):
         raise UserError(
             f"augment crops and flips pictures. Received: augment=True for {recipe.data}, which "
             "has none. Set --no-augment."
@@ -67,12 +69,14 @@ def evaluation(
 ) -> Any:
     """Return all examples (x, y, weight) once, in batches of one size: about EVAL_BATCH.
 
-    Of photographs, about the recipe's batch_size. The size is a multiple of `replicas`; the last
-    batch is filled up by examples of weight 0. `part` is this machine's share of every batch.
+    Of photographs, about the recipe's batch_size, or a tenth of it where each has ten crops. The
+    size is a multiple of `replicas`; the last batch is filled up by examples of weight 0. `part` is
+    this machine's share of every batch.
     """
     if isinstance(split, Photographs):
         _needs_tensorflow(recipe)
-        size = math.ceil(min(len(split), recipe.batch_size) / replicas) * replicas
+        most = math.ceil(recipe.batch_size / CROPS) if split.ten_crops else recipe.batch_size
+        size = math.ceil(min(len(split), most) / replicas) * replicas
         return _take_part(split.eval_dataset(size), size, part)
     count = math.ceil(len(split) / EVAL_BATCH)
     size = math.ceil(len(split) / count / replicas) * replicas

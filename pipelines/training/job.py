@@ -4,20 +4,23 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import functools
+import math
 from dataclasses import dataclass
 
 import keras
 import numpy as np
+from keras import ops
 from numpy.typing import NDArray
 
 import keras_models
 from pipelines.data import tasks
-from pipelines.data.splits import Splits
+from pipelines.data.splits import Photographs, Splits
 from pipelines.data.tasks import MEAN
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _device_data, devices
+from pipelines.training.input_pipeline import CROPS
 from pipelines.training.optimizer import add_weight_decay, build_optimizer
 
 PER_CALL = 50  # most steps in one call: signals and curves wait for its end
@@ -31,7 +34,12 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
     steps = recipe.steps_over(examples)
     try:
         return lr.table(
-            recipe.schedule, recipe.learning_rate, steps, recipe.warmup, **recipe.schedule_args
+            recipe.schedule,
+            recipe.learning_rate,
+            steps,
+            recipe.warmup,
+            recipe.warmup_level,
+            **recipe.schedule_args,
         )
     except ValueError as error:
         raise UserError(str(error)) from error
@@ -54,7 +62,12 @@ class Job:
 
     @property
     def epoch(self) -> int:
-        """Steps between two validations: an epoch, unless told fewer; at most those of the run."""
+        """Steps between two validations: an epoch, unless told fewer; at most those of the run.
+
+        Where the test set is looked at, the steps from look to look.
+        """
+        if self.recipe.test_every:
+            return min(len(self.rates), self.recipe.test_every)
         whole = min(len(self.rates), len(self.splits.train) // self.recipe.batch_size)
         return min(whole, self.validate_every or whole)
 
@@ -94,7 +107,8 @@ class Job:
             raise UserError(str(error)) from error
         finally:
             keras.config.set_dtype_policy(policy)
-        if recipe.weight_decay and not add_weight_decay(model, recipe.weight_decay):
+        decay = recipe.weight_decay
+        if decay and not add_weight_decay(model, decay, recipe.decay_all):
             raise UserError(
                 "weight_decay acts on the kernels of convolutions and dense layers. Received: "
                 f"weight_decay={recipe.weight_decay} for {recipe.model}, which has none. "
@@ -110,20 +124,33 @@ class Job:
                 f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
             )
         devices.round_products(self.recipe.precision)
-        numbers = self.splits.task.numbers
         with self.place.scope():
             model = _device_data.wrap(self.network(), self.splits)
             model.compile(
                 optimizer=build_optimizer(self.recipe, self.rates),
                 loss=self._loss(),
-                weighted_metrics=[
-                    keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
-                    for name, number in numbers.items()
-                ],
+                weighted_metrics=self._metrics(),
                 jit_compile="auto",  # XLA on one GPU and on JAX
             )
             model.optimizer.build(model.trainable_variables)  # restoring needs its variables
         return model
+
+    def tester(self, model: keras.Model) -> keras.Model:
+        """Return what is evaluated on the test set: the network, or its mean over ten crops."""
+        split = self.splits.test
+        if not isinstance(split, Photographs) or not split.ten_crops:
+            return model
+        with self.place.scope():
+            averaging = average_crops(model, split.shape)
+            averaging.compile(loss=self._loss(), weighted_metrics=self._metrics())
+        return averaging
+
+    def _metrics(self) -> list[keras.Metric]:
+        """Return the means of the task's numbers."""
+        return [
+            keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
+            for name, number in self.splits.task.numbers.items()
+        ]
 
     def _loss(self) -> tasks.Number:
         """Return the task's loss, of smoothed labels where the recipe says so."""
@@ -136,6 +163,17 @@ class Job:
                 f"{self.recipe.data}, which has none. Set --label-smoothing 0."
             )
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
+
+
+def average_crops(network: keras.Model, shape: tuple[int, ...]) -> keras.Model:
+    """Return the network for ten crops of a picture, [b, 10, h, w, c] -> [b, classes].
+
+    Its outputs are the logarithms of the mean, over the crops, of softmax: logits of that mean.
+    """
+    pictures = keras.Input((CROPS, *shape))
+    outputs = network(ops.reshape(pictures, (-1, *shape)))
+    logs = ops.reshape(ops.log_softmax(outputs), (-1, CROPS, outputs.shape[-1]))
+    return keras.Model(pictures, ops.logsumexp(logs, axis=1) - math.log(CROPS))
 
 
 def build_job(

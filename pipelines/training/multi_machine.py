@@ -72,6 +72,11 @@ class SynchronousTrainer(Trainer):
                 "Averages of the weights are kept on one machine. Received: ema="
                 f"{recipe.ema} with TF_CONFIG. Set --ema 0, or unset TF_CONFIG."
             )
+        if recipe.test_every:
+            raise UserError(
+                "The test set is looked at while training on one machine. Received: test_every="
+                f"{recipe.test_every} with TF_CONFIG. Set --test-every None, or unset TF_CONFIG."
+            )
         strategy = self._strategy()
         recipe.check_even(strategy.num_replicas_in_sync)
         count, kind = strategy.num_replicas_in_sync, devices.gpu_kind()
@@ -109,7 +114,7 @@ class SynchronousTrainer(Trainer):
             stop=stop * pieces,
             epoch=job.epoch * pieces,
             callbacks=callbacks_of(job, curves, saver),
-            validate=self._evaluation(job, model, job.splits.val),
+            validate=self._validation(job, model),
             wishes=saver.wishes,
         )
 
@@ -118,6 +123,11 @@ class SynchronousTrainer(Trainer):
     ) -> dict[str, float]:
         """Return Keras's means over a split, of which each machine reads a part of every batch."""
         return dict(self._evaluation(job, model, split)())
+
+    def _validation(self, job: Job, model: keras.Model) -> multi_worker.Evaluation:
+        """Return what evaluates the validation part; it says nothing where there is none."""
+        has_validation, val = job.splits.has_validation, job.splits.val
+        return self._evaluation(job, model, val) if has_validation else dict
 
     def _evaluation(
         self, job: Job, model: keras.Model, split: Split | Photographs
@@ -146,12 +156,14 @@ class AsynchronousTrainer(SynchronousTrainer):
     def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
         """Train to the end of the run. MachineLost when a parameter server leaves."""
         recipe, strategy = job.recipe, job.place.strategy
-        if recipe.accumulate > 1 or recipe.nesterov or recipe.label_smoothing:
+        plain = not (recipe.nesterov or recipe.rate_in_velocity)
+        if recipe.accumulate > 1 or not plain or recipe.label_smoothing:
             raise UserError(
                 "Asynchronous training has plain momentum, whole batches and whole labels. "
                 f"Received: accumulate={recipe.accumulate}, nesterov={recipe.nesterov}, "
+                f"rate_in_velocity={recipe.rate_in_velocity}, "
                 f"label_smoothing={recipe.label_smoothing}. Set --accumulate 1 --no-nesterov "
-                "--label-smoothing 0."
+                "--no-rate-in-velocity --label-smoothing 0."
             )
         if type(model.optimizer) is not MomentumSGD:
             raise UserError(
@@ -176,7 +188,7 @@ class AsynchronousTrainer(SynchronousTrainer):
             start=curves.step,
             epoch=job.epoch,
             callbacks=callbacks_of(job, curves, saver),
-            validate=self._evaluation(job, model, job.splits.val),
+            validate=self._validation(job, model),
             wishes=saver.wishes,
         )
 

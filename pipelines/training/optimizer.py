@@ -30,9 +30,10 @@ class RateTable(keras.optimizers.schedules.LearningRateSchedule):
 class MomentumSGD(keras.optimizers.SGD):
     """v <- m v + g, w <- w - rate v: the rate stands outside the velocity, as in TensorFlow 1.
 
-    Nesterov's form steps along g + m v, with the new v. Keras's SGD keeps the rate inside
-    (v <- m v - rate g, w <- w + v). The two differ for the steps after every change of the rate;
-    the papers of 2016 trained with the form above.
+    Nesterov's form steps along g + m v, with the new v. With `rate_in_velocity` the rate stands
+    inside, v <- m v + rate g, w <- w - v, as in Caffe and in Keras's SGD; Nesterov's form steps
+    by rate g + m v. The two differ for the steps after every change of the rate. HM's TensorFlow
+    and Huang et al.'s Torch have the first form, He et al. and Krizhevsky et al. the second.
 
     With `ema` E every step moves an average of each weight, a <- E a + (1 - E) w; the first step
     sets it. What rounding leaves of a change is added to the next (Kahan 1965): without it, as in
@@ -41,9 +42,16 @@ class MomentumSGD(keras.optimizers.SGD):
 
     pieces = 1  # batches of a step
 
-    def __init__(self, learning_rate: RateTable, *, ema: float = 0.0, **settings: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: RateTable,
+        *,
+        ema: float = 0.0,
+        rate_in_velocity: bool = False,
+        **settings: Any,
+    ) -> None:
         super().__init__(learning_rate, **settings)
-        self.ema = ema
+        self.ema, self.rate_in_velocity = ema, rate_in_velocity
 
     def build(self, variables: Any) -> None:
         super().build(variables)
@@ -55,6 +63,8 @@ class MomentumSGD(keras.optimizers.SGD):
         if self.momentum:
             rate, gradient = (ops.cast(x, variable.dtype) for x in (learning_rate, gradient))
             velocity = self.momentums[self._get_variable_index(variable)]
+            if self.rate_in_velocity:
+                rate, gradient = 1.0, rate * gradient
             self.assign(velocity, self.momentum * velocity + gradient)
             along = gradient + self.momentum * velocity if self.nesterov else velocity
             self.assign_sub(variable, rate * along)
@@ -85,7 +95,7 @@ class AccumulatedSGD(MomentumSGD):
 
     Keras's `gradient_accumulation_steps` branches around the sum over devices, which TensorFlow
     allows on one device alone. Here every batch is summed over the devices, and steps of rate 0
-    leave the velocities as they were.
+    leave the velocities as they were; so they do the weights where velocities hold the rate.
     """
 
     def __init__(self, learning_rate: RateTable, *, pieces: int, **settings: Any) -> None:
@@ -101,7 +111,10 @@ class AccumulatedSGD(MomentumSGD):
         over = (self.iterations + 1) % self.pieces == 0
         total = self.sums[index] + ops.cast(gradient, variable.dtype)
         before = [velocity + 0.0 for velocity in self.momentums[index : index + 1]]  # values
+        start = variable + 0.0 if self.rate_in_velocity else None
         super().update_step(total / self.pieces, variable, ops.where(over, learning_rate, 0.0))
+        if start is not None:
+            self.assign(variable, ops.where(over, ops.convert_to_tensor(variable), start))
         for velocity, value in zip(self.momentums[index:], before, strict=False):
             self.assign(velocity, ops.where(over, ops.convert_to_tensor(velocity), value))
         self.assign(self.sums[index], ops.where(over, 0.0, total))
@@ -119,26 +132,30 @@ def build_optimizer(recipe: Recipe, rates: NDArray[np.float64]) -> MomentumSGD:
         "momentum": recipe.momentum,
         "nesterov": recipe.nesterov,
         "ema": recipe.ema,
+        "rate_in_velocity": recipe.rate_in_velocity,
     }
     if pieces == 1:
         return MomentumSGD(table, **settings)
     return AccumulatedSGD(table, pieces=pieces, **settings)
 
 
-def add_weight_decay(model: keras.Model, decay: float) -> int:
+def add_weight_decay(model: keras.Model, decay: float, all_of_them: bool = False) -> int:
     """Add decay/2 |kernel|^2 of every trained convolution and dense layer; returns how many.
 
     A term of the loss, as the papers mean it. Keras's `weight_decay=` argument is decoupled from
     the gradient, which at momentum 0.9 acts about ten times weaker, and its L2 regularizer carries
     no factor 1/2: hence decay / 2. Which weights decay is our reading: HM section 4 mean their
     convolution kernels, their last layer being fixed; He, Huang, Krizhevsky and Springenberg et al.
-    decay all kernels. Biases and normalization are left out.
+    decay all kernels. Biases and normalization are left out, unless `all_of_them` decay, as in
+    Torch's optimizer, which knows no kinds of weights.
     """
     kernels = [
         layer.kernel
         for layer in model.layers
-        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense) and layer.trainable
+        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense)
+        if layer.trainable and layer.kernel.trainable
     ]
-    for kernel in kernels:
-        kernel.regularizer = keras.regularizers.L2(decay / 2)
-    return len(kernels)
+    decaying = model.trainable_variables if all_of_them else kernels
+    for weight in decaying:
+        weight.regularizer = keras.regularizers.L2(decay / 2)
+    return len(decaying)

@@ -29,6 +29,7 @@ from pipelines.training.callbacks import (
 from pipelines.training.checkpoints import Checkpoint, Saving
 from pipelines.training.devices import Place
 from pipelines.training.job import Job
+from pipelines.training.seen_test import SEEN, SeenTest
 
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
 
@@ -73,7 +74,9 @@ class Trainer:
     ) -> None:
         """Go on with the running means of the epoch that was interrupted."""
         set_steps(model, job.per_call(job.epoch))  # before anything is compiled
-        self.evaluate(job, model, job.splits.val, steps=1)  # makes the running means
+        splits = job.splits
+        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
+        self.evaluate(job, model, any_examples, steps=1)  # makes the running means
         saver.resume(checkpoint)
 
     def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
@@ -81,7 +84,9 @@ class Trainer:
         epoch, start, stop = job.epoch, curves.step, len(job.rates)
         whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
         cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
-        validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
+        validation = None
+        if job.splits.has_validation:
+            validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
         for begin, end in itertools.pairwise(cuts):
             steps = min(epoch, end - begin)
             curves.per_call = job.per_call(steps)
@@ -125,7 +130,9 @@ def train(
     weight-decay term) and, in classification, `*_error_pct`. The test set is read once, at the end,
     and not at all when `test` is False; with it the training set again, as it is, by the trained
     network (`final_train_*`), where the curve `train_*` is a mean over an epoch of augmented
-    examples while the weights moved. Raises Diverged when the loss stops being finite.
+    examples while the weights moved. Without validation examples there are no `val_*`. Where the
+    recipe looks at the test set while training, the curves `seen_test_*` and the best of them are
+    logged, too. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
     trainer = trainer or Trainer()
@@ -140,17 +147,21 @@ def train(
             log=log,
             advance=advance,
             of_model=task.of_model,
+            validates=job.splits.has_validation,
+            seen=_seen_test(job, model, trainer) if job.recipe.test_every else None,
         )
         try:
             layers = _device_data.unwrap(model).layers
             with devices.act_on_whole_batches(layers, job.place):
                 _run(job, model, curves, saving, trainer)
         except (Diverged, Pruned) as error:
-            finite = {key: value for key, value in curves.best.items() if math.isfinite(value)}
+            best = curves.best | curves.seen_numbers
+            finite = {key: value for key, value in best.items() if math.isfinite(value)}
             log({**finite, "wall_s": curves.wall_s}, error.step)
             raise
     final = {
         **curves.best,
+        **curves.seen_numbers,
         "images_per_s": curves.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }
@@ -180,11 +191,32 @@ def _run(
         trainer.fit(job, model, curves, saver)
 
 
+def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
+    """Return what looks at the test set of a job while its network trains.
+
+    Averages of the weights are looked at where they are kept, as in validation.
+    """
+    averages = Averages() if job.recipe.ema else None
+    if averages:
+        averages.set_model(model)
+    tester = job.tester(model)
+
+    def evaluate(half: Split | Photographs) -> dict[str, float]:
+        if averages:
+            averages.on_test_begin()
+        numbers = rename_means(SEEN, trainer.evaluate(job, tester, half))
+        if averages:
+            averages.on_test_end()
+        return numbers
+
+    return SeenTest(job.splits.test, job.splits.task.watched, evaluate)
+
+
 @input_pipeline.unwrap_errors()
 def _evaluate(job: Job, model: keras.Model, trainer: Trainer) -> dict[str, float]:
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
-    test = rename_means("test", trainer.evaluate(job, model, splits.test))
+    test = rename_means("test", trainer.evaluate(job, job.tester(model), splits.test))
     first = splits.train.beginning(FITTED)
     fitted = rename_means("train", trainer.evaluate(job, model, first))
     return test | {f"final_{key}": value for key, value in fitted.items()}

@@ -20,6 +20,7 @@ RESNET_34 = {"blocks_per_stage": (3, 4, 6, 3), "widths": (64, 128, 256, 512)}
 RESNET_152 = RESNET_34 | {"blocks_per_stage": (3, 8, 36, 3), "block": "bottleneck"}
 ALLCONV_34 = {"blocks_per_stage": (3, 4, 6, 3), "widths": (80, 168, 328, 672), "stem_width": 64}
 RESNET_164 = {"blocks_per_stage": 18, "block": "bottleneck", "shortcut": "projection"}
+FOOTNOTE5 = {"leak": 0.1, "outer_relus": True, "zeros": "around", "logits_bias": True}
 VARIANTS = ("two-layer", "single", "vanilla")
 
 
@@ -198,6 +199,52 @@ def test_zero_branch_passes_the_input_of_its_block(block: str, last: str) -> Non
     assert np.any(before != 0)
 
 
+# HM print 13.5M in Table 1 and 13.59 million in section 4.1.
+def test_table_1_has_13_59_million_weights_with_projections_and_biases() -> None:
+    plain, other = (
+        cifar("allconv_resnet", **kw) for kw in ({}, {"shortcut": "projection", "use_bias": True})
+    )
+    assert (trainable_parameters(plain), trainable_parameters(other)) == (13_538_736, 13_589_248)
+
+
+def test_the_network_of_footnote_5_leaks_at_every_relu_behind_the_stem_and_ahead_of_the_pool() -> (
+    None
+):
+    plain, model = tiny("allconv_resnet"), tiny("allconv_resnet", **FOOTNOTE5)
+    relus = layers_of(model, keras.layers.ReLU)
+    assert len(relus) == len(layers_of(plain, keras.layers.ReLU)) + 2
+    for layer, after in (("stem", "stem_relu"), ("stage2_block2_add", "pool_relu")):
+        before, found = features(model, layer, after)
+        assert before.min() < 0
+        np.testing.assert_allclose(found, np.where(before < 0, 0.1 * before, before), rtol=1e-6)
+    assert {relu.negative_slope for relu in relus} == {0.1}
+    assert model.get_layer("pool").input is model.get_layer("pool_relu").output
+
+
+def test_zeros_stand_half_before_and_half_after_the_channels() -> None:
+    model = with_zero_blocks(tiny("allconv_resnet", zeros="around"))
+    before, after = features(model, "stage2_block1_pool", "stage2_block1_add")
+    assert np.array_equal(after[..., 2:6], before)
+    assert np.array_equal(after[..., [0, 1, 6, 7]], np.zeros((8, 4, 4, 4)))
+
+
+def test_a_fixed_projection_may_have_a_bias_which_alone_is_trained() -> None:
+    from pipelines.training.optimizer import add_weight_decay
+
+    plain, model = tiny("allconv_resnet"), tiny("allconv_resnet", logits_bias=True)
+    extra = {variable.path for variable in model.trainable_variables}
+    extra -= {variable.path for variable in plain.trainable_variables}
+    assert extra == {"logits/bias"}
+    logits = model.get_layer("logits")
+    assert add_weight_decay(model, 0.1) == add_weight_decay(plain, 0.1)
+    assert logits.kernel.regularizer is None
+    model.compile(keras.optimizers.SGD(0.5), keras.losses.SparseCategoricalCrossentropy(True))
+    kernel = np.array(logits.kernel)
+    model.train_on_batch(images(8, 8, 8, 3), np.arange(8) % 4)
+    assert np.array_equal(kernel, logits.kernel)
+    assert np.any(np.asarray(logits.bias) != 0)
+
+
 def test_zero_layer_of_the_single_skip_passes_its_input() -> None:
     model = with_zero_blocks(tiny("skip56", variant="single"))
     names = [f"stage1_block{block}_layer{layer}_out" for block in (1, 2) for layer in (1, 2)]
@@ -251,6 +298,7 @@ def test_one_number_of_blocks_stands_for_the_same_in_every_stage() -> None:
         ("resnet", {"unit": "preactivation", "shortcut": "projection", "block": "bottleneck"}),
         ("resnet", {"unit": "preactivation"}),
         ("allconv_resnet", {"stem": "imagenet", "batch_norm": True}),
+        ("allconv_resnet", FOOTNOTE5),
         *[("skip56", {"variant": variant}) for variant in VARIANTS],
     ],
 )
@@ -283,6 +331,13 @@ def test_every_form_reloads_at_an_odd_size(
         ("allconv_resnet", {"stem": "mnist"}, r"stem must be one of: cifar, imagenet"),
         ("allconv_resnet", {"blocks_per_stage": ()}, r"blocks_per_stage must be 2 integers"),
         ("allconv_resnet", {"batch_norm": True, "use_bias": True}, r"batch_norm excludes use_bias"),
+        ("allconv_resnet", {"leak": 1.0}, r"leak must be in \[0, 1\)\. Received: leak=1\.0"),
+        ("allconv_resnet", {"zeros": "before"}, r"zeros must be one of: after, around"),
+        (
+            "allconv_resnet",
+            {"logits_bias": True, "fixed_projection": False},
+            r"logits_bias is for a fixed projection",
+        ),
     ],
 )
 def test_error_sentences(name: str, arguments: dict[str, Any], sentence: str) -> None:

@@ -371,7 +371,7 @@ def test_a_recipe_is_a_claims_setting(home: Path, digits: Path) -> None:
     other = recipe.override(learning_rate=0.01, model_args={"widths": (16, 20, 24)}, augment=False)
     document = sweep.check(name, scale, other, seeds=2)
     assert document["verdict"] == "smaller scale"
-    assert document["reported"] == {"test_error_pct": 6.38}
+    assert document["reported"] == {"best_half_seen_test_error_pct": 6.38}
     parent = history.row(document["run_id"])
     assert parent.tags["as_stated"] == "False"
     assert parent.params["model_args.widths"] == "[16, 20, 24]"

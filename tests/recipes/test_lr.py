@@ -108,6 +108,12 @@ def test_warmup_multiplies_on_top() -> None:
     assert lr.table("linear", 1.0, 4, warmup=0.5).tolist() == [0.5, 0.75, 0.5, 0.25]
 
 
+def test_by_hand_a_warmup_may_hold_one_share_of_the_rate() -> None:
+    held = lr.table("linear", 1.0, 4, warmup=0.5, warmup_level=0.25)
+    assert held.tolist() == [0.25, 0.1875, 0.5, 0.25]
+    assert lr.table("constant", 2.0, 3, warmup_level=0.5).tolist() == [2.0, 2.0, 2.0]
+
+
 def test_warmup_moves_no_boundary() -> None:
     plain = lr.table("steps", 0.05, 64_000)
     warm = lr.table("steps", 0.05, 64_000, warmup=0.01)

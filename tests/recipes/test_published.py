@@ -15,24 +15,28 @@ from pipelines.data.datasets import DATASETS
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import RECIPES, SCALES, get_recipe
+from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
 from tests.conftest import PREPARED, needs
 
 PUBLISHED = [name for name in RECIPES if "paper" in RECIPES[name]]
-HM_TABLE_2 = {  # and section 4.2
+HM_TABLE_2 = {  # and section 4.2: what is comparable
     "allconv-cifar10": 6.38,
     "allconv-cifar100": 24.64,
     "allconv-imagenet": 35.29,
     "allcnn-cifar10": 7.25,
-    "allcnn-cifar100": 32.39,
+    "allcnn-cifar100": 33.71,  # HM print 32.39, another network's
     "allcnn-imagenet": 41.2,
-    "resnet-cifar10": 6.43,
+    "resnet-cifar10": 6.61,  # the mean of five runs, of which HM print the best
     "resnet-cifar100": 25.16,
-    "resnet-imagenet": 19.38,
+    "resnet-imagenet": 23.0,  # of the centre crop; HM print several sizes
     "densenet-cifar10": 3.74,
     "densenet-cifar100": 19.25,
     "alexnet-imagenet": 40.7,
 }
+FOOTNOTE5 = [
+    f"allconv-cifar10-{variant}" for variant in ("footnote5", "shift4", "tensorfloat32", "leaky")
+]
 LY_TABLE_1 = {"skip56-two-layer": 6.97, "skip56-single": 9.01, "skip56-vanilla": 12.04}
 every_named = pytest.mark.parametrize(
     ("name", "scale"), [(name, scale) for name in RECIPES for scale in RECIPES[name]]
@@ -58,6 +62,7 @@ def rates(recipe: Recipe) -> Any:
         recipe.learning_rate,
         length(recipe),
         recipe.warmup,
+        recipe.warmup_level,
         **recipe.schedule_args,
     )
 
@@ -89,7 +94,8 @@ def test_no_two_options_of_a_recipe_have_one_name(name: str, scale: str) -> None
 
 def test_recipes_of_different_names_and_scales_have_different_fingerprints() -> None:
     fingerprints = [recipe.fingerprint for scales in RECIPES.values() for recipe in scales.values()]
-    same = len(("allconv", "allcnn", "densenet"))  # on CIFAR-100: at smoke scale both read one set
+    # on CIFAR-100: at smoke scale both read one set
+    same = len(("allconv", "footnote5", "leaky", "allcnn", "whitened", "densenet"))
     assert len(set(fingerprints)) == len(fingerprints) - same
 
 
@@ -117,6 +123,8 @@ def test_cpu_differs_from_paper_in_size_only(name: str) -> None:
     cpu, paper = get_recipe(name), get_recipe(name, "paper")
     kept = {field.name for field in dataclasses.fields(Recipe)}
     kept -= {"model_args", "steps", "epochs", "batch_size", "train_examples"}
+    if name == "alexnet-imagenet":  # a narrow one starts at another scale of weights and pixels
+        cpu = cpu.override(data_args={"byte_scale": True})
     assert [getattr(cpu, key) for key in kept] == [getattr(paper, key) for key in kept]
     assert cpu.model_args.keys() == paper.model_args.keys()
     assert cpu.steps < length(paper) / 30
@@ -129,11 +137,23 @@ def test_a_batch_of_the_sample_of_imagenet_is_enough(name: str) -> None:
         assert recipe.data != "imagenet2012" or recipe.batch_size <= 32
 
 
+def seen_while_training(papers: Any) -> list[tuple[str, dict[str, float]]]:
+    """Take out what is reported of test pictures that were looked at while training."""
+    names = [name for name, numbers in papers.items() if HALF_BEST in numbers]
+    return [(name, dict(papers.pop(name))) for name in names]
+
+
 def test_the_tables_are_reported() -> None:
     table = {**HM_TABLE_2, **LY_TABLE_1, "resnet34-imagenet": 25.03}
+    table |= {"allcnn-cifar10-whitened": 7.25, "allcnn-cifar100-whitened": 33.71}
     papers = {name: get_recipe(name, "paper").reported for name in PUBLISHED}
     assert papers.pop("allconv-imagenet32") == {}  # our proxy
-    assert papers.pop("allconv-cifar10-footnote5") == {}  # our variant
+    as_their_code = {name: numbers.pop(HALF_BEST) for name, numbers in seen_while_training(papers)}
+    assert as_their_code == {
+        **dict.fromkeys(FOOTNOTE5, 6.38),
+        "allconv-cifar100-footnote5": 24.64,
+        "allconv-cifar100-leaky": 24.64,
+    }
     assert {name: numbers["test_error_pct"] for name, numbers in papers.items()} == table
     assert get_recipe("allconv-imagenet").reported["test_top5_error_pct"] == 14.17
 
@@ -141,8 +161,8 @@ def test_the_tables_are_reported() -> None:
 # Batch, first rate, decay, steps on our cut of the data, (step, rate) after every drop.
 AS_PUBLISHED = {
     "allconv-cifar10": (128, 0.05, 1e-4, 64_000, [(30_000, 0.005), (50_000, 0.0005)]),
-    "resnet-cifar10": (128, 0.1 / 400, 1e-4, 64_000, [(399, 0.1), (32_000, 0.01), (48_000, 0.001)]),
-    "resnet-cifar100": (128, 0.1 / 400, 1e-4, 64_000, [(399, 0.1), (32_000, 0.01)]),
+    "resnet-cifar10": (128, 0.01, 1e-4, 64_000, [(400, 0.1), (32_000, 0.01), (48_000, 0.001)]),
+    "resnet-cifar100": (128, 0.01, 1e-4, 64_000, [(400, 0.1), (32_000, 0.01)]),
     "skip56-single": (128, 0.1, 1e-4, 64_000, [(32_000, 0.01), (48_000, 0.001)]),
     "allcnn-cifar10": (128, 0.05, 1e-3, 350 * 351, [(200 * 351, 5e-3), (300 * 351, 5e-5)]),
     "densenet-cifar10": (64, 0.1, 1e-4, 300 * 703, [(150 * 703, 0.01), (225 * 703, 0.001)]),
@@ -203,19 +223,52 @@ def test_cifar100_differs_in_its_classes_and_error() -> None:
             assert hundred.override(data=ten.data).fingerprint == ten.fingerprint
 
 
-def test_the_variant_of_footnote_5_differs_in_its_pictures_only() -> None:
-    for scale, variant in RECIPES["allconv-cifar10-footnote5"].items():
-        assert (variant.shift, variant.data_args) == (2, {"standardized": False})
-        arguments = dict(variant.model_args)
-        assert arguments.pop("standardize")
-        same = dataclasses.replace(variant, shift=4, data_args={}, model_args=arguments)
-        assert same.fingerprint == get_recipe("allconv-cifar10", scale).fingerprint
+def test_footnote_5_is_the_network_and_the_rates_of_hm_with_its_pictures_and_evaluation() -> None:
+    base, paper = (get_recipe(name, "paper") for name in ("allconv-cifar10", FOOTNOTE5[0]))
+    assert (paper.shift, paper.data_args, paper.validation) == (2, {"standardized": False}, False)
+    assert (len(rates(paper)), paper.test_every) == (56_000, 1_000)
+    np.testing.assert_array_equal(rates(paper), rates(base)[:56_000])  # drops at 30,000 and 50,000
+    assert paper.model_args == {**base.model_args, "standardize": True}
+    kept = ("model", "augment", "batch_size", "momentum", "nesterov", "weight_decay", "precision")
+    assert [getattr(paper, key) for key in kept] == [getattr(base, key) for key in kept]
+
+
+def test_the_recipes_beside_footnote_5_differ_in_one_thing_each() -> None:
+    paper, shift4, rounded, leaky = (get_recipe(name, "paper") for name in FOOTNOTE5)
+    assert shift4.override(shift=2).fingerprint == paper.fingerprint
+    assert rounded.override(precision="float32").fingerprint == paper.fingerprint
+    own = {"leak": 0.1, "outer_relus": True, "zeros": "around", "logits_bias": True}
+    assert leaky.model_args == {**paper.model_args, **own}
+    same = dataclasses.replace(leaky, model_args=paper.model_args)
+    assert same.fingerprint == paper.fingerprint
 
 
 def test_pictures_move_as_far_as_published() -> None:
     shifts = {name: get_recipe(name, "paper").shift for name in PUBLISHED if "cifar" in name}
-    others = {"allconv-cifar10-footnote5": 2, "allcnn-cifar10": 5, "allcnn-cifar100": 5}
+    others = {name: 5 for name in shifts if name.startswith("allcnn")}
+    others |= {name: 2 for name in shifts if name.endswith(("footnote5", "float32", "leaky"))}
     assert {name: shift for name, shift in shifts.items() if shift != 4} == others
+
+
+def test_what_is_whitened_differs_in_its_pixels_only() -> None:
+    for name in ("allcnn-cifar10", "allcnn-cifar100"):
+        whitened = get_recipe(f"{name}-whitened", "paper")
+        assert whitened.data_args == {"whitened": True}
+        plain = dataclasses.replace(whitened, data_args={})
+        assert plain.fingerprint == get_recipe(name, "paper").fingerprint
+
+
+def test_photographs_are_cut_and_tested_as_published() -> None:
+    found = {name: get_recipe(name, "paper").data_args for name in PUBLISHED if "imagenet" in name}
+    he = {"crops": "side256-480", "colours": True}
+    assert {name: arguments for name, arguments in found.items() if arguments} == {
+        "resnet-imagenet": he,
+        "resnet34-imagenet": he | {"ten_crops": True},
+        "alexnet-imagenet": {
+            **{"crops": "side256", "colours": True, "ten_crops": True},
+            "byte_scale": True,
+        },
+    }
 
 
 def test_the_plain_twin_differs_in_its_shortcuts_only() -> None:

@@ -11,7 +11,7 @@ from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
-from pipelines.recipes.recipe import LABELS, Recipe
+from pipelines.recipes.recipe import LABELS, LATER, Recipe
 
 TINY = Recipe(
     name="tiny",
@@ -29,6 +29,8 @@ OTHER = {  # another value of every field that is a setting
     "data": "synthetic",
     "data_args": {"noise": 0.5},
     "train_examples": 100,
+    "validation": False,
+    "test_every": 10,
     "augment": True,
     "shift": 2,
     "batch_size": 64,
@@ -39,9 +41,12 @@ OTHER = {  # another value of every field that is a setting
     "schedule": "cosine",
     "schedule_args": {"factor": 0.25},
     "warmup": 0.25,
+    "warmup_level": 0.5,
     "momentum": 0.5,
+    "rate_in_velocity": True,
     "nesterov": True,
     "weight_decay": 1e-4,
+    "decay_all": True,
     "seed": 1,
     "label_smoothing": 0.1,
     "ema": 0.99,
@@ -162,6 +167,7 @@ def test_an_unknown_field_lists_the_near_ones_first() -> None:
         ("steps", 0),
         ("steps", -5),
         ("train_examples", 0),
+        ("test_every", 0),
         ("train_examples", -1),
         ("learning_rate", 0.0),
         ("learning_rate", -0.1),
@@ -170,6 +176,8 @@ def test_an_unknown_field_lists_the_near_ones_first() -> None:
         ("warmup", 1.0),
         ("warmup", -0.1),
         ("warmup", math.nan),
+        ("warmup_level", 1.5),
+        ("warmup_level", -0.1),
         ("momentum", 1.0),
         ("momentum", -0.1),
         ("momentum", math.nan),
@@ -204,6 +212,7 @@ def test_a_setting_that_no_run_can_have_is_one_sentence(field: str, value: float
         ("learning_rate", 1e-12),
         ("warmup", 0.0),
         ("warmup", 0.999),
+        ("warmup_level", 1.0),
         ("momentum", 0.0),
         ("momentum", 0.999),
         ("weight_decay", 0.0),
@@ -246,9 +255,16 @@ def test_flat_is_one_level_of_strings() -> None:
     }
 
 
+@pytest.mark.parametrize("field", LATER)
+def test_a_later_field_is_a_setting_only_where_it_is_not_its_default(field: str) -> None:
+    changed = dataclasses.replace(TINY, **{field: OTHER[field]})
+    assert field not in TINY.flat()
+    assert changed.flat().keys() - TINY.flat().keys() == {field}
+
+
 def test_the_fingerprint_is_stable() -> None:
     # Recorded runs are found by it: another value here means that none of them is found again.
-    # A new field of a recipe does that. Write the new value here, and CHANGELOG says so.
+    # A new field of a recipe is one of LATER, which leaves it as it is.
     assert TINY.fingerprint == "2503d06dcd3b"
 
 
@@ -305,6 +321,13 @@ FLAGS: list[tuple[str, dict[str, Any], str]] = [
     ("allconv-digits", {"train_examples": 9, "devices": 1}, "--train-examples 9 --devices 1"),
     ("allconv-imagenet32", {"train_examples": None}, "--train-examples None"),
     ("allconv-digits", {"schedule": "cosine"}, "--schedule cosine"),
+    (
+        "allconv-digits",
+        {"validation": False, "test_every": 100},
+        "--no-validation --test-every 100",
+    ),
+    ("densenet-cifar10", {"decay_all": False}, "--no-decay-all"),
+    ("resnet-imagenet", {"data_args": {"crops": "area"}}, "--crops area"),
     (
         "densenet-cifar10",
         {"schedule": "cosine-restarts", "schedule_args": {"cycles": 4, "stretch": 1.5}},

@@ -57,6 +57,45 @@ def test_keras_sgd_differs_from_the_change_of_the_rate_on() -> None:
     assert found == [-0.5, -1.75, -2.25, -3.0]
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_with_the_rate_in_the_velocity_it_is_keras_sgd(nesterov: bool) -> None:
+    settings = {"momentum": 0.5, "nesterov": nesterov}
+    own = path(MomentumSGD(RateTable(RATES), rate_in_velocity=True, **settings), GRADIENTS)
+    assert own == path(keras.optimizers.SGD(RateTable(RATES), **settings), GRADIENTS)
+    if not nesterov:
+        assert own == [-0.5, -1.75, -2.25, -3.0]  # by hand, above
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_pieces_make_the_same_steps_with_the_rate_in_the_velocity(nesterov: bool) -> None:
+    settings = {"momentum": 0.5, "nesterov": nesterov, "rate_in_velocity": True}
+    gradients = np.random.default_rng(0).integers(-4, 5, 8) / 2  # exact in binary
+    pieces = AccumulatedSGD(RateTable(np.repeat(RATES, 2)), pieces=2, **settings)
+    along = path(pieces, gradients.tolist())
+    means = gradients.reshape(4, 2).mean(axis=1)
+    assert along[1::2] == path(MomentumSGD(RateTable(RATES), **settings), means.tolist())
+    assert along[::2] == [0.0, *along[1:-1:2]]  # nothing moves between
+
+
+def test_all_weights_decay_where_they_are_to() -> None:
+    arguments = {"input_shape": (8, 8, 3), "classes": 4, "depth": 10, "growth": 4}
+    model = keras_models.build("densenet", **arguments)
+    kernels = add_weight_decay(model, 0.25)
+    assert kernels == sum(len(v.shape) > 1 for v in model.trainable_variables)
+    model = keras_models.build("densenet", **arguments)
+    assert add_weight_decay(model, 0.25, all_of_them=True) == len(model.trainable_variables)
+    squares = sum(float(np.sum(np.square(v))) for v in model.trainable_variables)
+    assert float(sum(model.losses)) == pytest.approx(0.125 * squares, rel=1e-5)
+
+
+def test_the_recipes_choose_the_form_of_the_velocity_and_what_decays() -> None:
+    forms = {
+        name: build_optimizer(get_recipe(name, "paper"), RATES).rate_in_velocity
+        for name in ("allconv-cifar10", "resnet-cifar10", "resnet-cifar100", "densenet-cifar10")
+    }
+    assert [*forms.values()] == [False, True, False, False]
+
+
 def test_at_one_rate_the_two_are_the_same() -> None:
     rates = RateTable(np.array([0.25]))
     own = path(MomentumSGD(rates, momentum=0.5), GRADIENTS)

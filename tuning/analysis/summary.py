@@ -137,6 +137,7 @@ def _schedules(plan: Plan, finished: Sequence[Any]) -> list[figures.Schedule]:
             recipe.learning_rate,
             count_steps(recipe),
             recipe.warmup,
+            recipe.warmup_level,
             **recipe.schedule_args,
         )
         label = _label(plan, trial) or f"trial {trial.number} {recipe.schedule}"

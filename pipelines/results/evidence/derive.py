@@ -27,6 +27,7 @@ from pipelines.tracking import history, store
 from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document
 from pipelines.tracking.history import LARGEST_FLOAT
+from pipelines.training.seen_test import HALF, SEEN
 
 TRAINED = ("training", "search")  # kinds of runs that an experiment trains
 DIVERGED = PARTED[0]
@@ -169,7 +170,8 @@ def final_numbers(training: Document, steps: int) -> dict[str, float]:
     end, about = max(map(max, curves.values()), default=0), f"{training.name} ({training.run_id})"
     if end < steps or any(end not in curves.get(metric, ()) for metric in PER_STEP):
         raise ValueError(f"{about} has no curves up to its last step, {max(end, steps)}")
-    watched = "best_val_error_pct" if "best_val_error_pct" in final else "best_val_loss"
+    errs = {"best_val_error_pct", "test_error_pct"} & final.keys()
+    watched = "best_val_error_pct" if errs else "best_val_loss"
     for metric in [key for key in final if key.startswith("best_val_")]:
         curve = curves.get(metric.removeprefix("best_"), {})
         best_step = final.get("best_step", 0)
@@ -180,6 +182,11 @@ def final_numbers(training: Document, steps: int) -> dict[str, float]:
             expected = min([expected, *curve.values()])
         if final[metric] != expected:
             raise ValueError(f"{about} has {metric} {final[metric]:.6g}, its curve {expected:.6g}")
+    for metric in (f"{kind}_{watched.removeprefix('best_val_')}" for kind in (SEEN, HALF)):
+        if metric in curves or f"best_{metric}" in final:
+            least = min(curves.get(metric, {}).values(), default=math.nan)
+            if (found := final.get(f"best_{metric}", math.nan)) != least:
+                raise ValueError(f"{about} has best_{metric} {found:.6g}, its curve {least:.6g}")
     return final
 
 

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from pipelines.data.splits import PAD, Photographs, Pictures, Split
 from pipelines.data.tasks import MEAN, Task
+from pipelines.data.whitening import Whitened
+from pipelines.errors import UserError
 from pipelines.runtime.tf_config import Role
 from pipelines.training.distributed import machines
 from pipelines.training.distributed.machines import PATIENCE_S, MachineLost, translate_errors
@@ -259,6 +261,11 @@ def random_batches(
     if isinstance(split, Photographs):
         tf.compat.v1.set_random_seed(1)  # of this graph: beside 0, tf.data takes no tensor as seed
         return split.shuffled_dataset(batch_size, seed[0], augment=shift is not None)
+    if isinstance(split, Whitened):
+        raise UserError(
+            "Asynchronous workers take pictures as they are stored. Received: whitened ones. Train "
+            "synchronously, without --asynchronous."
+        )
     x, y = tf.constant(split.x), tf.constant(split.y)
 
     def batch(index: Any, number: Any) -> tuple[Any, Any]:
