@@ -322,7 +322,7 @@ def test_what_is_drawn_in_memory_is_always_there(nothing: Path, offline: None) -
 @pytest.mark.parametrize(
     ("name", "choices"),
     [
-        ("digits", r"Choices: standardized\."),
+        ("digits", r"Choices: standardized, whitened\."),
         ("linear-teacher", r"Did you mean noise\? Choices: .* gamma"),
     ],
 )
