@@ -89,16 +89,19 @@ def show(document: Mapping[str, Any]) -> None:
     if "card" in document:
         console.print("\n[bold]card[/]")
         for number, paragraph in enumerate(re.split(r"\n\s*\n", textwrap.dedent(document["card"]))):
-            lines, set_in = paragraph.splitlines(), (" ", "-", "|", "Run:", "Expect")
+            lines, set_in = paragraph.splitlines(), (" ", "-", "Run:", "Expect")
             filled = lines if any(line.startswith(set_in) for line in lines) else [paragraph]
-            print("\n" * bool(number) + "\n".join(_fill(x, console.width, INDENT) for x in filled))
-        quoted = [
-            f"“{each['words']}” {each['place']}"
-            + "".join(
-                f"; {key} not stated" for key, is_stated in each["needs"].items() if not is_stated
-            )
-            for each in document["quotations"]
-        ]
+            print("\n" * bool(number), end="")
+            if paragraph.startswith("|"):
+                _print_markdown_table(console, lines)
+            else:
+                print("\n".join(_fill(line, console.width, INDENT) for line in filled))
+        quoted = []
+        for each in document["quotations"]:
+            open_ones = [setting for setting, stated in each["needs"].items() if not stated]
+            quoted.append(f"{each['place']}: “{each['words']}”")
+            if open_ones:
+                quoted.append(f"  Not stated: {'; '.join(open_ones)}.")
         _print_lines(console, "quoted", quoted)
         _print_evidence(console, document)
     numbers, places = dict(document["reported"]), document["printed_in"]
@@ -118,6 +121,15 @@ def show(document: Mapping[str, Any]) -> None:
     _print_lines(console, "cost", costs)
     _print_settings(console, document["scales"])
     console.print(f"\nRun it: {listing.PROG} run {document['name']}", soft_wrap=True)
+
+
+def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
+    """Print a table of Markdown: its head, a line of dashes and its rows."""
+    head, _, *rows = ([cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines)
+    table = plain_table(*head)
+    for row in rows:
+        table.add_row(*row, end_section=True)
+    console.print(table)
 
 
 def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
