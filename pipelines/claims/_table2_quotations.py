@@ -59,7 +59,7 @@ ALLCONV_CIFAR10 = (
         place="HM section 4.1, when it is best",
         needs=UNSTATED,
         bounds=(ArmBound("best_half_seen_test_step", at_least=40_000, at_most=60_000),),
-        note="`around 50k` is read as 40,000 to 60,000, of 56,000 steps; the hours are not tested",
+        note='"around 50k" is read as 40,000 to 60,000, of 56,000 steps; the hours are not tested',
     ),
     Quotation(
         words="Architecture for CIFAR10/100 (55 convolutions, 13.5M parameters)",
@@ -74,12 +74,12 @@ ALLCONV_CIFAR10 = (
         "set size is 50000.",
         "HM section 4.1, its weights",
         "Table 1 as built here has 13,538,736; with projections and a bias in every convolution it "
-        "has 13,589,248. `Too quickly` names no number: the card's figure has both curves",
+        "has 13,589,248. 'too quickly' names no number: the card's figure has both curves",
     ),
     untested(
         "The initial learning rate is 0.05, which drops by a factor 10 and 30000 and 50000 steps.",
         "HM section 4.1, the rate",
-        "a setting, which the recipe has; the first `and` stands for `at`",
+        "a setting, which the recipe has; the first 'and' stands for 'at'",
     ),
     untested(
         "This is competitive with the best residual network reported in He et al. (2015), which "
@@ -87,7 +87,7 @@ ALLCONV_CIFAR10 = (
         "all-convolutional network, 7.25%, achieved by Springenberg et al. (2014).",
         "HM section 1.1, other networks",
         "a comparison of numbers of three papers, of one run or the best of five; "
-        "`allconv-beats-allcnn` trains two of them side by side",
+        "allconv-beats-allcnn trains two of them side by side",
     ),
 )
 ALLCONV_CIFAR100 = (

@@ -6,8 +6,8 @@ networks": 6.38 against 7.25 % on CIFAR-10. The two numbers are of two papers; n
 to be more than one run; here both networks are trained alike.
 
 Measured: test error of either, All-CNN-C with its own decay and schedule. `advantage_pct` is
-All-CNN minus HM's, paired by seed. It must be half a point or more. At paper scale both are the base
-recipes `allconv-cifar10` and `allcnn-cifar10`, with the same 45,000 pictures and 5,000 for
+All-CNN minus HM's, paired by seed. It must be half a point or more. At paper scale both are the
+base recipes `allconv-cifar10` and `allcnn-cifar10`, with the same 45,000 pictures and 5,000 for
 validation; the claims of those names train on all 50,000.
 
 At cpu scale 13 convolutions of 8 to 32 channels against All-CNN at a quarter of its width, for 400
