@@ -6,8 +6,8 @@ of stride 2 stand in for pooling; every convolution has a bias and a ReLU, the l
 the average of its maps over the image gives the logits.
 
 The paper averages over 6x6 pixels: we read that as no zero padding at the 3x3 convolution after
-the last dropout ("cifar") and at those of stride 2 ("imagenet"). It does not state how weights
-start: we take He et al. 2015 (normal, variance 2/inputs), biases 0.
+the last dropout ("cifar") and at those of stride 2 ("imagenet"). How weights start is
+ours: as in He et al. 2015 (normal, variance 2/inputs), biases 0.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ of its random projection; we take entries of standard deviation 1/sqrt(width), a
 code of its footnote 5 (`uniform_unit_scaling`, factor 1): they keep logits of the size of the
 features (entries of standard deviation 1 make training at rate 0.05 diverge).
 
-The public code of HM's footnote 5 differs in four things, of which HM's Table 1 has none: ReLUs of
+The public code of HM's footnote 5 differs in four things, which HM do not mention: ReLUs of
 slope 0.1 (`leak`), a ReLU behind the stem and ahead of the pooling (`outer_relus`), channels of
 zeros half before and half after (`zeros="around"`), a bias in the logits (`logits_bias`). With
 `shortcut="projection"` and `use_bias=True` instead, Table 1 has 13,589,248 trainable weights, which

@@ -30,10 +30,11 @@ FORMULA = (
     r"- t_{0.975,\,n-1}\, s\, \sqrt{\tfrac{1}{%d} + \tfrac{1}{n}}"
 )
 RULE = """\
-Verdict: the reported {error_pct:g} % is not below the 95 % prediction interval of {runs} like ours,
-mean - t s sqrt(1/{count} + 1/n), over {seeds} seeds. A seed that diverges (100 %), or errs on 60 %
-or more, has not trained. It counts: then nothing is reproduced, and the others can still contradict
-what is reported."""
+Verdict: reproduced where {error_pct:g} % >= mean - t s sqrt(1/{count} + 1/n), the lower end of the
+95 % prediction interval of {runs} like ours, over {seeds} seeds; else inconclusive where the source
+leaves a setting open, and not reproduced where it does not. A seed that diverges (100 %), or errs
+on 60 % or more, has not trained: with one the claim is never reproduced, and the others can still
+contradict it."""
 UNDECIDED = """\
 Verdict: none by one seed, and a decision takes {price}: not decidable here."""
 CARD = """\

@@ -134,11 +134,13 @@ def _print_markdown_table(console: Any, lines: Sequence[str]) -> None:
 
 def _print_evidence(console: Any, document: Mapping[str, Any]) -> None:
     """Print the verdict that is published of a claim, what was measured, and by whom."""
-    decided = [f"Decided by: {'; '.join(document['decided_by'])}, over {document['seeds']} seeds."]
+    bounds, price = "; ".join(document["decided_by"]), document["price"]
+    decided = [f"Decided by: {bounds}, over {document['seeds']} seeds."]
     row = document["evidence"]
-    if row is None:
-        price = [f"Not decidable here: {document['price']}."] * bool(document["price"])
-        lines = ["The project has no verdict yet.", *price, *decided]
+    if row is None and price:
+        lines = [f"Not decidable here: it takes {price}.", f"What must hold: {bounds}."]
+    elif row is None:
+        lines = ["The project has no verdict yet.", *decided]
     else:
         lines = [
             f"{row['verdict'].capitalize()} at {row['scale']} scale, measured by the project in "

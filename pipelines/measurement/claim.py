@@ -175,6 +175,11 @@ class Claim:
         return {**self.judge(values, scale, altered), "quotations": quotations}
 
     @property
+    def unstated(self) -> list[str]:
+        """Return the settings that its quotations need and their source does not state."""
+        return list(dict.fromkeys(each for q in self.printed for each in q.unstated))
+
+    @property
     def unmeasured(self) -> str:
         """Return its verdict without any run: `not run`, or `not decidable here`."""
         return NOT_DECIDABLE if self.price else NOT_RUN
@@ -182,8 +187,13 @@ class Claim:
     def verdict(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
-        """Return one of `verdict.VERDICTS`: the claim's word for the weakest of its bounds."""
+        """Return one of `verdict.VERDICTS`: the claim's word for the weakest of its bounds.
+
+        An experiment is not denied where its source leaves open a setting that it depends on.
+        """
         outcome = self.outcome(values, scale, altered)
+        if outcome == BROKEN and self.words == EXPERIMENT and self.unstated:
+            outcome = INCONCLUSIVE
         if outcome == HOLDS:
             grades = {grade.grade for _, grade in self.grades(values, scale, altered)}
             return self.words.corrected if grades & {*ACCUSED} else self.words.holds

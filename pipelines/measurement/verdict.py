@@ -23,9 +23,11 @@ VERDICTS = {  # of a claim, in the order in which they are shown
     "that does not",
     "reproduced": "every bound that decides the experiment holds",
     "refuted": "a bound of the theorem is broken: one counterexample is enough",
-    "not reproduced": "a bound of the experiment is broken, by its interval over seeds",
-    INCONCLUSIVE: "the interval over seeds straddles a bound (one seed has no interval), or "
-    "networks in the source's own setting have not learned enough",
+    "not reproduced": "a bound of the experiment is broken, by its interval over seeds, and the "
+    "source states every setting that it needs",
+    INCONCLUSIVE: "the interval over seeds straddles a bound (one seed has no interval); or a "
+    "bound of an experiment is broken whose source does not state all settings; or networks in the "
+    "source's own setting have not learned enough",
     SMALLER_SCALE: "it ran, and not in the source's setting: the numbers are shown and not judged",
     NOT_DECIDABLE: "what a decision would take is not at hand; the card states its price",
     NOT_RUN: "no run as stated is recorded",

@@ -72,7 +72,7 @@ ALLCONV_TENSORFLOAT32 = dataclasses.replace(
     source=ALLCONV_FOOTNOTE5.source + ", products of a GPU with 10 bits of each factor",
     precision="tensorfloat32",
 )
-# The network as that code builds it, of which HM's Table 1 has none of the four: see keras_models.
+# The network as that code builds it, with four things that HM do not mention: see keras_models.
 ALLCONV_LEAKY = dataclasses.replace(
     ALLCONV_FOOTNOTE5,
     name="allconv-cifar10-leaky",

@@ -3,9 +3,10 @@
 With the network, length, rates and decay of the paper that each network is from: HM, Hardt & Ma
 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al. 2014 (1412.6806);
 Krizhevsky et al. 2012. He et al. and Krizhevsky et al. say how pictures are cut and their colours
-shifted; the others train on random resized crops here. Tested are the centre crop or ten crops, as
-the number that each is compared with was. 1 % of the training pictures is for validation; a claim
-trains on all of them. What is ours in each is in differences.py.
+shifted; HM say that each is resized to 224x224. Theirs and All-CNN's are random resized crops here.
+Tested are the centre crop or ten crops, as the number that each is compared with was. 1 % of the
+training pictures is for validation; a claim trains on all of them. What is ours in each is in
+differences.py.
 """
 
 import dataclasses
@@ -49,8 +50,8 @@ ALLCONV32 = dataclasses.replace(
     data="imagenet32",
 )
 # "When the error plateaus", section 3.4: our reading is three drops at equal distances. The 19.38 %
-# of HM's table average pictures of several sizes; the authors' own centre crop of this network errs
-# 23.0 %, as their public models say.
+# of HM's table are of scores averaged over several sizes; one crop of 224x224 errs 23.0 % (He et
+# al. 2016, arXiv 1603.05027, Table 5).
 RESNET152 = Recipe(
     name="resnet-imagenet",
     source="HM Table 2: ResNet-152 of He et al. Table 4, section 3.4",

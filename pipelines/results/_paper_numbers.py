@@ -135,8 +135,8 @@ TABLE = (
     Reported(
         name="allcnn-cifar100",
         places=(TABLE_2, (HUANG, "Huang et al. Table 2, in the row of the Highway network")),
-        setting="All convolutions, dropout. HM print 32.39 %, a slip of the row: All-CNN has "
-        "33.71 % there, without augmentation, as Springenberg et al. print",
+        setting="All convolutions, dropout. HM print 32.39 %, likely a slip of the row: All-CNN "
+        "has 33.71 % there, and in Table 4 of He et al. 2016",
         numbers={"printed_by_hm_test_error_pct": 32.39},
     ),
     Reported(
@@ -174,8 +174,8 @@ TABLE = (
     Reported(
         name="resnet-imagenet",
         places=(TABLE_2, (HE, "He et al. Table 4, p. 6")),
-        setting="ResNet-152, a single one; validation pictures: the centre crop by the authors' "
-        "public models, several sizes in Table 4 and in HM",
+        setting="ResNet-152, a single one; validation pictures: one crop in Table 5 of He et al. "
+        "2016, scores averaged over several sizes in HM",
     ),
     Reported(
         name="resnet34-imagenet",

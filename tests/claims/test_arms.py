@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.claims import _arms
+from pipelines.claims import _arms, table2
 from pipelines.claims._arm_figure import Arm
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims.li_yuan import skip_length
@@ -395,12 +395,11 @@ def test_losses_after_a_divergence_are_infinite(digits: Path) -> None:
 
 
 def test_reported_errors_are_judged_at_paper_scale_only() -> None:
-    ordered = {name: [value] * 3 for name, value in skip_length.REPORTED.items()}
-    gaps = {"single_minus_two_layer_pct": [2.0, 2.1], "vanilla_minus_single_pct": [3.0, 3.1]}
-    worse = {name: [2.0 * v for v in values] for name, values in ordered.items()}
-    assert skip_length.CLAIM.outcome(ordered | gaps, "paper") == "holds"
-    assert skip_length.CLAIM.outcome(worse | gaps, "paper") == "broken"
-    assert skip_length.CLAIM.outcome(worse | gaps, "hours") == "holds"
+    cell = table2.RESNET_CIFAR10
+    assert cell.verdict({"test_error_pct": [6.5, 6.6, 6.7]}, "paper") == "reproduced"
+    worse = {"test_error_pct": [12.0, 12.1, 12.2]}
+    assert cell.verdict(worse, "paper") == "not reproduced"
+    assert cell.verdict(worse, "cpu") == "smaller scale"
 
 
 def test_the_figure_says_which_arms_diverged(tmp_path: Path) -> None:
@@ -461,7 +460,7 @@ def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
     ("allconv", "allcnn", "verdict"),
     [
         (20.0, 21.0, "holds"),
-        (20.0, 20.2, "broken"),
+        (20.0, 19.8, "broken"),
         (20.0, 45.0, "inconclusive"),  # All-CNN has hardly begun
         (45.0, 46.0, "inconclusive"),
     ],

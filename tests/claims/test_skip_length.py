@@ -13,10 +13,12 @@ GAPS = {"single_minus_two_layer_pct": [2.0] * 5, "vanilla_minus_single_pct": [3.
 SPREAD = np.array([-0.2, -0.1, 0.0, 0.1, 0.2])  # sd 0.1581
 
 
-def outcome(**shifts: float) -> str:
-    """The outcome at paper scale of errors so far above those that LY report."""
+def grade(**shifts: float) -> str:
+    """Return what becomes of LY's numbers at paper scale, of errors so far above them."""
     errors = {name: [*(pct + SPREAD + shifts.get(name, 0.0))] for name, pct in REPORTED.items()}
-    return CLAIM.outcome(GAPS | errors, "paper")
+    assert CLAIM.outcome(GAPS | errors, "paper") == "holds"  # the order alone decides
+    [(_, found)] = CLAIM.grades(GAPS | errors, "paper")
+    return found.grade
 
 
 def test_at_paper_scale_they_train_on_all_pictures_and_else_keep_some() -> None:
@@ -31,9 +33,9 @@ def test_at_paper_scale_they_train_on_all_pictures_and_else_keep_some() -> None:
 # t(0.975, 4) = 2.7764: half width 2.7764 * 0.1581 * sqrt(1/5 + 1/5) = 0.2776
 @pytest.mark.parametrize("name", REPORTED)
 def test_by_hand_a_number_is_judged_by_the_mean_of_five_more_runs(name: str) -> None:
-    assert outcome(**{name: 0.27}) == "holds"
-    assert outcome(**{name: 0.29}) == "broken"
-    assert outcome(**{name: -2.0}) == "holds"
+    assert grade(**{name: 0.27}) == "holds"
+    assert grade(**{name: 0.29}) == "not tested"
+    assert grade(**{name: -2.0}) == "holds"
 
 
 def test_a_network_that_diverged_reproduces_nothing() -> None:
@@ -47,13 +49,14 @@ def test_what_ly_print_is_not_accused_for_they_state_no_training() -> None:
     (quotation,) = CLAIM.printed
     assert quotation.unstated
     worse = {name: [2 * pct] * 5 for name, pct in REPORTED.items()}
-    [(_, grade)] = CLAIM.grades(GAPS | worse, "paper")
-    assert grade.grade == "not tested"
     right = {name: [pct] * 5 for name, pct in REPORTED.items()}
-    [(_, grade)] = CLAIM.grades(GAPS | right, "paper")
-    assert grade.grade == "holds"
-    [(_, grade)] = CLAIM.grades(GAPS | right, "hours")  # narrower networks, fewer steps
-    assert grade.grade == "not tested"
+    for errors, scale, expected in (
+        (worse, "paper", "not tested"),
+        (right, "paper", "holds"),
+        (right, "hours", "not tested"),  # narrower networks, fewer steps
+    ):
+        [(_, found)] = CLAIM.grades(GAPS | errors, scale)
+        assert found.grade == expected
 
 
 def test_the_card_has_the_table_and_what_others_found() -> None:

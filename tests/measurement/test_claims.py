@@ -329,11 +329,25 @@ def test_other_data_than_the_sources_are_not_judged() -> None:
     values |= {bound.metric: [90.0, 90.0] for bound in tested_claim.decided_by}
     assert [tested_claim.verdict(values, scale) for scale in ("cpu", "paper")] == [
         "smaller scale",
-        "not reproduced",
+        "inconclusive",  # LY do not state all that their numbers depend on
     ]
-    for scale in ("cpu", "paper"):  # LY do not state all that their numbers depend on
+    for scale in ("cpu", "paper"):
         grades = tested_claim.grades(values, scale)
         assert [grade.grade for _, grade in grades] == ["not tested", "not tested"]
+
+
+def test_an_experiment_is_not_denied_where_a_setting_is_not_stated() -> None:
+    """Unless it holds; a theorem of which a bound is broken is refuted in any case."""
+    broken, holds = {"gain_pct": [-9.0, -9.1]}, {"gain_pct": [9.0, 9.1]}
+    for is_stated, word in ((True, "not reproduced"), (False, "inconclusive")):
+        quoted = Quotation(words="b gains", place="LY Table 9", needs={"rate": is_stated})
+        experiment = dataclasses.replace(comparison(), printed=(quoted,), floors=())
+        assert experiment.verdict(broken, "paper") == word
+        assert experiment.verdict(holds, "paper") == "reproduced"
+        theorem = dataclasses.replace(experiment, words=THEOREM)
+        assert theorem.verdict(broken, "paper") == "refuted"
+        priced = dataclasses.replace(experiment, price="30 seeds")
+        assert priced.verdict(broken, "paper") == (word if is_stated else "not decidable here")
 
 
 def test_unknown_names_list_the_nearest() -> None:

@@ -45,9 +45,9 @@ Run: python -m pipelines run finite-sample-expressivity  # needs mnist
 Expect: 0 errors of 60,000, three seeds alike: k = 8 and 17.1 weights a point for 10 labels, k = 8
 and 17.3 for 100, k = 16 and 50.2 for 1,000; constant at most 2.02. The paper counts 1,579 weights a
 point with A_0 = I; HM's formula has k = 400,629, and 86,213 where noise moves rho from 0.017 to
-0.036. HM's own network of 1,000 images errs nowhere. preserved_share PRESERVED; neighbour_move 0.5;
-own_printed_errors 44, 44 and 30 of the 200 far points (seeds 0 to 2), none at 4 times that k, and
-the premise with 6 rho' is met at 16 to 32 times.
+0.036. HM's own network of 1,000 images errs nowhere. preserved_share 0.03 (1 draw of 30);
+neighbour_move 0.5; own_printed_errors 44, 44 and 30 of the 200 far points (seeds 0 to 2), none at 4
+times that k, and the premise with 6 rho' is met at 16 to 32 times.
 """
 
 import functools

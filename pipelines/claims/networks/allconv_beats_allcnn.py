@@ -6,8 +6,9 @@ networks": 6.38 against 7.25 % on CIFAR-10. The two numbers are of two papers; n
 to be more than one run; here both networks are trained alike.
 
 Measured: test error of either, All-CNN-C with its own decay and schedule. `advantage_pct` is
-All-CNN minus HM's, paired by seed. It must be half a point or more. At paper scale both are the
-base recipes `allconv-cifar10` and `allcnn-cifar10`, with the same 45,000 pictures and 5,000 for
+All-CNN minus HM's, paired by seed, of the last weights. It must be more than 0 by the interval over
+seeds, our reading of "significantly". At paper scale both are the base recipes `allconv-cifar10`
+and `allcnn-cifar10`, with the same 45,000 pictures, which are not whitened, and 5,000 for
 validation; the claims of those names train on all 50,000.
 
 At cpu scale 13 convolutions of 8 to 32 channels against All-CNN at a quarter of its width, for 400
@@ -93,7 +94,7 @@ CLAIM = Experiment(
     "the best all-convolutional network before it",
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] "
-    r"\ge 0.5 \text{ points}, \\ "
+    r"> 0, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
     r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\% "
     r"\text{ and neither rate is an extreme of those tried} "
@@ -128,7 +129,7 @@ CLAIM = Experiment(
         ),
         "paper": Setting(),
     },
-    decided_by=(ArmBound("advantage_pct", at_least=_arms.MATTERS_PCT),),
+    decided_by=(ArmBound("advantage_pct", at_least=0),),
     printed=(
         Quotation(
             words="Our model improves significantly on previous all-convolutional networks on "

@@ -13,8 +13,9 @@ than that. The same of test errors, `..._test_degradation_pct`, decides nothing:
 optimization.
 
 At cpu scale 4 to 16 channels for 16 to 64, and 200 steps of 64 pictures: too few to judge. At hours
-scale the published networks see all pictures 24 times, where He et al. show them 182 times: after 8
-passes what differs is how fast they learn. It is judged where both residual networks and the
+scale the published networks see all pictures 24 times, where He et al. show them 164 times: after 8
+passes what differs is how fast they learn. 45,000 pictures are trained on, where He et al. have
+50,000. It is judged where both residual networks and the
 shallow plain one err 27 % or less on the test set, in the mean: of what has not learned at 20
 layers nothing is lost at 56.
 

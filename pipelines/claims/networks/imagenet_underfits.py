@@ -3,6 +3,9 @@
 Source: HM section 4.2, in words: "a significant amount of underfitting suggesting that a larger
 model would likely perform better".
 
+The network is our reading: HM state neither its widths nor its blocks, so that nothing that is
+measured here can deny what they say of theirs.
+
 Measured: training and test error at the end of the network and of a wider one, with the same seeds,
 pictures, order and steps. The training error is the trained network's on training pictures that are
 not augmented. `gap_pct` is test minus training error of the network: at 5 points or less, 30 of
@@ -136,7 +139,7 @@ CLAIM = Experiment(
             "that a larger model would likely perform better.",
             place="HM section 4.2",
             bounds=(ArmBound("wide_test_gain_pct", at_least=0),),
-            needs={"widths, decay, crops": False},
+            needs={"widths, blocks, decay, crops": False},
         ),
     ),
     costs={"cpu": minutes(8), "paper": hours(125 * 24, gpu=True)},
