@@ -19,6 +19,7 @@ from pipelines.runtime.plain_table import plain_table
 
 INDENT = "  "
 COMMAND = re.compile(r"\s*(Run: )?(python -m|--)")  # and its next line
+ITEM = re.compile(r"\n(?=- |Expect|Run:|Cost|Verdict|\s+(?:python -m|--))")  # begins a line
 
 
 def describe(name: str) -> dict[str, Any]:
@@ -89,13 +90,12 @@ def show(document: Mapping[str, Any]) -> None:
     if "card" in document:
         console.print("\n[bold]card[/]")
         for number, paragraph in enumerate(re.split(r"\n\s*\n", textwrap.dedent(document["card"]))):
-            lines, set_in = paragraph.splitlines(), (" ", "-", "Run:", "Expect")
-            filled = lines if any(line.startswith(set_in) for line in lines) else [paragraph]
             print("\n" * bool(number), end="")
             if paragraph.startswith("|"):
-                _print_markdown_table(console, lines)
+                _print_markdown_table(console, paragraph.splitlines())
             else:
-                print("\n".join(_fill(line, console.width, INDENT) for line in filled))
+                lines = paragraph.splitlines() if paragraph[0] == " " else ITEM.split(paragraph)
+                print("\n".join(_fill(line, console.width, INDENT) for line in lines))
         quoted = []
         for each in document["quotations"]:
             open_ones = [setting for setting, stated in each["needs"].items() if not stated]

@@ -40,8 +40,10 @@ Run: python -m pipelines run two-phases
          --grid descent=true,printed --seeds 1  # other starts, not to convergence
      python -m pipelines sweep two-phases --grid d=131072 --grid frobenius=3.6 --grid steps=200 \\
          --grid descent=true,printed --seeds 1  # norms below 1/100, as the theorem has it
+
 With either sweep the verdict is "refuted", only because the run is too short to converge; in the
 second, besides, one step overshoots by 1e-8 (distance_growth).
+
 Expect: start_inner_product -8.82, potential_share 0.976 (0.919 by `printed` alone),
 first_phase_share 0.02, second_phase_ratio 0.40, final_distance_share 0.002; the sign changes at
 iteration 39 by the gradient (sign_change_iteration), at 12 by pi times it
