@@ -38,7 +38,7 @@ def list_names() -> dict[str, list[Any]]:
             "scales": list(claim.scales),
             "costs": order_scales({s: str(c) for s, c in claim.costs.items()}),
         }
-        | {"verdict": published.get(name, {}).get("verdict", claim.unmeasured)}
+        | {"verdict": published.get(name, {}).get("verdict", claim.verdict_without_run)}
         | {"verdict_scale": published.get(name, {}).get("scale", "")}
         | _data_state(
             stated_plan(
@@ -94,10 +94,10 @@ def show(document: Mapping[str, list[Any]]) -> None:
 
     Claims that are decided come first.
     """
-    columns = Columns(shutil.get_terminal_size().columns)
-    columns.print_head("claim", "verdict")
     from pipelines.measurement.verdict import UNDECIDED
 
+    columns = Columns(shutil.get_terminal_size().columns)
+    columns.print_head("claim", "verdict")
     for row in sorted(document["claims"], key=lambda row: row["verdict"] in UNDECIDED):
         columns.print_row(row, row["verdict"], row["costs"], row["says"])
     print()

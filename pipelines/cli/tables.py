@@ -6,7 +6,7 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.quotation import ACCUSED, SEPARATOR
-from pipelines.measurement.verdict import AFFIRMED, DENIED, SMALLER_SCALE, format_spread
+from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE, format_spread
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
@@ -42,7 +42,7 @@ def show_scoreboard(entries: list[Entry]) -> None:
 def _format_result(result: Result | None, metric: str) -> str:
     """Return verdict, scale, the metric, quoted sentences that do not hold, and the cost."""
     if result is None:
-        return "[yellow]not run[/]"
+        return f"[yellow]{NOT_RUN}[/]"
     verdict = f"[{COLOURS.get(result.verdict, 'yellow')}]{result.verdict}[/] at {result.scale}"
     metrics, wall_s = result.document()["metrics"], result.run.metrics["wall_s"]
     number = format_spread(metrics[metric]) if metric in metrics else "not judged"

@@ -33,6 +33,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.run import DEFAULT, Result, RunOptions, run
 from pipelines.tracking import bulk, history, tracked_run
 
+QUOTATIONS = "quotations"  # of a judgement
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
 
 
@@ -151,55 +152,45 @@ class Claim:
 
     def judge(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
-    ) -> dict[str, str]:
-        """Return the `verdict`, what became of the quotations `as_printed`, and the `floor`.
-
-        `values` holds one number a seed of each metric. `altered`: other settings than those of the
-        scale.
-        """
-        return {
-            "verdict": self.verdict(values, scale, altered),
-            "as_printed": SEPARATOR.join(
-                f"{quotation.place}: {grade}"
-                for quotation, grade in self.grades(values, scale, altered)
-            ),
-            "floor": "; ".join(floor.state(values) for floor in self.floors),
-        }
-
-    def assess(
-        self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> dict[str, Any]:
-        """Return what `judge` returns, and its `quotations` as JSON, each with its grade."""
+        """Return the `verdict`, the `quotations` as JSON, each with its grade, and the `floor`.
+
+        `as_printed` has the grades in one line. `values` holds one number a seed of each metric.
+        `altered`: other settings than those of the scale.
+        """
         grades = self.grades(values, scale, altered)
-        quotations = [quotation.document(grade) for quotation, grade in grades]
-        return {**self.judge(values, scale, altered), "quotations": quotations}
-
-    @property
-    def unstated(self) -> list[str]:
-        """Return the settings that its quotations need and their source does not state."""
-        return list(dict.fromkeys(each for q in self.printed for each in q.unstated))
-
-    @property
-    def unmeasured(self) -> str:
-        """Return its verdict without any run: `not run`, or `not decidable here`."""
-        return NOT_DECIDABLE if self.price else NOT_RUN
+        is_accused = any(grade.grade in ACCUSED for _, grade in grades)
+        return {
+            "verdict": self._name(self.outcome(values, scale, altered), is_accused),
+            "as_printed": SEPARATOR.join(f"{each.place}: {grade}" for each, grade in grades),
+            "floor": "; ".join(floor.state(values) for floor in self.floors),
+            QUOTATIONS: [each.document(grade) for each, grade in grades],
+        }
 
     def verdict(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
     ) -> str:
-        """Return one of `verdict.VERDICTS`: the claim's word for the weakest of its bounds.
+        """Return one of `verdict.VERDICTS`: the claim's word for the weakest of its bounds."""
+        return str(self.judge(values, scale, altered)["verdict"])
+
+    def _name(self, outcome: str, is_accused: bool) -> str:
+        """Return the claim's word for an outcome; `is_accused`: a quotation does not hold.
 
         An experiment is not denied where its source leaves open a setting that it depends on.
         """
-        outcome = self.outcome(values, scale, altered)
-        if outcome == BROKEN and self.words == EXPERIMENT and self.unstated:
-            outcome = INCONCLUSIVE
         if outcome == HOLDS:
-            grades = {grade.grade for _, grade in self.grades(values, scale, altered)}
-            return self.words.corrected if grades & {*ACCUSED} else self.words.holds
-        if outcome == INCONCLUSIVE and self.price:
-            return NOT_DECIDABLE
-        return self.words.broken if outcome == BROKEN else outcome
+            return self.words.corrected if is_accused else self.words.holds
+        is_open = self.words == EXPERIMENT and any(each.unstated for each in self.printed)
+        if outcome == BROKEN and not is_open:
+            return self.words.broken
+        if outcome in (BROKEN, INCONCLUSIVE):
+            return NOT_DECIDABLE if self.price else INCONCLUSIVE
+        return outcome
+
+    @property
+    def verdict_without_run(self) -> str:
+        """Return `not run`, or `not decidable here`."""
+        return NOT_DECIDABLE if self.price else NOT_RUN
 
     def outcome(
         self, values: Mapping[str, Sequence[float]], scale: str, altered: bool = False
@@ -255,6 +246,11 @@ class Claim:
             if stated.grade != grade.grade:
                 return Grade(NOT_TESTED, "more seeds than the claim states say another thing")
         return grade
+
+
+def tags_of(judgement: Mapping[str, Any]) -> dict[str, str]:
+    """Return what of a judgement a run is tagged with: all but its quotations."""
+    return {key: text for key, text in judgement.items() if key != QUOTATIONS}
 
 
 def weakest_outcome(bounds: Sequence[Bound], values: Mapping[str, Sequence[float]]) -> str:

@@ -175,7 +175,8 @@ def renew_page(row: history.Row) -> None:
     values = seed_values(history.histories([row.id])[row.id])
     judgement = plan.claim.judge(values, scale)
     page = run_page(plan, row.id, judgement, values, cells)
-    written = {store.NOTE: page, store.RESULT: decisive_numbers(plan, values), **judgement}
+    tags = claim.tags_of(judgement)
+    written = {store.NOTE: page, store.RESULT: decisive_numbers(plan, values), **tags}
     for key, text in written.items():
         store.client().set_tag(row.id, key, text)
 
@@ -295,7 +296,7 @@ def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, 
     """Return by id what the rules of today say of runs: verdict, as printed, floor, quotations."""
     histories = history.histories([row.id for row in rows])
     return {
-        row.id: claim_catalog.load(row.tags["claim"]).assess(
+        row.id: claim_catalog.load(row.tags["claim"]).judge(
             seed_values(histories[row.id]), row.tags["scale"], altered
         )
         for row in rows

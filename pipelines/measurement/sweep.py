@@ -163,7 +163,7 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
                 else:
                     document = documents.claim_document(row)  # which names cells of other code
                     document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-                    document |= plan.claim.assess(values, plan.scale, bool(plan.changed_settings))
+                    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
                     if row.tags.get(CELL_CODE) not in plan.codes:
                         document["other_code"] = True
                 return document | {"reused": True}
@@ -269,9 +269,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         run.tag(store.RESULT, documents.decisive_numbers(plan, values))
         run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
         text = io.StringIO()
-        columns = dict.fromkeys(
-            key for row in table for key in row
-        )  # not all cells have all curves
+        columns = dict.fromkeys(key for row in table for key in row)  # some cells lack some
         writer = csv.DictWriter(text, columns, restval="nan")
         writer.writeheader()
         writer.writerows(table)
@@ -279,7 +277,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         for point, part in grid.split_by(measured, plan.varied):
             picture = documents.draw(plan, part)
             run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")
-        for key, value in judgement.items():
+        for key, value in claim.tags_of(judgement).items():
             run.tag(key, value)
         run.log(
             summarize(values)

@@ -61,7 +61,7 @@ def _board(
         ),
         "documents": DOCUMENTS,
         "tiles": tiles(entries),
-        "verdicts": [*VERDICTS],
+        "verdicts": words,
         "quoted": QUOTED,
         "accused": ACCUSED,
         "own": any(entry.yours for entry in entries),

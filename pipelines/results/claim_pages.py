@@ -12,7 +12,7 @@ from typing import Any
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
-from pipelines.measurement.verdict import Bound, format_spread
+from pipelines.measurement.verdict import SMALLER_SCALE, Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
 from pipelines.results.evidence.check import count_other_code, measured_cells, read_runs
 from pipelines.results.evidence.derive import histories
@@ -63,7 +63,7 @@ def read(name: str) -> Measurement | None:
     ids = {cell.run_id for cell in chosen}
     reused = {each for cell in chosen for each in store.reused_ids(cell.tags)}
     return Measurement(
-        result=scoreboard.Result(row, plan.claim.assess(values, plan.scale)),
+        result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
         plan=plan,
         values=values,
         cells=measured_cells(plan, cells),
@@ -104,7 +104,7 @@ def write_page(name: str, measurement: Measurement | None, figure: str) -> str:
     bounds: list[tuple[Bound, str, tuple[float, float] | None]] = []
     for bound, about in itertools.product(claim.decided_by, [measurement] if measurement else []):
         # nothing of a reported number where the scale is not the published one
-        judged = about.result.verdict != "smaller scale"
+        judged = about.result.verdict != SMALLER_SCALE
         judged &= about.plan.scale == "paper" or bound.metric not in claim.reported
         numbers = about.values.get(bound.metric, ()) if judged else ()
         verdict = bound.verdict(numbers) if numbers else ""

@@ -16,8 +16,6 @@ from pipelines.measurement.verdict import VERDICTS
 START, END = "<!-- counts -->", "<!-- end of counts -->"
 BLOCK = re.compile(f"{START}.*?{END}", re.DOTALL)
 PAGES = ("README.md", "docs/found.md")  # that hold the numbers
-
-
 OURS = "ours"  # the source of claims that no document makes
 
 

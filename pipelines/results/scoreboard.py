@@ -16,7 +16,7 @@ from typing import Any
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import claim, claim_catalog, documents, sweep
 from pipelines.measurement.plan import stated_plan_of
-from pipelines.measurement.verdict import format_spread
+from pipelines.measurement.verdict import NOT_RUN, format_spread
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks, counts
 from pipelines.results._templates import DOCUMENTS
@@ -56,8 +56,7 @@ class Result:
     @property
     def judged_row(self) -> history.Row:
         """Return the run with its judgement by the rules of today, not those of its day."""
-        judged = {key: value for key, value in self.judgement.items() if isinstance(value, str)}
-        return replace(self.run, tags={**self.run.tags, **judged})
+        return replace(self.run, tags={**self.run.tags, **claim.tags_of(self.judgement)})
 
     @property
     def link(self) -> str:
@@ -104,14 +103,16 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        return self.shown.verdict if self.shown else claim_catalog.load(self.name).unmeasured
+        return (
+            self.shown.verdict if self.shown else claim_catalog.load(self.name).verdict_without_run
+        )
 
     @property
     def quotations(self) -> list[dict[str, Any]]:
         """Return the sentences of the source, each with its grade, measured or not."""
         if self.shown:
             return list(self.shown.judgement["quotations"])
-        return list(claim_catalog.load(self.name).assess({}, SCALES[0])["quotations"])
+        return list(claim_catalog.load(self.name).judge({}, SCALES[0])["quotations"])
 
     def document(self) -> dict[str, Any]:
         """Return the claim as `run --json` prints it, yours if there is one, and the project's.
@@ -164,7 +165,7 @@ class Entry:
 def describe_result(result: Result | None) -> str:
     """Return `holds at cpu scale: ratio 0.24 ± 0.003 (n = 5)`; `not run`."""
     if result is None:
-        return "not run"
+        return NOT_RUN
     return f"{result.verdict} at {result.scale} scale: {result.metrics()}"
 
 

@@ -228,8 +228,8 @@ def test_a_theorem_of_which_a_quoted_sentence_does_not_hold_holds_as_corrected(
 def test_a_claim_with_a_price_is_not_decidable_here_until_a_run_decides_it() -> None:
     priced = dataclasses.replace(comparison(), price="30 seeds of 10 minutes of a GPU")
     learned = {"a_pct": [20.0] * 3, "b_pct": [18.0] * 3}
-    assert priced.unmeasured == "not decidable here"
-    assert comparison().unmeasured == "not run"
+    assert priced.verdict_without_run == "not decidable here"
+    assert comparison().verdict_without_run == "not run"
     assert priced.verdict({"gain_pct": [0.0, 1.0, 0.4], **learned}, "cpu") == "not decidable here"
     assert priced.verdict({"gain_pct": [2.0] * 3, **learned}, "cpu") == "reproduced"
     assert priced.verdict({"gain_pct": [0.1] * 3, **learned}, "cpu") == "not reproduced"

@@ -148,7 +148,7 @@ def measured_cells(plan: MeasurementPlan, cells: Mapping[str, Document]) -> list
 def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
     measured = measured_cells(plan, cells)
     values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
-    judgement = plan.claim.assess(values, plan.scale)
+    judgement = plan.claim.judge(values, plan.scale)
     spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
     columns = {
         "verdict": judgement["verdict"],
