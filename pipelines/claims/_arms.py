@@ -9,7 +9,7 @@ import numpy as np
 import tyro
 
 from pipelines.claims import _arm_figure
-from pipelines.errors import Diverged, check_counts
+from pipelines.errors import Diverged, UserError, check_counts
 from pipelines.measurement.claim import Bench, Training
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.verdict import (
@@ -174,6 +174,14 @@ def add_searches(recipes: Mapping[str, Recipe], rates: Mapping[str, int]) -> dic
 def check_rates(rates: int) -> None:
     """Raise UserError for a number of rates that no search tries."""
     check_counts(len(FACTORS), rates=rates)
+
+
+def check_dropout(dropout: float) -> None:
+    """Raise UserError for a rate at which nothing, or everything, is dropped."""
+    if not 0 < dropout < 1:
+        raise UserError(
+            f"dropout must be in (0, 1). Received: dropout={dropout}. Set --dropout accordingly."
+        )
 
 
 def choose_rate(bench: Bench, recipe: Recipe, rates: int) -> Recipe:

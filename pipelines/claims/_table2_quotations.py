@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from pipelines.claims._arms import ArmBound, ReportedArm
-from pipelines.measurement.quotation import NOT_TESTED, NUMBER, SLIP, Quotation
+from pipelines.measurement.quotation import NUMBER, SLIP, Quotation
 from pipelines.recipes.cifar import HALF_BEST
 
 ALLCNN = "All-CNN 7.25 32.39 41.2 (all-convolutional, dropout, extra data processing)"
@@ -20,7 +20,7 @@ UNSTATED = {  # of section 4.1
 OTHERS = {"everything but the error, which is another paper's": False}
 
 
-def cell(
+def quote_row(
     row: str, bound: ArmBound | ReportedArm, note: str = "", needs: Mapping[str, bool] = OTHERS
 ) -> Quotation:
     """Return a row of HM Table 2, of which one number is measured."""
@@ -34,14 +34,14 @@ def cell(
     )
 
 
-def untested(words: str, place: str, note: str, known: str = NOT_TESTED) -> Quotation:
+def quote_untested(words: str, place: str, note: str) -> Quotation:
     """Return a sentence that no number of ours can decide, with the reason."""
-    return Quotation(words=words, place=place, known=known, note=note)
+    return Quotation(words=words, place=place, note=note)
 
 
-def untested_row(row: str, note: str, known: str = NOT_TESTED) -> Quotation:
+def quote_untested_row(row: str, note: str) -> Quotation:
     """Return a row of HM Table 2 that no number of ours can decide, with the reason."""
-    return Quotation(words=row, form=NUMBER, place="HM Table 2", known=known, note=note)
+    return Quotation(words=row, form=NUMBER, place="HM Table 2", note=note)
 
 
 CIFAR10 = ReportedArm(HALF_BEST, reported=6.38)
@@ -53,7 +53,7 @@ ALLCONV_CIFAR10 = (
         needs=UNSTATED,
         bounds=(CIFAR10,),
     ),
-    cell(OURS, CIFAR10, "the 6.38 of CIFAR-10", UNSTATED),
+    quote_row(OURS, CIFAR10, "the 6.38 of CIFAR-10", UNSTATED),
     Quotation(
         words="The model reaches peak performance at around 50k steps, which takes about 24h on "
         "a single NVIDIA Tesla K40 GPU.",
@@ -69,7 +69,7 @@ ALLCONV_CIFAR10 = (
         broken=SLIP,
         note="13,538,736 weights of 55 convolutions as the table has them",
     ),
-    untested(
+    quote_untested(
         "An interesting aspect of our model is that despite its massive size of 13.59 million "
         "trainable parameters, the model does not seem to overfit too quickly even though the data "
         "set size is 50000.",
@@ -77,12 +77,12 @@ ALLCONV_CIFAR10 = (
         "Table 1 as built here has 13,538,736; with projections and a bias in every convolution it "
         "has 13,589,248. 'too quickly' names no number: the card's figure has both curves",
     ),
-    untested(
+    quote_untested(
         "The initial learning rate is 0.05, which drops by a factor 10 and 30000 and 50000 steps.",
         "HM section 4.1, the rate",
         "a setting, which the recipe has; the first 'and' stands for 'at'",
     ),
-    untested(
+    quote_untested(
         "This is competitive with the best residual network reported in He et al. (2015), which "
         "achieved 6.43%. Moreover, it improves upon the performance of the previous best "
         "all-convolutional network, 7.25%, achieved by Springenberg et al. (2014).",
@@ -92,16 +92,16 @@ ALLCONV_CIFAR10 = (
     ),
 )
 ALLCONV_CIFAR100 = (
-    cell(OURS, ReportedArm(HALF_BEST, reported=24.64), "the 24.64 of CIFAR-100", UNSTATED),
+    quote_row(OURS, ReportedArm(HALF_BEST, reported=24.64), "the 24.64 of CIFAR-100", UNSTATED),
 )
 ALLCONV_IMAGENET = (
-    untested(
+    quote_untested(
         "The original model achieved 25.03% classification error. Our derived model has 35.7M "
         "trainable parameters.",
         "HM section 4.2, the model",
         "widths and blocks are not stated: two networks of 35.69 million weights fit",
     ),
-    untested(
+    quote_untested(
         "Despite this issue, our model still reached 35.29% top-1 classification error on the test "
         "set (50000 data points), and 14.17% top-5 test error after 700,000 steps (about one week "
         "of training). While no longer state-of-the-art, this performance is significantly better "
@@ -110,48 +110,48 @@ ALLCONV_IMAGENET = (
         "HM section 4.2, the errors",
         "the network, its pictures and its decay are not stated",
     ),
-    untested_row(OURS, "the 35.29 of ImageNet: the network is not stated"),
+    quote_untested_row(OURS, "the 35.29 of ImageNet: the network is not stated"),
 )
 ALLCNN_CIFAR10 = (
-    cell(ALLCNN, ReportedArm("test_error_pct", reported=7.25), "the 7.25 of CIFAR-10"),
+    quote_row(ALLCNN, ReportedArm("test_error_pct", reported=7.25), "the 7.25 of CIFAR-10"),
 )
 ALLCNN_CIFAR100 = (
-    untested_row(
+    quote_untested_row(
         ALLCNN,
         "likely a slip of the row: 32.39 is the Highway network's in Table 2 of Huang et al. "
         "(arXiv 1608.06993), which has All-CNN with 33.71, as has Table 4 of He et al. 2016; "
         "Springenberg et al. were not at hand",
     ),
 )
-ALLCNN_IMAGENET = (untested_row(ALLCNN, "the 41.2 of ImageNet: its price is on the card"),)
+ALLCNN_IMAGENET = (quote_untested_row(ALLCNN, "the 41.2 of ImageNet: its price is on the card"),)
 RESNET_CIFAR10 = (
-    untested_row(
+    quote_untested_row(
         RESNET,
         "the 6.43 of CIFAR-10 is the best of five runs of He et al., whose mean is 6.61: one run "
         "is not compared with the best of five",
     ),
 )
 RESNET_CIFAR100 = (
-    cell(
+    quote_row(
         RESNET,
         ReportedArm("test_error_pct", reported=25.16, runs=3),
         "the 25.16 of CIFAR-100, a median of five runs of He et al. 2016",
     ),
 )
 RESNET_IMAGENET = (
-    untested_row(
+    quote_untested_row(
         RESNET,
         "the 19.38 of ImageNet is of scores averaged over several sizes, which is not done here",
     ),
 )
 DENSENET_CIFAR10 = (
-    cell(DENSENET, ReportedArm("test_error_pct", reported=3.74), "the 3.74 of CIFAR-10"),
+    quote_row(DENSENET, ReportedArm("test_error_pct", reported=3.74), "the 3.74 of CIFAR-10"),
 )
 DENSENET_CIFAR100 = (
-    cell(DENSENET, ReportedArm("test_error_pct", reported=19.25), "the 19.25 of CIFAR-100"),
+    quote_row(DENSENET, ReportedArm("test_error_pct", reported=19.25), "the 19.25 of CIFAR-100"),
 )
 ALEXNET_IMAGENET = (
-    untested(
+    quote_untested(
         "this performance is significantly better than the 40.7% reported by Krizhevsky et al. "
         "(2012)",
         "HM section 4.2",

@@ -134,9 +134,9 @@ def load(
 
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
     shuffles by a hash; without `validation` it is empty, and all are for training. The embedded
-    sets are prepared on first use. The data argument
-    `standardized=False` leaves the pixels of stored pictures in [0, 1]. Raise UserError, at once
-    and without touching the network, for a data set that is not there.
+    sets are prepared on first use. The data argument `standardized=False` leaves the pixels of
+    stored pictures in [0, 1]. Raise UserError, at once and without touching the network, for a data
+    set that is not there.
     """
     data_set, data_args = get(name), dict(data_args or {})
     data_set.check_arguments(data_args)

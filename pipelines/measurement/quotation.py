@@ -63,17 +63,14 @@ class Quotation:
 
     `fails` needs `needs`, too: what the sentence depends on must have been asked.
     """
-    known: str = NOT_TESTED
-    """The grade where there are no bounds: other documents can show a slip."""
     note: str = ""
     """Why it has its grade, or which reading was measured."""
 
     def __post_init__(self) -> None:
-        wrong = {self.broken, self.known} - set(GRADES)
-        if wrong or HOLDS in (self.broken, self.known):
+        if self.broken not in GRADES or self.broken == HOLDS:
             raise ValueError(
                 f"A quotation that is not true has a grade of {[*GRADES][:-1]}. Received: "
-                f"broken={self.broken!r}, known={self.known!r} at {self.place}."
+                f"broken={self.broken!r} at {self.place}."
             )
         if self.broken in ACCUSED and self.unstated:
             raise ValueError(
@@ -97,7 +94,7 @@ class Quotation:
     def judge(self, values: Mapping[str, Sequence[float]]) -> Grade:
         """Return its grade by measured numbers, one a seed of each metric."""
         if not self.bounds:
-            return Grade(self.known, self.note)
+            return Grade(NOT_TESTED, self.note)
         missing = [bound for bound in self.bounds if bound.metric not in values]
         tested = [bound for bound in self.bounds if bound.metric in values]
         outcomes = {bound: bound.verdict(values[bound.metric]) for bound in tested}

@@ -73,41 +73,17 @@ TABLE = (
         setting=f"55 convolutions of HM Table 1, without normalization; {PICTURES.lower()}",
         numbers={"parameters": 13.5e6},
     ),
-    Reported(
-        name="allconv-cifar10-footnote5",
-        part_of="allconv-cifar10",
-        places=(TABLE_2,),
-        setting=FOOTNOTE5,
-    ),
-    Reported(
-        name="allconv-cifar10-shift4",
-        part_of="allconv-cifar10",
-        places=(TABLE_2,),
-        setting=f"{FOOTNOTE5}, moved by 4 pixels",
-    ),
-    Reported(
-        name="allconv-cifar10-tensorfloat32",
-        part_of="allconv-cifar10",
-        places=(TABLE_2,),
-        setting=f"{FOOTNOTE5}; coarser products of a GPU, which HM did not have",
-    ),
-    Reported(
-        name="allconv-cifar10-leaky",
-        part_of="allconv-cifar10",
-        places=(TABLE_2,),
-        setting=f"{FOOTNOTE5}, and its network",
-    ),
-    Reported(
-        name="allconv-cifar100-footnote5",
-        part_of="allconv-cifar100",
-        places=(TABLE_2,),
-        setting=FOOTNOTE5,
-    ),
-    Reported(
-        name="allconv-cifar100-leaky",
-        part_of="allconv-cifar100",
-        places=(TABLE_2,),
-        setting=f"{FOOTNOTE5}, and its network",
+    *(
+        Reported(name=name, part_of=name.rpartition("-")[0], places=(TABLE_2,), setting=setting)
+        for name, setting in {
+            "allconv-cifar10-footnote5": FOOTNOTE5,
+            "allconv-cifar10-shift4": f"{FOOTNOTE5}, moved by 4 pixels",
+            "allconv-cifar10-tensorfloat32": f"{FOOTNOTE5}; coarser products of a GPU, which HM "
+            "did not have",
+            "allconv-cifar10-leaky": f"{FOOTNOTE5}, and its network",
+            "allconv-cifar100-footnote5": FOOTNOTE5,
+            "allconv-cifar100-leaky": f"{FOOTNOTE5}, and its network",
+        }.items()
     ),
     Reported(
         name="later-habits",

@@ -145,12 +145,17 @@ def _measure(
         standard = keras.Input(split.shape)
         scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
         network = keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
+
+    def compile_for_evaluation(network: keras.Model) -> keras.Model:
+        means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
+        network.compile(loss=numbers["loss"], weighted_metrics=means)
+        return network
+
+    compile_for_evaluation(network)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
             if isinstance(split, Photographs) and split.ten_crops:
-                network = average_crops(network, split.shape)
-            means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + k) for k, n in numbers.items()]
-            network.compile(loss=numbers["loss"], weighted_metrics=means)
+                network = compile_for_evaluation(average_crops(network, split.shape))
             with input_pipeline.unwrap_errors():
                 stream = input_pipeline.evaluation(recipe, split, 1)
                 logs = network.evaluate(stream, verbose=0, return_dict=True)

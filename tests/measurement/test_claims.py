@@ -184,7 +184,7 @@ def test_the_quoted_sentence_is_graded_beside_the_tested_one() -> None:
     assert str(unclear) == "not tested: the interval straddles what is printed"
     assert str(quoted.judge({"other": [6.0, 6.1]})) == "not tested"
     assert str(quotation().judge({})) == "not tested"
-    assert str(quotation(known="slip", note="row 3").judge({})) == "slip: row 3"
+    assert str(quotation(note="row 3").judge({})) == "not tested: row 3"
 
 
 def test_a_sentence_of_which_a_setting_is_not_stated_is_never_said_to_fail() -> None:
@@ -208,7 +208,7 @@ def test_what_is_quoted_is_named_and_fails_only_where_all_is_stated(name: str) -
     for each in quoted:
         assert each.words
         assert each.broken == "not tested" or not each.unstated
-        assert each.known != "fails"  # nothing fails that was not measured
+        assert each.judge({}).grade == "not tested"  # nothing is accused that was not measured
 
 
 @pytest.mark.parametrize(

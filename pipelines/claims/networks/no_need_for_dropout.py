@@ -33,7 +33,6 @@ from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
-from pipelines.errors import UserError
 from pipelines.measurement.claim import Bench, Experiment, means, numbers
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.grid import Curves
@@ -55,11 +54,7 @@ class Setting(Arms):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.dropout < 1:
-            raise UserError(
-                f"dropout must be in (0, 1). Received: dropout={self.dropout}. Set --dropout "
-                "accordingly."
-            )
+        _arms.check_dropout(self.dropout)
 
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:

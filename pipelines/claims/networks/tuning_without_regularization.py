@@ -29,8 +29,8 @@ search, two of seven rates are good, 0.055 and 0.12; the best trial errs 74 %, t
 
 from dataclasses import dataclass
 
+from pipelines.claims import _arms
 from pipelines.claims._tuning import TuningSearch, Variants, scales, tuning_claim
-from pipelines.errors import UserError
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe
@@ -45,11 +45,7 @@ class Setting(TuningSearch):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.dropout < 1:
-            raise UserError(
-                f"dropout must be in (0, 1). Received: dropout={self.dropout}. Set --dropout "
-                "accordingly."
-            )
+        _arms.check_dropout(self.dropout)
 
 
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
