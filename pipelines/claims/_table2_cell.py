@@ -89,12 +89,13 @@ def table_cell(
 ) -> Experiment:
     """Return the claim that a recipe errs as its source reports.
 
-    Its settings are those of the recipe of that name; at paper scale those of `recipe`, if another
-    is named, on all pictures that are not for testing. The first number that the recipe has as
-    reported, of so many `runs`, is the one that is compared. `source`, `about` and `expect`, what
-    cpu scale gives, are for the card.
+    Its settings are those of `recipe`, or of the recipe of the claim's name; at paper scale on all
+    pictures that are not for testing. The first number that the recipe has as reported, of so many
+    `runs`, is the one that is compared. `source`, `about` and `expect`, what cpu scale gives, are
+    for the card.
     """
-    paper = catalog.RECIPES[recipe or name]["paper"].override(validation=False)
+    scales = catalog.RECIPES[recipe or name]
+    paper = scales["paper"].override(validation=False)
     metric, reported_pct = next(iter(paper.reported.items()))
     says = f"{network} reaches {reported_pct:g} % test error on {DATA[name.partition('-')[2]]}"
     bound = ReportedArm(
@@ -121,7 +122,7 @@ def table_cell(
             cost=paper.cost,
             expect=expect,
         ),
-        scales={**catalog.RECIPES[name], "paper": paper},
+        scales={**scales, "paper": paper},
         decided_by=(bound,),
         measure=measure,
         recipes=lambda setting, seed: {"trained": shift_seed(setting, seed)},

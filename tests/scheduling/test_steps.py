@@ -191,9 +191,9 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     document = json.loads(said.out)
     assert (document["status"], states(document)["watch"]) == ("FAILED", "failed")
     (change,) = document["steps"][-1]["output"]["changes"]
-    assert (change["before"], change["after"]) == ("refuted", "reproduced")
+    assert (change["before"], change["after"]) == ("refuted", "holds")
     (broken,) = history.rows("FAILED", kind="pipeline")
-    assert "refuted -> reproduced" in broken.tags["failure"]
+    assert "refuted -> holds" in broken.tags["failure"]
     assert said.err.count("error: ") == 1
 
 
