@@ -29,10 +29,10 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.results import frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
-from pipelines.resume import RUN_AS
-from pipelines.run import PER_STEP, RunOptions, select_final
+from pipelines.run import PER_STEP, select_final
+from pipelines.run_options import RunOptions
 from pipelines.seeds import repeat
-from pipelines.tracking import history, recovery
+from pipelines.tracking import history, recovery, store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,7 +55,7 @@ def run(
         api.run("small-norm-factorization", d=[2, 8], seeds=3)
         api.run("allconv-digits", learning_rate=0.1, blocks_per_stage=2, steps=100)
     """
-    chosen = _change(name, claim_catalog.find_settings(name, scale), settings)
+    chosen = _change(name, stated_settings(name, scale), settings)
     recovery.deliver_journals()
     options = RunOptions(force=force)
     if name not in claim_catalog.names():
@@ -64,6 +64,18 @@ def run(
     bundles.import_if_own([name])
     document = measuring.check(name, scale, chosen, seeds, run_options=options, reuse_anywhere=True)
     return Result(document, chosen)
+
+
+def stated_settings(name: str, scale: str = "cpu") -> Any:
+    """Return what a claim, or else a recipe, states at a scale: a frozen dataclass.
+
+    Raise UserError for an unknown name.
+    """
+    if name in claim_catalog.names():
+        return claim_catalog.get_settings(name, scale)
+    if name in catalog.RECIPES:
+        return catalog.get_recipe(name, scale)
+    raise unknown("A claim or recipe", name, [*claim_catalog.names(), *catalog.RECIPES], LISTED_BY)
 
 
 def sweep(
@@ -91,8 +103,8 @@ def result(name: str) -> "Result":
         api.result("two-phases").figure()
     """
     if name not in claim_catalog.names():
-        claim_catalog.find_settings(name, "cpu")
-        named = [r for r in history.rows(kind="training", recipe=name) if RUN_AS in r.tags]
+        stated_settings(name, "cpu")
+        named = [r for r in history.rows(kind="training", recipe=name) if store.RUN_AS in r.tags]
         rows = history.rows(kind="seeds", recipe=name) + named  # no arm of a claim
         if not rows:
             raise _unmeasured_error(name)
@@ -241,7 +253,8 @@ class Result:
                 f"A figure needs settings that were measured. Received: none of {self.name} at "
                 f"{point or 'all'}. Choose values of its table: .to_frame()"
             )
-        return documents.draw(plan, chosen[0][1])  # type: ignore[no-any-return]
+        picture: Figure = plan.draw(chosen[0][1])
+        return picture
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

@@ -14,7 +14,6 @@ from pipelines.tracking.tracked_run import BEGUN_WITH_CODE, FAILURE, Parent, Run
 from pipelines.training.checkpoints import Saving
 
 TRAINING = "training"
-RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
 PARTED = ("diverged", "pruned")  # tags of runs that ended of themselves
 
 

@@ -6,63 +6,24 @@ Recipe -> datasets.load -> Splits -> train(log=run.log) -> mlruns/ -> scoreboard
 import functools
 import json
 import math
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines import resume, training_page
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
-from pipelines.errors import Diverged, Paused, Pruned, Unavailable, UserError
+from pipelines.errors import Diverged, Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.recipe import Recipe
+from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.tracking import recovery, store, tracked_run
 from pipelines.training.checkpoints import Saving
 
 EXPERIMENT = "trained networks"
 PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """What is done about earlier runs, how often a run is saved, when it pauses, what trains."""
-
-    force: bool = False
-    """Train again what has finished."""
-    new_run: bool = False
-    """Start anew what was interrupted."""
-    checkpoint_every: int | None = None
-    """Steps between checkpoints; None: about a minute."""
-    until: float = math.inf
-    """The moment of time.monotonic() from which on what is done is saved and Paused is raised."""
-    trainer: Any = None
-    """What trains; None: the devices of this machine (training.train.Trainer)."""
-    system_metrics: bool = False
-    """Log processor, memory, disk and network use beside the curves of a training."""
-    arms: Mapping[str, Recipe] = field(default_factory=dict)
-    """The trainings of a claim by what it calls them, in whose names and tags that stands."""
-    recorded: Callable[[Recipe, str], "Result"] | None = None
-    """What finds a training of a kind among recorded ones, where none is to be made."""
-
-    def pause(self, done: int, whole: int, what: str) -> None:
-        """Raise Paused between two of `whole` things where the time is over."""
-        if done < whole and time.monotonic() >= self.until:
-            raise Paused(f"{done} of {whole} {what}")
-
-    def arm_of(self, recipe: Recipe) -> str:
-        """Return what the claim calls a training, whatever its rate; empty where it has but one."""
-        alike = {
-            arm: each.override(learning_rate=recipe.learning_rate)
-            for arm, each in self.arms.items()
-        }
-        names = (arm for arm, each in alike.items() if each.fingerprint == recipe.fingerprint)
-        return next(names, "") if len(alike) > 1 else ""
-
-
-DEFAULT = RunOptions()
 
 
 @dataclass(frozen=True)
@@ -94,15 +55,14 @@ def run(
     kind: str = "training",
     watch: TrainingObserver | None = None,
     title: str | None = None,
+    arm: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as the recipe says and record it; a finished run of the same recipe is used again.
 
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
-    watched leaves the test set unread, as searches must.
+    watched leaves the test set unread, as searches must. `arm` is what a claim calls it.
     """
-    if run_options.recorded:
-        return run_options.recorded(recipe, kind)
     if watch:
         recipe.check_searchable()
     identity = resume.identity(recipe.fingerprint)
@@ -120,7 +80,7 @@ def run(
         backend.keras()
         from pipelines.training.train import Trainer
 
-        trainer, arm = run_options.trainer or Trainer(), run_options.arm_of(recipe)
+        trainer = run_options.trainer or Trainer()
         alone = f"{recipe.name} seed {recipe.seed}"
         job = prepare(recipe, trainer, watch.validate_every if watch else None)
         with tracked_run.track(

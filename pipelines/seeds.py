@@ -7,7 +7,8 @@ from pipelines import resume, training_page
 from pipelines.errors import UserError, check_counts
 from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import DEFAULT, EXPERIMENT, Result, RunOptions, check_trainable, run
+from pipelines.run import EXPERIMENT, Result, check_trainable, run
+from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
@@ -28,7 +29,7 @@ def repeat(
             f"Several seeds are 0, 1, ... . Received: --seeds {seeds} with --seed {recipe.seed}. "
             "Leave one of the two out."
         )
-    tags = {resume.RUN_AS: run_as} if run_as else {}
+    tags = {store.RUN_AS: run_as} if run_as else {}
     all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
     for each in all_of_them if run_as and not run_options.new_run else []:
         resume.refuse_changed(each, str(run_as))

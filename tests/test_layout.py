@@ -48,6 +48,7 @@ ORDER = (  # of folders and of the modules beside them: what is imported stands 
     "pipelines.resume",
     "pipelines.training",
     "pipelines.training.distributed",
+    "pipelines.run_options",
     "pipelines.recipes",
     "pipelines.data",
     "pipelines.tracking.bundles",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.claims._figures import panels
-from pipelines.measurement.claim import Training
+from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Array, Curve, mean_curve
 
 LEARNING = {  # curve: what the legend calls it, line, opacity of the band

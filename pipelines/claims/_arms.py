@@ -10,7 +10,7 @@ import tyro
 
 from pipelines.claims import _arm_figure
 from pipelines.errors import Diverged, UserError, check_counts
-from pipelines.measurement.claim import Bench, Training
+from pipelines.measurement.experiment import Bench, Training
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.verdict import (
     BROKEN,
@@ -22,7 +22,6 @@ from pipelines.measurement.verdict import (
 )
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import TrainingObserver, run
 
 ERRORS = {"train": "final_train_error_pct", "test": "test_error_pct"}  # of a split, at the end
 SPLITS = ("train", "test")
@@ -218,18 +217,7 @@ def choose_rates(
 
 def validation_error(bench: Bench, recipe: Recipe) -> float:
     """Return the validation error of a training, in percent; its test set stays unread."""
-    watch = TrainingObserver(
-        report=lambda metrics, step: None, lost={"val_error_pct": DIVERGED_PCT}
-    )
-    result = run(
-        recipe,
-        bench.run_options,
-        parent=bench.run,
-        kind="search",
-        watch=watch,
-        title=f"{recipe.name} rate {recipe.learning_rate:g}",
-        tags=bench.tags,
-    )
+    result = bench.search(recipe, lost={"val_error_pct": DIVERGED_PCT})
     return result.metrics["val_error_pct"]
 
 

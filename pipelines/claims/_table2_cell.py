@@ -11,8 +11,9 @@ import numpy as np
 from pipelines.claims import _arm_figure
 from pipelines.claims._arms import DIVERGED_PCT, ReportedArm
 from pipelines.errors import Diverged
-from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
+from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes import catalog, differences

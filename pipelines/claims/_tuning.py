@@ -16,7 +16,8 @@ from pipelines.claims._arms import SMOKE
 from pipelines.claims._figures import panels
 from pipelines.claims._search import Search
 from pipelines.errors import UserError
-from pipelines.measurement.claim import Bench, Experiment, means
+from pipelines.measurement.claim import means
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import BROKEN, HOLDS, INCONCLUSIVE, Bound, Floor
 from pipelines.recipes.recipe import Recipe

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import tyro
 
+from pipelines import api
 from pipelines.cli import listing, tables
 from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
@@ -18,7 +19,8 @@ from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
 from pipelines.resume import refuse_changed
-from pipelines.run import RunOptions, prepare
+from pipelines.run import prepare
+from pipelines.run_options import RunOptions
 from pipelines.runtime import backend, tf_config
 from pipelines.seeds import repeat
 
@@ -95,7 +97,7 @@ class RunArguments(Generic[T]):
 def run_command(name: str, arguments: list[str]) -> None:
     """Run a claim or a recipe, whose own settings the options of the command line override."""
     options, _ = parse_known(Options, arguments, f"{PROG} run {name}")
-    settings = claim_catalog.find_settings(name, options.scale)
+    settings = api.stated_settings(name, options.scale)
     if isinstance(settings, Recipe):
         settings = with_schedule(settings, arguments, f"{PROG} run {name}")
     parsed = _parse(name, settings, arguments)

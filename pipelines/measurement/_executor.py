@@ -1,10 +1,9 @@
-"""Measure cells and record them: theorems by joblib's workers, experiments on a bench here.
+"""Measure cells and record them: theorems by joblib's workers, what trains networks here.
 
 The workers are processes of this machine or, with a scheduler, those of a Dask cluster.
 """
 
 import contextlib
-import dataclasses
 import os
 import platform
 import signal
@@ -27,7 +26,7 @@ from pipelines.measurement import claim, claim_catalog, claim_code, documents, g
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.runtime import signals, subcommands
-from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
+from pipelines.tracking import bulk
 from pipelines.tracking.tracked_run import Run
 
 MAX_CELLS_NAMED = 10  # in an error
@@ -36,57 +35,15 @@ BLAS_LOCK = threading.Lock()  # a worker may have threads, and BLAS is set for t
 
 def measure_cells(plan: MeasurementPlan, todo: Sequence[Cell], run: Run) -> Generator[Measured]:
     """Measure and record the cells, a few at a time; closing it ends the processes that do it."""
-    if isinstance(plan.claim, claim.Experiment):
-        yield from (_run_experiment_cell(plan, plan.claim, cell, run) for cell in todo)
-    else:
-        lethal: list[Cell] = []
-        batches = list(grid.split_batches(todo, plan.claim.apart, plan.claim.batch))
-        for result in _measure_batches(plan, batches, lethal) if batches else ():
-            yield from _record_batch(plan, result, run)
-        if lethal:
-            raise _record_lethal(plan, lethal, run)
-
-
-def _cell_tags(plan: MeasurementPlan, cell: Cell) -> dict[str, str]:
-    return {"claim": plan.name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
-
-
-def _track_cell(
-    plan: MeasurementPlan, cell: Cell, run: Run, resume: str | None = None
-) -> contextlib.AbstractContextManager[Run]:
-    """Return the child run of a cell, a new one or the one to resume."""
-    return tracked_run.track(
-        grid.cell_title(cell, plan.axes),
-        experiment=run.experiment,
-        kind="setting",
-        params=cell.params,
-        tags=_cell_tags(plan, cell),
-        parent=run,
-        resume=resume,
-    )
-
-
-def _run_experiment_cell(
-    plan: MeasurementPlan, experiment: claim.Experiment, cell: Cell, run: Run
-) -> Measured:
-    """Measure one cell of an experiment in a child run, whose children are its trainings.
-
-    A child that was interrupted goes on, and so does its training.
-    """
-    fingerprint = plan.cell_fingerprint(cell)
-    earlier = history.rows(None, **{store.PARENT: run.id, "fingerprint": fingerprint})
-    is_broken = earlier and earlier[0].status in ("KILLED", "FAILED")
-    with _track_cell(plan, cell, run, earlier[0].id if is_broken else None) as child:
-        run_options = dataclasses.replace(plan.run_options, arms=plan.arms(cell))
-        bench = claim.Bench(child, run_options, plan.training_tags)
-        steps, curves = experiment.measure(plan.settings_at(cell), cell.seed, bench)
-        for i, step in enumerate(steps):
-            child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-        child.flush()
-        ids = [row.id for row in documents.trainings([child.id])]
-        chart = mlflow_ui.learning_curves(ids) if ids else mlflow_ui.children_chart(child.id)
-        child.tag(store.NOTE, f"[The curves of its runs]({chart})")
-    return Measured(cell, np.asarray(steps), curves, child.id)
+    if not isinstance(plan.claim, claim.Theorem):
+        yield from (plan.claim.measure_cell(plan, cell, run) for cell in todo)
+        return
+    lethal: list[Cell] = []
+    batches = list(grid.split_batches(todo, plan.claim.apart, plan.claim.batch))
+    for result in _measure_batches(plan, batches, lethal) if batches else ():
+        yield from _record_batch(plan, result, run)
+    if lethal:
+        raise _record_lethal(plan, lethal, run)
 
 
 @dataclass(frozen=True)
@@ -215,7 +172,7 @@ def _record_batch(plan: MeasurementPlan, result: BatchResult, run: Run) -> list[
         bulk.FinishedRun(
             name=grid.cell_title(cell, plan.axes),
             params=cell.params,
-            tags=_cell_tags(plan, cell) | _premise_tag(each),
+            tags=documents.cell_tags(plan, cell) | _premise_tag(each),
             steps=steps.tolist(),
             curves=each,
             start_ms=result.start_ms,
@@ -235,7 +192,7 @@ def _record_lethal(plan: MeasurementPlan, lethal: Sequence[Cell], run: Run) -> U
     """Record cells that have killed their workers as FAILED; return the error that names them."""
     titles = [grid.cell_title(cell, plan.axes) for cell in lethal]
     for cell, title in zip(lethal, titles, strict=True):
-        with contextlib.suppress(Unavailable), _track_cell(plan, cell, run):
+        with contextlib.suppress(Unavailable), documents.track_cell(plan, cell, run):
             raise Unavailable(f"{plan.name} {title}: it has killed its workers.")
     more = f" and {len(titles) - MAX_CELLS_NAMED} more" if len(titles) > MAX_CELLS_NAMED else ""
     return Unavailable(

@@ -4,16 +4,14 @@ Each module of pipelines/claims holds one, named after its file, as `CLAIM`; not
 edited to add one. How a claim is measured over its grid and recorded is in sweep.py.
 """
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pipelines.measurement.cost import Cost
-from pipelines.measurement.grid import Array, Cells, Curves, Measured, join
+from pipelines.measurement.grid import Cells, Curves, Measured, join
 from pipelines.measurement.quotation import ACCUSED, NOT_TESTED, SEPARATOR, Grade, Quotation
 from pipelines.measurement.verdict import (
     BROKEN,
@@ -29,48 +27,9 @@ from pipelines.measurement.verdict import (
     Floor,
     Words,
 )
-from pipelines.recipes.recipe import Recipe
-from pipelines.run import DEFAULT, Result, RunOptions, run
-from pipelines.tracking import bulk, history, tracked_run
 
 QUOTATIONS = "quotations"  # of a judgement
 SEED_PREFIX = "seed/"  # begins the metrics of a claim's run whose steps are its seeds
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Where an experiment trains: a run in MLflow, whose children its trainings become."""
-
-    run: tracked_run.Run
-    run_options: RunOptions = DEFAULT
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of its trainings."""
-
-    def train(self, recipe: Recipe) -> Result:
-        """Train, in a child of this run unless an earlier run is the same; return the result."""
-        result = run(recipe, self.run_options, parent=self.run, tags=self.tags)
-        if result.reused:  # a child of another run: say which
-            self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
-        return result
-
-    def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return a curve of a training run: integer steps [k] and values [k]."""
-        steps, curves = history.curves([result.run_id])[result.run_id]
-        recorded = ~np.isnan(curves[metric])
-        return steps[recorded], curves[metric][recorded]
-
-    def add(
-        self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
-    ) -> None:
-        """Record a child run with curves [k] over integer steps [k]."""
-        now = int(time.time() * 1000)
-        added = bulk.FinishedRun(name, params, {}, steps, curves, now, now)
-        bulk.write(self.run.experiment, [added], self.run.id)
-
-
-def numbers(metrics: Mapping[str, float]) -> Curves:
-    """Return single numbers as curves of one step."""
-    return [0], {key: np.array([value]) for key, value in metrics.items()}
 
 
 def means(*metrics: str) -> Callable[[Sequence[Measured]], dict[str, float]]:
@@ -94,6 +53,9 @@ class Claim:
     axes of a grid. A bound is on a curve, of which the worst point of every seed counts, or on one
     of the numbers that `extra_metrics` makes from all that was measured with a seed.
     """
+
+    trains: ClassVar[bool] = False
+    """Whether its cells are measured one at a time, by training networks in this process."""
 
     source: str
     says: str
@@ -127,7 +89,7 @@ class Claim:
     seeds: int = 5
     charts: tuple[tuple[str, ...], ...] = ()
     """Curves that share a chart in the UI, one tuple a chart: what is measured and its bounds."""
-    recipes: Callable[[Any, int], Mapping[str, Recipe]] | None = None
+    recipes: Callable[[Any, int], Mapping[str, Any]] | None = None
     """What is trained with a setting and a seed: refused, if need be, before a run is opened."""
     reads: str | None = None
     """The setting that names a data set which is read without a recipe."""
@@ -136,6 +98,21 @@ class Claim:
     find them elsewhere, on the same side of their bounds."""
     inner: str | None = None
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
+
+    def draw(self, measured: Sequence[Measured], arm_names: Mapping[str, str]) -> Any:
+        """Return the figure of its cells; `arm_names` has what it calls its trainings."""
+        return self.figure(measured)
+
+    def published_recipes(self, arms: Mapping[str, Any]) -> list[Any]:
+        """Return the published recipes from which it may take what its settings do not say."""
+        return []
+
+    def check_trainable(self, recipes: Iterable[Any], run_options: Any) -> None:
+        """Raise UserError for what this machine cannot train."""
+
+    def measure_cell(self, plan: Any, cell: Any, run: Any) -> Measured:
+        """Return a cell of the plan, measured in this process, if the claim `trains`."""
+        raise NotImplementedError
 
     def metrics(self, measured: Sequence[Measured]) -> dict[str, float]:
         """Return numbers of one seed: the worst of every bounded curve where the premise holds."""
@@ -268,32 +245,3 @@ class Theorem(Claim):
     """Settings that fix shapes of arrays: cells that differ in them are measured apart."""
     batch: int = 8
     """Most cells in one call: as many as fit in memory."""
-
-
-@dataclass(frozen=True)
-class Training:
-    """A training below a cell: what its claim calls it, if anything, and its learning curves."""
-
-    arm: str
-    steps: NDArray[np.int64]
-    curves: Mapping[str, Array]
-    """By metric values [k] over the steps [k], NaN where a step has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment(Claim):
-    """A claim about trained networks: one cell a call, which trains on a bench.
-
-    `measure(setting, seed, bench)` returns steps [k] and by name curves [k]; `numbers` makes them
-    of single numbers. `figure(measured, trainings)` gets of every cell what was trained for it.
-    """
-
-    figure: Callable[[Sequence[Measured], Sequence[Sequence[Training]]], Any]
-    measure: Callable[[Any, int, Bench], Curves]
-    derive: Callable[[Any, int, Bench], Curves] | None = None
-    """What gives those curves of a cell that follow from its recorded trainings at once.
-
-    None: `measure`, which then does nothing but train on the bench.
-    """
-    family: str = "trained networks"
-    words: Words = EXPERIMENT

@@ -10,20 +10,10 @@ import pkgutil
 from typing import Any
 
 from pipelines.errors import LISTED_BY, unknown
-from pipelines.measurement.claim import Claim, Experiment, Theorem
-from pipelines.recipes import catalog
+from pipelines.measurement.claim import Claim
 
 PACKAGE = "pipelines.claims"  # by name: what is measured does not depend on which claims there are
 TABLES = ("table2",)
-
-
-def find_settings(name: str, scale: str) -> Any:
-    """Return what a claim, or else a recipe, states at a scale. UserError for an unknown name."""
-    if name in names():
-        return get_settings(name, scale)
-    if name in catalog.RECIPES:
-        return catalog.get_recipe(name, scale)
-    raise unknown("A claim or recipe", name, [*names(), *catalog.RECIPES], LISTED_BY)
 
 
 def names() -> list[str]:
@@ -31,12 +21,12 @@ def names() -> list[str]:
     return sorted(_find_claims())
 
 
-def load(name: str) -> Theorem | Experiment:
+def load(name: str) -> Claim:
     """Return the claim of that name. Raise UserError, which lists the choices."""
     if name not in _find_claims():
         raise unknown("A claim", name, names(), LISTED_BY)
     module, attribute = locate(name)
-    claim: Theorem | Experiment = getattr(importlib.import_module(module), attribute)
+    claim: Claim = getattr(importlib.import_module(module), attribute)
     return claim
 
 

@@ -8,7 +8,7 @@ from pipelines.runtime.code_digest import SILENT, Reach, digest_of, training_def
 from pipelines.runtime.provenance import ROOT
 
 CLAIM, VERDICT = "pipelines.measurement.claim", "pipelines.measurement.verdict"
-EXPERIMENT = (CLAIM, "Experiment")
+EXPERIMENT = ("pipelines.measurement.experiment", "Experiment")
 SEARCH_ROOTS = (  # of studies, which are run as commands of their own
     "tuning.analysis.trial_results:",
     "tuning.search._ranges:",

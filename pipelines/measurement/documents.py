@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.measurement import claim, claim_catalog
-from pipelines.measurement.grid import ASSUMPTION, Measured
+from pipelines.measurement import claim, claim_catalog, grid
+from pipelines.measurement.grid import ASSUMPTION, Cell, Measured
 from pipelines.measurement.plan import MeasurementPlan, shorten, stated_plan_of
 from pipelines.measurement.verdict import format_spread, metric_spreads, standard_deviation
 from pipelines.measurement.verdict import summarize as over_seeds
-from pipelines.tracking import history, mlflow_ui, store
+from pipelines.tracking import history, mlflow_ui, store, tracked_run
+from pipelines.tracking.tracked_run import Run
 
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
 CSV = "settings.csv"  # one row a cell
@@ -87,11 +88,7 @@ def chart_links(name: str, run_id: str, cells: Sequence[Mapping[str, Any]]) -> d
     charts = [mlflow_ui.line_chart(each, log_x=bool(stated.inner)) for each in stated.charts]
     groups = [("param", key) for key in _axes(cells)] or [("tag", "claim")]
     curves = {"The curves of its settings": mlflow_ui.children_chart(run_id, charts, groups)}
-    rows = (
-        trainings([str(cell["run_id"]) for cell in cells])
-        if isinstance(stated, claim.Experiment)
-        else []
-    )
+    rows = trainings([str(cell["run_id"]) for cell in cells]) if stated.trains else []
     if not rows:
         return curves
     link = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
@@ -111,24 +108,24 @@ def trainings(cells: Sequence[str]) -> list[history.Row]:
     return [*rows, *(row for each in reused if (row := history.find(each)))]
 
 
-def draw(plan: MeasurementPlan, measured: Sequence[Measured]) -> Any:
-    """Return the figure of a claim; an experiment's has the learning curves of its trainings."""
-    if isinstance(plan.claim, claim.Theorem):
-        return plan.claim.figure(measured)
-    trainings = [read_trainings(m.run_id, plan.arm_names) for m in measured]
-    return plan.claim.figure(measured, trainings)
+def track_cell(
+    plan: MeasurementPlan, cell: Cell, run: Run, resume: str | None = None
+) -> contextlib.AbstractContextManager[Run]:
+    """Return the child run of a cell, a new one or the one to resume."""
+    return tracked_run.track(
+        grid.cell_title(cell, plan.axes),
+        experiment=run.experiment,
+        kind="setting",
+        params=cell.params,
+        tags=cell_tags(plan, cell),
+        parent=run,
+        resume=resume,
+    )
 
 
-def read_trainings(cell: str, arm_names: Mapping[str, str]) -> list[claim.Training]:
-    """Return the trainings of a cell with their curves; of a repeated one, that which finished.
-
-    Those that the claim does not name, such as an arm at a rate that a search found, have the name
-    under which they were trained.
-    """
-    rows = sorted(trainings([cell]), key=lambda row: (row.status == "FINISHED", row.start_ms))
-    last = {row.tags.get("fingerprint", row.id): row for row in rows}.values()
-    curves = history.curves([row.id for row in last])
-    return [claim.Training(arm_name(row.tags, arm_names), *curves[row.id]) for row in last]
+def cell_tags(plan: MeasurementPlan, cell: Cell) -> dict[str, str]:
+    """Return the tags by which a cell is found."""
+    return {"claim": plan.name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
 
 
 def _group(rows: Sequence[history.Row]) -> str | None:

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,18 @@ Curve = tuple[NDArray[Any], NDArray[Any]]
 """Steps [k] and values [k]."""
 MAX_SETTING = 10**9  # of any setting: of sizes, memory ends far below
 ASSUMPTION = "assumption_holds"  # the curve that says where a theorem's premise is in force
+
+
+@runtime_checkable
+class RecipeLike(Protocol):
+    """Settings of one training, with no axes: a recipe."""
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    def flat(self) -> dict[str, str]: ...
+
+    def override(self, **changes: Any) -> "RecipeLike": ...
 
 
 @dataclass(frozen=True)
@@ -133,10 +145,19 @@ def mean_curve(curves: Sequence[Curve]) -> tuple[NDArray[Any], Array, Array]:
     return steps, values.mean(axis=0), sd
 
 
+def flatten(settings: Any) -> dict[str, Any]:
+    """Return every setting by name; of a recipe all but the seed, with its mappings flattened."""
+    if isinstance(settings, RecipeLike):
+        return {key: value for key, value in settings.flat().items() if key != "seed"}
+    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
+
+
 def sort_axes(settings: Any) -> Any:
     """Return the settings with every axis in ascending order, each value once."""
-    fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
-    axes = {key: tuple(sorted(set(v))) for key, v in fields.items() if isinstance(v, tuple)}
+    if isinstance(settings, RecipeLike):
+        return settings
+    fields = flatten(settings).items()
+    axes = {key: tuple(sorted(set(v))) for key, v in fields if isinstance(v, tuple)}
     return dataclasses.replace(settings, **axes)
 
 
@@ -144,9 +165,16 @@ def axis_values(
     settings: Any, inner: str | None, varied: Mapping[str, tuple[Any, ...]]
 ) -> dict[str, Any]:
     """Return every field of the settings with its values in the grid; `inner` has one: all."""
-    fields = {f.name: getattr(settings, f.name) for f in dataclasses.fields(settings)}
+    fields = flatten(settings)
     stated = {k: v if isinstance(v, tuple) and k != inner else (v,) for k, v in fields.items()}
-    return {key: varied.get(key, values) for key, values in stated.items()}
+    return stated | dict(varied)
+
+
+def settings_at(settings: Any, cell: Cell, varied: Iterable[str]) -> Any:
+    """Return the settings of one cell of their grid, of which these fields are `varied`."""
+    if isinstance(settings, RecipeLike):
+        return settings.override(**{key: cell.point[key] for key in varied})
+    return type(settings)(**cell.point)
 
 
 def list_cells(axes: Mapping[str, Sequence[Any]], seeds: int, first_seed: int = 0) -> list[Cell]:

@@ -1,17 +1,13 @@
 """The plan of a measurement: a claim, its settings, its seeds; and its cells."""
 
-import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from pipelines.measurement import claim, claim_catalog, claim_code, grid
-from pipelines.measurement.grid import Cell
-from pipelines.recipes.catalog import RECIPES
-from pipelines.recipes.recipe import Recipe
-from pipelines.resume import RUN_AS
-from pipelines.run import DEFAULT, RunOptions
+from pipelines.measurement.grid import Cell, Measured
+from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history
@@ -46,13 +42,11 @@ class MeasurementPlan:
         object.__setattr__(self, "settings", grid.sort_axes(self.settings))
 
     @cached_property
-    def claim(self) -> claim.Theorem | claim.Experiment:
+    def claim(self) -> claim.Claim:
         return claim_catalog.load(self.name)
 
     @cached_property
     def axes(self) -> dict[str, Any]:
-        if isinstance(self.settings, Recipe):
-            return {key: (value,) for key, value in _flatten(self.settings).items()} | self.varied
         return grid.axis_values(self.settings, self.claim.inner, self.varied)
 
     @property
@@ -66,11 +60,9 @@ class MeasurementPlan:
 
     def settings_at(self, cell: Cell) -> Any:
         """Return the claim's settings at that cell."""
-        if isinstance(self.settings, Recipe):
-            return self.settings.override(**{key: cell.point[key] for key in self.varied})
-        return type(self.settings)(**cell.point)
+        return grid.settings_at(self.settings, cell, self.varied)
 
-    def arms(self, cell: Cell) -> Mapping[str, Recipe]:
+    def arms(self, cell: Cell) -> Mapping[str, Any]:
         """Return what is trained for a cell, by what the claim calls it."""
         if self.claim.recipes is None:
             return {}
@@ -87,6 +79,10 @@ class MeasurementPlan:
             for name, recipe in self.arms(cell).items():
                 names.setdefault(recipe.fingerprint, name)
         return names
+
+    def draw(self, measured: Sequence[Measured]) -> Any:
+        """Return the figure of the claim."""
+        return self.claim.draw(measured, self.arm_names)
 
     @property
     def data_sets(self) -> list[str]:
@@ -119,15 +115,13 @@ class MeasurementPlan:
     @property
     def _published_recipes(self) -> list[Any]:
         """Return the recipes from which a claim may take what its settings do not say."""
-        arms = self.arms(self.cells[0]).values()
-        names = sorted({recipe.name for recipe in arms} & RECIPES.keys())
-        return [recipe.flat() for name in names for recipe in RECIPES[name].values()]
+        return self.claim.published_recipes(self.arms(self.cells[0]))
 
     @property
     def changed_settings(self) -> dict[str, Any]:
         """Return the settings that differ from those of the scale, with their values here."""
-        stated = _flatten(grid.sort_axes(self.claim.scales[self.scale]))
-        changed = {k: v for k, v in _flatten(self.settings).items() if v != stated.get(k)}
+        stated = grid.flatten(grid.sort_axes(self.claim.scales[self.scale]))
+        changed = {k: v for k, v in grid.flatten(self.settings).items() if v != stated.get(k)}
         return changed | self.varied
 
     @property
@@ -136,19 +130,13 @@ class MeasurementPlan:
         has_stated_grid = self.kind == "claim" and not self.changed_settings
         return has_stated_grid and self.first_seed == 0 and self.seeds >= self.claim.seeds
 
-    @property
-    def training_tags(self) -> dict[str, str]:
-        """Return the tag by which the trainings of a claim about one recipe are that recipe's."""
-        is_recipe = isinstance(self.settings, Recipe)
-        return {RUN_AS: f"{self.name} {self.scale}"} if is_recipe else {}
-
     def cell_fingerprint(self, cell: Cell) -> str:
         return digest([self.name, cell.params])
 
     @property
     def params(self) -> dict[str, Any]:
         seeds = {"seeds": self.seeds} | ({ONLY_SEED: self.first_seed} if self.first_seed else {})
-        flat = _flatten(self.settings) | self.varied
+        flat = grid.flatten(self.settings) | self.varied
         return {key: shorten(value) for key, value in flat.items()} | seeds
 
 
@@ -176,13 +164,6 @@ def stated_cells(name: str, seeds: Collection[int]) -> dict[str, tuple[Measureme
         for s in seeds
     ]
     return {plan.cell_fingerprint(cell): (plan, cell) for plan in plans for cell in plan.cells}
-
-
-def _flatten(settings: Any) -> dict[str, Any]:
-    """Return every setting by name; of a recipe all but the seed, with its mappings flattened."""
-    if isinstance(settings, Recipe):
-        return {key: value for key, value in settings.flat().items() if key != "seed"}
-    return {field.name: getattr(settings, field.name) for field in dataclasses.fields(settings)}
 
 
 def shorten(value: Any, most: int = 20) -> str:

@@ -22,8 +22,7 @@ from pipelines.measurement import _executor, claim, claim_catalog, documents, gr
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.verdict import metric_spreads, summarize
-from pipelines.recipes.recipe import Recipe
-from pipelines.run import DEFAULT, RunOptions, check_trainable
+from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import bulk, history, recovery, store, tracked_run
@@ -114,7 +113,7 @@ def _check_workers(name: str, scheduler: str | None, workers: int | None) -> Non
     """Raise UserError for workers of a claim that trains, or beside those of a scheduler."""
     if scheduler is None and workers is None:
         return
-    if isinstance(claim_catalog.load(name), claim.Experiment):
+    if claim_catalog.load(name).trains:
         who, given = "A cluster measures", f"--scheduler {scheduler}"
         if scheduler is None:
             who, given = "Workers measure", f"--workers {workers}"
@@ -135,7 +134,7 @@ def _check_seeds(name: str, seeds: int | None) -> int:
     return n
 
 
-def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Recipe]:
+def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Any]:
     """Yield what is trained for these cells."""
     for cell in cells:
         yield from plan.arms(cell).values()
@@ -232,8 +231,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
     finished = _finished_cells(plan)
     todo = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in finished]
-    for recipe in _recipes(plan, todo):
-        check_trainable(recipe, plan.run_options)
+    plan.claim.check_trainable(_recipes(plan, todo), plan.run_options)
     if plan.claim.reads:
         for name in {cell.point[plan.claim.reads] for cell in todo}:
             datasets.get(name).examples({})
@@ -275,7 +273,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         writer.writerows(table)
         run.text(text.getvalue(), documents.CSV)
         for point, part in grid.split_by(measured, plan.varied):
-            picture = documents.draw(plan, part)
+            picture = plan.draw(part)
             run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")
         for key, value in claim.tags_of(judgement).items():
             run.tag(key, value)
@@ -292,8 +290,8 @@ def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list
 
     That is in seconds, of the cells of other runs.
     """
-    is_theorem = isinstance(plan.claim, claim.Theorem)  # children of an experiment go on
-    for child in history.rows(None, **{store.PARENT: run.id}) if resumed and is_theorem else ():
+    broken = resumed and not plan.claim.trains  # what an experiment has trained goes on
+    for child in history.rows(None, **{store.PARENT: run.id}) if broken else ():
         if child.status != "FINISHED":  # a kill interrupted it: it is measured again
             store.client().delete_run(child.id)
     cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}

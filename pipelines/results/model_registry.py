@@ -17,7 +17,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.recipes import catalog
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
-from pipelines.resume import RUN_AS, TRAINING
+from pipelines.resume import TRAINING
 from pipelines.runtime import backend
 from pipelines.tracking import database, history, store, stored_models
 from pipelines.tracking.store import PARENT
@@ -80,7 +80,7 @@ def candidates(recipe: Recipe, scale: str) -> list[history.Row]:
     runs = [
         row
         for row in history.rows(kind=TRAINING, recipe=recipe.name)
-        if row.tags.get(RUN_AS) == f"{recipe.name} {scale}"
+        if row.tags.get(store.RUN_AS) == f"{recipe.name} {scale}"
         or history.without_seed(row.params) == settings
         if _data(row.params) == _data(settings) and math.isfinite(validation_number(row))
     ]

@@ -340,7 +340,7 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
         # networks take too long to be trained again for a better figure: it is drawn anew
         if run and plan and (measured := sweep.measured_cells(plan, run) if trained else None):
             drawn = io.BytesIO()
-            documents.draw(plan, measured).savefig(drawn, **tracked_run.FIGURE_STYLE)
+            plan.draw(measured).savefig(drawn, **tracked_run.FIGURE_STYLE)
             picture = drawn.getvalue()
         elif run:
             picture = store.artifact(run.id, "figure.png")

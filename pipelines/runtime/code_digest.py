@@ -38,10 +38,12 @@ SILENT = (  # modules and folders that check, show, record or survive: no number
     "keras_models._arguments",
     "pipelines.errors",
     "pipelines.measurement.claim",
+    "pipelines.measurement.experiment",
     "pipelines.measurement.verdict",
     "pipelines.recipes.catalog",  # the settings of a run tell its recipe apart
     "pipelines.resume",
     "pipelines.run",
+    "pipelines.run_options",
     "pipelines.runtime",
     "pipelines.tracking",
     "pipelines.training.checkpoints",
@@ -53,8 +55,8 @@ SILENT = (  # modules and folders that check, show, record or survive: no number
     "tuning.storage",
 )
 FOLLOWED = {  # definitions of silent modules that numbers depend on
-    ("pipelines.measurement.claim", "Bench"),
-    ("pipelines.measurement.claim", "numbers"),
+    ("pipelines.measurement.experiment", "Bench"),
+    ("pipelines.measurement.experiment", "numbers"),
 }
 FOLDERS = ("pipelines.claims",)  # whose modules may be in folders elsewhere, too
 ROUNDS = 12  # of telling definitions apart by what they refer to

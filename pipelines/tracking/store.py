@@ -24,6 +24,7 @@ from pipelines.tracking.database import MADE_BY, REVISION, SQLITE, database_path
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
+RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
 RESULT = "result"  # tag: the numbers that count, in one line
 REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured

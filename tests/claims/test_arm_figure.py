@@ -11,7 +11,7 @@ import pytest
 
 from pipelines.claims import _arm_figure
 from pipelines.claims._arm_figure import Arm
-from pipelines.measurement.claim import Training
+from pipelines.measurement.experiment import Training
 
 STEPS = np.array([100, 200, 300])
 LONG = "a network that is described by far more words, in a row"

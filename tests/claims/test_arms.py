@@ -28,7 +28,7 @@ from pipelines.claims.ours import (
     standard_init_diverges,
 )
 from pipelines.errors import Diverged, UserError
-from pipelines.measurement.claim import Training
+from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe

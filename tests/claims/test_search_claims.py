@@ -12,7 +12,7 @@ from pipelines.claims.networks import better_schedule_exists, tuning_without_reg
 from pipelines.claims.ours import later_habits, tuning_without_batchnorm
 from pipelines.cli import listing, show_command
 from pipelines.errors import UserError
-from pipelines.measurement import claim
+from pipelines.measurement import experiment
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 
@@ -115,7 +115,7 @@ def test_a_tuning_claim_asks_for_one_limit_of_all_studies(monkeypatch: pytest.Mo
     monkeypatch.setattr(_tuning, "run_json", answer)
     monkeypatch.setattr(_search, "run_study", lambda name, *_: {"study": name})
     setting = tuning_without_regularization.CLAIM.scales["hours"]
-    bench: Any = claim.Bench(run=Tags())  # type: ignore[arg-type]
+    bench: Any = experiment.Bench(run=Tags())  # type: ignore[arg-type]
     steps, curves = tuning_without_regularization.CLAIM.measure(setting, 0, bench)
     (words,) = asked
     assert words[-2:] == ("--good-pct", "30.0")

@@ -13,7 +13,7 @@ from pipelines.measurement.plan import MeasurementPlan, stated_plan, stated_plan
 from pipelines.measurement.quotation import ACCUSED, Quotation
 from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, Floor
 from pipelines.results import scoreboard
-from pipelines.run import RunOptions
+from pipelines.run_options import RunOptions
 from pipelines.tracking import history, store
 from tests.conftest import PREPARED, needs
 
@@ -25,7 +25,7 @@ QUICK = ("sgd-follows-descent",)  # of experiments
 
 def trained(name: str) -> bool:
     """Whether it takes minutes at the claim's own number of seeds; the quickstart trains five."""
-    return isinstance(claim_catalog.load(name), claim.Experiment) and name not in QUICK
+    return claim_catalog.load(name).trains and name not in QUICK
 
 
 def marked(name: str) -> Any:

@@ -12,7 +12,7 @@ from pipelines.errors import UserError
 from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check
-from pipelines.run import RunOptions
+from pipelines.run_options import RunOptions
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting
 from tests.conftest import Go

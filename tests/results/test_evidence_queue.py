@@ -10,11 +10,11 @@ import pytest
 from pipelines.__main__ import dispatch
 from pipelines.errors import Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.measurement.claim import Experiment
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
+from pipelines.measurement.experiment import Experiment
 from pipelines.results import _trained_networks, scoreboard
 from pipelines.results.evidence import bundles, check, queue
-from pipelines.run import RunOptions
+from pipelines.run_options import RunOptions
 from pipelines.tracking import store, tracked_run
 
 THEOREM, TRAINED = "gradient-formula", "identity-beats-plain"

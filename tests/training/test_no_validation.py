@@ -12,7 +12,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import evaluation, model_registry
-from pipelines.run import RunOptions, TrainingObserver, run
+from pipelines.run import TrainingObserver, run
+from pipelines.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from tests.conftest import PREPARED, command, needs

@@ -21,7 +21,8 @@ from pipelines.errors import Diverged, Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import RunOptions, run
+from pipelines.run import run
+from pipelines.run_options import RunOptions
 from pipelines.runtime import code_digest, signals
 from pipelines.seeds import repeat
 from pipelines.tracking import history, store, stored_models, tracked_run
@@ -182,7 +183,7 @@ def steps_of(run_id: str, metric: str = "batch_loss") -> list[int]:
 def test_an_interrupted_run_goes_on_as_the_same_run(
     home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tags, recipe = {resume.RUN_AS: "here smoke"}, small(steps=240, seed=1)
+    tags, recipe = {store.RUN_AS: "here smoke"}, small(steps=240, seed=1)
     thread = kill_at(home, 30, signal.SIGINT, os.getpid())
     with pytest.raises(KeyboardInterrupt):
         run(recipe, tags=tags)

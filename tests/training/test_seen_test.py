@@ -15,7 +15,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import derive
-from pipelines.run import RunOptions, TrainingObserver, run
+from pipelines.run import TrainingObserver, run
+from pipelines.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from pipelines.training.seen_test import SeenTest

@@ -158,7 +158,8 @@ def test_what_cannot_be_trained_is_one_sentence(
 def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits: Path) -> None:
     import mlflow.pyfunc
 
-    from pipelines.run import RunOptions, run
+    from pipelines.run import run
+    from pipelines.run_options import RunOptions
 
     recipe = get_recipe("allconv-digits", "smoke").override(steps=STEPS)
     result = run(recipe, RunOptions(system_metrics=True))

@@ -20,7 +20,8 @@ from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result, RunOptions, TrainingObserver, run
+from pipelines.run import Result, TrainingObserver, run
+from pipelines.run_options import RunOptions
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
 from tuning import budget_comparison, catalog

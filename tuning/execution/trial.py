@@ -8,7 +8,8 @@ from typing import Any
 from pipelines import resume
 from pipelines.errors import Pruned
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import RunOptions, TrainingObserver, run
+from pipelines.run import TrainingObserver, run
+from pipelines.run_options import RunOptions
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import trial_results
 from tuning.plan import OBJECTIVE, REPORTS, Plan, count_steps

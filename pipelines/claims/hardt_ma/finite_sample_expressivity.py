@@ -64,8 +64,8 @@ from numpy.typing import NDArray
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
-from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.cost import minutes
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import STEP, Quotation
 from pipelines.measurement.verdict import THEOREM, always

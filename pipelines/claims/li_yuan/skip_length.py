@@ -36,8 +36,9 @@ import tyro
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms, ReportedArm
-from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.recipes import differences

@@ -46,8 +46,8 @@ from pipelines.claims._arms import ArmBound
 from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import Diverged, UserError, check_counts
-from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always

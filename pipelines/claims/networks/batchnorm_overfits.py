@@ -45,8 +45,9 @@ import numpy as np
 from pipelines.claims import _arm_figure, _arms
 from pipelines.claims._arm_figure import Arm, read_curve
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
-from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.recipes.recipe import Recipe

@@ -32,8 +32,9 @@ import tyro
 from pipelines.claims import _arms
 from pipelines.claims._arms import SPLITS, ArmBound, Arms
 from pipelines.errors import check_counts
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours
+from pipelines.measurement.experiment import Bench, Experiment, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.recipes.recipe import Recipe
 

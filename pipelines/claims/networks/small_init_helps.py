@@ -26,8 +26,9 @@ from functools import partial
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound, Arms
-from pipelines.measurement.claim import Bench, Experiment, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench, Experiment, numbers
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import Floor

@@ -33,8 +33,9 @@ from pipelines.claims import _arms
 from pipelines.claims._arms import LEARNED_PCT, MATTERS_PCT, SMOKE, ArmBound
 from pipelines.claims.ours import identity_beats_plain
 from pipelines.claims.ours.identity_beats_plain import ERRORS, LABELS, Setting, recipes
-from pipelines.measurement.claim import Bench, means
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench
 from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 

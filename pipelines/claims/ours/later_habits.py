@@ -33,8 +33,9 @@ from typing import Any
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.claim import Bench, Experiment, Training, means, numbers
+from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
+from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe

@@ -29,8 +29,9 @@ import numpy as np
 from pipelines.claims._figures import panels
 from pipelines.data import generated
 from pipelines.errors import check_sizes
-from pipelines.measurement.claim import Bench, Experiment, reductions
+from pipelines.measurement.claim import reductions
 from pipelines.measurement.cost import seconds
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.verdict import Bound
 from pipelines.recipes.catalog import get_recipe

@@ -33,8 +33,8 @@ from numpy.typing import NDArray
 from pipelines.claims._arms import Arms
 from pipelines.claims._figures import panels
 from pipelines.errors import Diverged
-from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.cost import hours
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
 from pipelines.measurement.verdict import CONFIDENCE, Bound
 from pipelines.recipes.recipe import Recipe

@@ -12,7 +12,7 @@ from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import claim_catalog, documents, sweep
-from pipelines.measurement.claim import Experiment
+from pipelines.measurement.experiment import Experiment
 from pipelines.measurement.plan import MeasurementPlan, stated_cells, stated_plan
 from pipelines.results.evidence import derive
 from pipelines.results.evidence.derive import DIVERGED

@@ -6,7 +6,7 @@ A training is found by the settings and the seed that the claim asks for; none i
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,13 +16,13 @@ from threadpoolctl import threadpool_limits
 from pipelines.data.integrity import is_at_hand
 from pipelines.errors import Diverged
 from pipelines.measurement import grid
-from pipelines.measurement.claim import Bench, Experiment
 from pipelines.measurement.cost import seconds
+from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_cells
 from pipelines.recipes.recipe import Recipe
 from pipelines.resume import PARTED
-from pipelines.run import PER_STEP, Result, RunOptions, select_final
+from pipelines.run import PER_STEP, Result, select_final
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document
@@ -41,7 +41,22 @@ Trained = Callable[[str, str], Iterable[Document]]
 class RecordedBench(Bench):
     """A bench on which trainings are found; what else a claim records there is not kept."""
 
-    found: Mapping[str, Document]
+    find: Callable[[Recipe, str], Document]
+    """Returns the training of a kind; raises Diverged for one that diverged."""
+    found: dict[str, Document] = field(default_factory=dict)
+
+    def train(self, recipe: Recipe) -> Result:
+        """Return a recorded training."""
+        return self._find(recipe, "training")
+
+    def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
+        """Return a recorded training of a search."""
+        return self._find(recipe, "search")
+
+    def _find(self, recipe: Recipe, kind: str) -> Result:
+        training = self.find(recipe, kind)
+        self.found[training.run_id] = training
+        return Result(training.run_id, select_final(final_numbers(training, recipe.steps or 0)))
 
     def curve(self, result: Result, metric: str) -> tuple[Any, Any]:
         """Return a curve of a training: integer steps [k] and values [k]."""
@@ -69,13 +84,13 @@ class RecordedCell:
 
     def bench(self) -> Bench:
         """Return where its trainings are found: of equal ones its own, else the newest."""
-        reused, found = store.reused_ids(self.document.tags), dict[str, Document]()
+        reused = store.reused_ids(self.document.tags)
 
         def rank(run: Document) -> tuple[bool, int]:
             below = run.tags.get(store.PARENT) == self.document.run_id
             return below or run.run_id in reused, run.start_ms
 
-        def find(recipe: Recipe, kind: str) -> Result:
+        def find(recipe: Recipe, kind: str) -> Document:
             equal = [r for r in self.trained(kind, recipe.fingerprint) if r.params == recipe.flat()]
             equal = [r for r in equal if r.status == "FINISHED" or DIVERGED in r.tags]
             if not equal:
@@ -88,10 +103,9 @@ class RecordedCell:
                 if training.status == "FINISHED":
                     raise ValueError(f"{training.name} has finished, and says that it diverged")
                 raise Diverged("", int(training.tags[DIVERGED]))
-            found[training.run_id] = training
-            return Result(training.run_id, select_final(final_numbers(training, recipe.steps or 0)))
+            return training
 
-        return RecordedBench(NOWHERE, run_options=RunOptions(recorded=find), found=found)
+        return RecordedBench(NOWHERE, find=find)
 
     def check(self) -> Iterator[str]:
         """Yield what it says of itself that is not so; of an experiment, what its trainings do not.
@@ -106,10 +120,11 @@ class RecordedCell:
 
     def measure_anew(self) -> Iterator[str]:
         """Measure the cell; yield in what it differs from what is recorded."""
-        yield from self._compare(self.plan.claim.measure, "measured anew", ANEW)
+        claim: Any = self.plan.claim
+        yield from self._compare(claim.measure, "measured anew", ANEW)
 
     def _curves(self, measure: Callable[..., Curves]) -> Curves:
-        if isinstance(self.plan.claim, Experiment):
+        if self.plan.claim.trains:
             return measure(self.plan.settings_at(self.cell), self.cell.seed, self.bench())
         with threadpool_limits(1, user_api="blas"):  # as where it was measured
             steps, curves = measure(Cells((self.cell,)))

@@ -15,14 +15,15 @@ from typing import Any
 from pipelines import resume
 from pipelines.data.integrity import is_at_hand
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.measurement.claim import Claim, Experiment
+from pipelines.measurement.claim import Claim
 from pipelines.measurement.cost import Cost
+from pipelines.measurement.experiment import Experiment
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
 from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
-from pipelines.run import RunOptions
+from pipelines.run_options import RunOptions
 from pipelines.runtime import code_digest
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history

@@ -1,0 +1,34 @@
+"""How a run is made: what is done about earlier runs, how often it is saved, when it pauses."""
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.errors import Paused
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What is done about earlier runs, how often a run is saved, when it pauses, what trains."""
+
+    force: bool = False
+    """Train again what has finished."""
+    new_run: bool = False
+    """Start anew what was interrupted."""
+    checkpoint_every: int | None = None
+    """Steps between checkpoints; None: about a minute."""
+    until: float = math.inf
+    """The moment of time.monotonic() from which on what is done is saved and Paused is raised."""
+    trainer: Any = None
+    """What trains; None: the devices of this machine (training.train.Trainer)."""
+    system_metrics: bool = False
+    """Log processor, memory, disk and network use beside the curves of a training."""
+
+    def pause(self, done: int, whole: int, what: str) -> None:
+        """Raise Paused between two of `whole` things where the time is over."""
+        if done < whole and time.monotonic() >= self.until:
+            raise Paused(f"{done} of {whole} {what}")
+
+
+DEFAULT = RunOptions()
