@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
-from pipelines.measurement import claim, claim_catalog, documents, grid
+from pipelines.measurement import cells, claim_catalog, documents, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import format_spread, metric_spreads
@@ -246,14 +246,14 @@ class Result:
         for key in point:
             if key not in plan.axes:
                 raise unknown(f"A setting of {self.name}", key, plan.axes)
-        measured = measuring.measured_cells(plan, history.row(self.run_id)) or []
+        measured = cells.read_plan(plan, self.run_id) or []
         chosen = grid.split_by(grid.select(measured, **point), plan.varied)
         if not chosen:
             raise UserError(
                 f"A figure needs settings that were measured. Received: none of {self.name} at "
                 f"{point or 'all'}. Choose values of its table: .to_frame()"
             )
-        picture: Figure = plan.draw(chosen[0][1])
+        picture: Figure = plan.draw(chosen[0][1], self.run_id)
         return picture
 
     def __repr__(self) -> str:
@@ -284,12 +284,9 @@ class Result:
     def _rows_below(self) -> list[history.Row]:
         if "claim" not in self.document:
             return frames.trainings(history.row(self.run_id))
-        cells = set(documents.cell_ids(self.run_id))
-        measured = history.rows_with_evidence(None, kind="setting", claim=self.name)
-        rows = [row for row in measured if row.id in cells]
-        if isinstance(claim_catalog.load(self.name), claim.Theorem):
-            return rows[::-1]  # as they were measured
-        return documents.trainings(sorted(cells))[::-1] or rows[::-1]
+        below = history.rows_with_evidence(None, **{store.PARENT: self.run_id})[::-1]
+        trainings = documents.trainings(self.run_id)[::-1]
+        return trainings or below or [history.row(self.run_id)]
 
 
 def _change(name: str, settings: Any, changes: Mapping[str, Any]) -> Any:

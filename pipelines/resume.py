@@ -14,7 +14,7 @@ from pipelines.tracking.tracked_run import BEGUN_WITH_CODE, FAILURE, Parent, Run
 from pipelines.training.checkpoints import Saving
 
 TRAINING = "training"
-PARTED = ("diverged", "pruned")  # tags of runs that ended of themselves
+PARTED = DIVERGED, PRUNED = ("diverged", "pruned")  # tags of runs that ended of themselves
 
 
 def checkpoint_folder(run_id: str) -> Path:
@@ -56,10 +56,10 @@ def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = No
 def find_diverged(kind: str, **tags: str) -> Diverged | None:
     """Return how the newest run with these tags diverged, if it did."""
     newest = _newest(kind, **tags)
-    if not newest or PARTED[0] not in newest.tags:
+    if not newest or DIVERGED not in newest.tags:
         return None
     message = newest.tags.get(FAILURE, "").removeprefix("Diverged: ")
-    return Diverged(message, int(newest.tags[PARTED[0]]))
+    return Diverged(message, int(newest.tags[DIVERGED]))
 
 
 def _newest(kind: str, **tags: str) -> history.Row | None:

@@ -113,7 +113,8 @@ def measure(variants: Variants, setting: TuningSearch, seed: int, bench: Bench) 
     """Return over k the error of the best of k trials; the numbers of all searches, constant."""
     recipes = variants.recipes(setting, seed)
     names = {arm: setting.study("tuning", each)["study"] for arm, each in recipes.items()}
-    bench.run.tag("studies", " ".join(names.values()))
+    for name in names.values():
+        bench.study(name)
     comparison = run_json("tuning", "compare", *names.values(), "--good-pct", str(setting.good_pct))
     metrics = {study["study"]: study["metrics"] for study in comparison["studies"]}
     curves = {

@@ -1,4 +1,4 @@
-"""Measure cells and record them: theorems by joblib's workers, what trains networks here.
+"""Measure cells: theorems by joblib's workers, what trains networks here.
 
 The workers are processes of this machine or, with a scheduler, those of a Dask cluster.
 """
@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 import joblib
 import numpy as np
@@ -22,28 +22,32 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from threadpoolctl import threadpool_limits
 
 from pipelines.errors import Unavailable, foreign_worker
-from pipelines.measurement import claim, claim_catalog, claim_code, documents, grid
+from pipelines.measurement import claim, claim_catalog, claim_code, grid
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.runtime import signals, subcommands
-from pipelines.tracking import bulk
+from pipelines.runtime import subcommands
 from pipelines.tracking.tracked_run import Run
 
 MAX_CELLS_NAMED = 10  # in an error
 BLAS_LOCK = threading.Lock()  # a worker may have threads, and BLAS is set for the whole process
 
 
-def measure_cells(plan: MeasurementPlan, todo: Sequence[Cell], run: Run) -> Generator[Measured]:
-    """Measure and record the cells, a few at a time; closing it ends the processes that do it."""
+def measure_cells(
+    plan: MeasurementPlan, todo: Sequence[Cell], run: Run
+) -> Generator[list[Measured]]:
+    """Yield cells as they are measured, a few at a time.
+
+    Closing it ends the processes that measure. `run` is what trainings become children of.
+    """
     if not isinstance(plan.claim, claim.Theorem):
-        yield from (plan.claim.measure_cell(plan, cell, run) for cell in todo)
+        yield from ([plan.claim.measure_cell(plan, cell, run)] for cell in todo)
         return
     lethal: list[Cell] = []
     batches = list(grid.split_batches(todo, plan.claim.apart, plan.claim.batch))
     for result in _measure_batches(plan, batches, lethal) if batches else ():
-        yield from _record_batch(plan, result, run)
+        yield _split(plan, result)
     if lethal:
-        raise _record_lethal(plan, lethal, run)
+        raise _lethal_error(plan, lethal)
 
 
 @dataclass(frozen=True)
@@ -164,49 +168,37 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _record_batch(plan: MeasurementPlan, result: BatchResult, run: Run) -> list[Measured]:
-    """Record measured cells as finished children, all of them or, if killed now, none."""
-    steps, arrays = np.asarray(result.curves[0]), result.curves[1]
-    curves = [{key: values[i] for key, values in arrays.items()} for i in range(len(result.cells))]
-    finished = [
-        bulk.FinishedRun(
-            name=grid.cell_title(cell, plan.axes),
-            params=cell.params,
-            tags=documents.cell_tags(plan, cell) | _premise_tag(each),
-            steps=steps.tolist(),
-            curves=each,
+def _split(plan: MeasurementPlan, result: BatchResult) -> list[Measured]:
+    """Return what was measured in one call, cell by cell."""
+    steps = np.asarray(result.curves[0], np.int64)
+    curves = {name: np.asarray(values, float) for name, values in result.curves[1].items()}
+    for name, values in curves.items():
+        if values.shape != (len(result.cells), len(steps)):
+            raise ValueError(
+                "A curve must have one value a cell and step. Received: "
+                f"{name} of shape {values.shape} for {len(result.cells)} cells and {len(steps)} "
+                f"steps, of {plan.name}. Return an array of shape [n, k]."
+            )
+    return [
+        Measured(
+            cell,
+            steps,
+            {name: values[i] for name, values in curves.items()},
+            plan.code,
             start_ms=result.start_ms,
             end_ms=result.end_ms,
         )
-        for cell, each in zip(result.cells.cells, curves, strict=True)
-    ]
-    with signals.defer():  # a transaction cut off in the middle would lock the database
-        ids = bulk.write(run.experiment, finished, run.id)
-    return [
-        Measured(cell, steps, {key: np.asarray(v, float) for key, v in each.items()}, run_id)
-        for cell, each, run_id in zip(result.cells.cells, curves, ids, strict=True)
+        for i, cell in enumerate(result.cells.cells)
     ]
 
 
-def _record_lethal(plan: MeasurementPlan, lethal: Sequence[Cell], run: Run) -> Unavailable:
-    """Record cells that have killed their workers as FAILED; return the error that names them."""
+def _lethal_error(plan: MeasurementPlan, lethal: Sequence[Cell]) -> Unavailable:
+    """Return the error that names cells which have killed their workers."""
     titles = [grid.cell_title(cell, plan.axes) for cell in lethal]
-    for cell, title in zip(lethal, titles, strict=True):
-        with contextlib.suppress(Unavailable), documents.track_cell(plan, cell, run):
-            raise Unavailable(f"{plan.name} {title}: it has killed its workers.")
     more = f" and {len(titles) - MAX_CELLS_NAMED} more" if len(titles) > MAX_CELLS_NAMED else ""
     return Unavailable(
         "A setting must leave its worker alive. Received: workers were killed, often for want of "
         "memory, also while nothing else was measured, by each of: "
-        f"{'; '.join(titles[:MAX_CELLS_NAMED])}{more}. Everything else is recorded. Choose smaller "
+        f"{'; '.join(titles[:MAX_CELLS_NAMED])}{more}. Everything else is kept. Choose smaller "
         "sizes or free memory; the same command measures these again."
     )
-
-
-def _premise_tag(curves: Mapping[str, Any]) -> dict[str, str]:
-    """Return a tag that says whether the premise is in force: True, False or `at some steps`."""
-    if grid.ASSUMPTION not in curves:
-        return {}
-    holds = np.asarray(curves[grid.ASSUMPTION], bool)
-    where = str(bool(holds.all())) if holds.all() or not holds.any() else "at some steps"
-    return {grid.ASSUMPTION: where}

@@ -99,8 +99,8 @@ class Claim:
     inner: str | None = None
     """The axis that is not cut into cells: it becomes the step of every cell's curves."""
 
-    def draw(self, measured: Sequence[Measured], arm_names: Mapping[str, str]) -> Any:
-        """Return the figure of its cells; `arm_names` has what it calls its trainings."""
+    def draw(self, plan: Any, measured: Sequence[Measured], run_id: str) -> Any:
+        """Return the figure of cells of a plan, which a run holds."""
         return self.figure(measured)
 
     def published_recipes(self, arms: Mapping[str, Any]) -> list[Any]:
@@ -109,6 +109,9 @@ class Claim:
 
     def check_trainable(self, recipes: Iterable[Any], run_options: Any) -> None:
         """Raise UserError for what this machine cannot train."""
+
+    def link_trainings(self, measured: Iterable[Measured], run: Any) -> None:
+        """Let a run name the trainings of cells that other runs have measured."""
 
     def measure_cell(self, plan: Any, cell: Any, run: Any) -> Measured:
         """Return a cell of the plan, measured in this process, if the claim `trains`."""

@@ -6,19 +6,19 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
 import numpy as np
 
-from pipelines.measurement import claim, claim_catalog, grid
-from pipelines.measurement.grid import ASSUMPTION, Cell, Measured
+from pipelines.measurement import claim, claim_catalog, run_charts
+from pipelines.measurement.claim import SEED_PREFIX
+from pipelines.measurement.grid import ASSUMPTION, Measured
 from pipelines.measurement.plan import MeasurementPlan, shorten, stated_plan_of
 from pipelines.measurement.verdict import format_spread, metric_spreads, standard_deviation
 from pipelines.measurement.verdict import summarize as over_seeds
-from pipelines.tracking import history, mlflow_ui, store, tracked_run
-from pipelines.tracking.tracked_run import Run
+from pipelines.tracking import history, mlflow_ui, store
 
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells
 CSV = "settings.csv"  # one row a cell
@@ -39,9 +39,11 @@ def run_name(plan: MeasurementPlan) -> str:
 def run_page(
     plan: MeasurementPlan,
     run_id: str,
+    *,
     judgement: Mapping[str, str],
     values: Mapping[str, Sequence[float]],
     cells: Sequence[Mapping[str, Any]],
+    charts: Sequence[Iterable[str]],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
     command = repeat_command(plan)
@@ -55,7 +57,7 @@ def run_page(
         f"Decided by {decided}.",
         f"Quoted: {judgement['as_printed']}." if judgement["as_printed"] else "",
         f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
-        *(f"[{title}]({link})" for title, link in chart_links(plan.name, run_id, cells).items()),
+        *(f"[{title}]({link})" for title, link in chart_links(plan, run_id, charts).items()),
         figure if plan.kind == "claim" else "",
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
     ]
@@ -78,54 +80,37 @@ def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]
     return "; ".join(f"{key} {format_spread(metrics[key])}" for key in decisive)
 
 
-def chart_links(name: str, run_id: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def chart_links(
+    plan: MeasurementPlan, run_id: str, charts: Sequence[Iterable[str]]
+) -> dict[str, str]:
     """Return by title the addresses, within the UI, of the charts of a run of a claim.
 
-    `cells` are the rows of its table. Seeds of one setting, or of one arm, are one line. The
-    learning curves of its trainings come first where the claim has no charts of its own.
+    `charts` are the metrics of each. Those of a sweep are of its children: seeds of one setting are
+    one line. The learning curves of trainings are grouped by arm.
     """
-    stated = claim_catalog.load(name)
-    charts = [mlflow_ui.line_chart(each, log_x=bool(stated.inner)) for each in stated.charts]
-    groups = [("param", key) for key in _axes(cells)] or [("tag", "claim")]
-    curves = {"The curves of its settings": mlflow_ui.children_chart(run_id, charts, groups)}
-    rows = trainings([str(cell["run_id"]) for cell in cells]) if stated.trains else []
-    if not rows:
-        return curves
-    link = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
-    learning = {"The learning curves of its trainings": link}
-    return curves | learning if charts else learning
+    log_x, stated = bool(plan.claim.inner), plan.claim.charts
+    if plan.kind == "sweep":
+        drawn = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated]
+        groups = [("param", key) for key, values in plan.axes.items() if len(values) > 1]
+        link = mlflow_ui.children_chart(run_id, drawn, groups or [("tag", "claim")])
+        return {"The curves of its settings": link}
+    links = {}
+    if charts:
+        titled = zip(map(" vs ".join, stated), charts, strict=True)
+        drawn = [mlflow_ui.line_chart([*each], log_x=log_x, title=title) for title, each in titled]
+        links["The curves of its settings"] = mlflow_ui.run_chart(run_id, drawn)
+    if rows := trainings(run_id) if plan.claim.trains else []:
+        curves = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
+        links["The learning curves of its trainings"] = curves
+    return links
 
 
-def trainings(cells: Sequence[str]) -> list[history.Row]:
-    """Return the trainings below cells, and those of earlier runs that the cells name."""
-    rows = [
-        row
-        for cell in cells
-        for row in history.rows_with_evidence(None, kind="training", **{store.PARENT: cell})
-    ]
-    names = [key for cell in cells if (row := history.find(cell)) for key in row.tags]
-    reused = dict.fromkeys(store.reused_ids(names))
+def trainings(run_id: str) -> list[history.Row]:
+    """Return the trainings below a claim's run, and those of earlier runs that it names."""
+    rows = history.rows_with_evidence(None, kind="training", **{store.PARENT: run_id})
+    run = history.find(run_id)
+    reused = store.reused_ids(run.tags) if run else []
     return [*rows, *(row for each in reused if (row := history.find(each)))]
-
-
-def track_cell(
-    plan: MeasurementPlan, cell: Cell, run: Run, resume: str | None = None
-) -> contextlib.AbstractContextManager[Run]:
-    """Return the child run of a cell, a new one or the one to resume."""
-    return tracked_run.track(
-        grid.cell_title(cell, plan.axes),
-        experiment=run.experiment,
-        kind="setting",
-        params=cell.params,
-        tags=cell_tags(plan, cell),
-        parent=run,
-        resume=resume,
-    )
-
-
-def cell_tags(plan: MeasurementPlan, cell: Cell) -> dict[str, str]:
-    """Return the tags by which a cell is found."""
-    return {"claim": plan.name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
 
 
 def _group(rows: Sequence[history.Row]) -> str | None:
@@ -149,10 +134,10 @@ def arm_name(tags: Mapping[str, str], arm_names: Mapping[str, str]) -> str:
     return arm_names.get(tags.get("fingerprint", "")) or tags.get(store.ARM, "")
 
 
-def name_arms(plan: MeasurementPlan, cells: Sequence[str]) -> None:
-    """Tag the trainings of cells that have no name yet with what the claim calls them."""
+def name_arms(plan: MeasurementPlan, run_id: str) -> None:
+    """Tag the trainings of a run that have no name yet with what the claim calls them."""
     arms = plan.arm_names
-    for row in trainings(cells) if len({*arms.values()}) > 1 else ():
+    for row in trainings(run_id) if plan.claim.trains and len({*arms.values()}) > 1 else ():
         if store.ARM not in row.tags and row.tags.get("fingerprint") in arms:
             store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
@@ -160,18 +145,17 @@ def name_arms(plan: MeasurementPlan, cells: Sequence[str]) -> None:
 def renew_page(row: history.Row) -> None:
     """Write the page, charts and result of a claim's run anew, as this code shows them.
 
-    Of one with other settings than its claim states only the charts, for the page says them.
+    That of one with other settings than its claim states stays, for the page says them.
     """
-    name, scale, cells = row.tags["claim"], row.tags["scale"], read_table(row.id)
-    ids = [str(cell["run_id"]) for cell in cells]
+    table = read_table(row.id)
     plan = stated_plan_of(row) if row.status == "FINISHED" else None
-    if plan is None or not cells:
-        chart_links(name, row.id, cells)
+    if plan is None or not table:
         return
-    name_arms(plan, ids)
-    values = seed_values(history.histories([row.id])[row.id])
-    judgement = plan.claim.judge(values, scale)
-    page = run_page(plan, row.id, judgement, values, cells)
+    name_arms(plan, row.id)
+    values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
+    judgement = plan.claim.judge(values, plan.scale)
+    charts = run_charts.names(plan, row.metrics)
+    page = run_page(plan, row.id, judgement=judgement, values=values, cells=table, charts=charts)
     tags = claim.tags_of(judgement)
     written = {store.NOTE: page, store.RESULT: decisive_numbers(plan, values), **tags}
     for key, text in written.items():
@@ -201,7 +185,7 @@ def _option(name: str, values: Sequence[str]) -> str:
 
 
 def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return a row a cell: settings, seed, share of steps in the premise, worst, last, run."""
+    """Return a row a cell: settings, seed, share of steps in the premise, worst and last values."""
     inner, bounds = plan.claim.inner, plan.claim.curve_bounds(measured)
     return [
         {
@@ -214,10 +198,19 @@ def table_rows(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict
             },
             **{f"last_{key}": float(values[-1]) for key, values in m.curves.items()},
             "points": len(m.steps),
-            "run_id": m.run_id,
         }
         for m in measured
     ]
+
+
+def format_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the rows of a table as CSV."""
+    text = io.StringIO()
+    columns = dict.fromkeys(key for row in rows for key in row)  # some cells lack some
+    writer = csv.DictWriter(text, columns, restval="nan")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def summary_table(cells: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -291,7 +284,7 @@ def rejudged_document(row: history.Row, altered: bool = False) -> dict[str, Any]
 
 def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, dict[str, Any]]:
     """Return by id what the rules of today say of runs: verdict, as printed, floor, quotations."""
-    histories = history.histories([row.id for row in rows])
+    histories = history.histories([row.id for row in rows], SEED_PREFIX)
     return {
         row.id: claim_catalog.load(row.tags["claim"]).judge(
             seed_values(histories[row.id]), row.tags["scale"], altered
@@ -303,9 +296,9 @@ def judgements(rows: Sequence[history.Row], altered: bool = False) -> dict[str, 
 def seed_values(histories: Mapping[str, Mapping[int, float]]) -> dict[str, list[float]]:
     """Return by metric the numbers of the seeds that a claim's run recorded, in their order."""
     return {
-        key.removeprefix(claim.SEED_PREFIX): [by_seed[seed] for seed in sorted(by_seed)]
+        key.removeprefix(SEED_PREFIX): [by_seed[seed] for seed in sorted(by_seed)]
         for key, by_seed in histories.items()
-        if key.startswith(claim.SEED_PREFIX)
+        if key.startswith(SEED_PREFIX)
     }
 
 
@@ -330,14 +323,8 @@ def read_table(run_id: str) -> list[dict[str, Any]]:
     """Return the rows of the table of a claim or a sweep, with numbers as such."""
     table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
     return [
-        {k: v if k == "run_id" else _parse_number(v) for k, v in row.items()}
-        for row in csv.DictReader(table)
+        {key: _parse_number(value) for key, value in row.items()} for row in csv.DictReader(table)
     ]
-
-
-def cell_ids(run_id: str) -> list[str]:
-    """Return the ids of the cells that the run of a claim or a sweep was made of."""
-    return [str(cell["run_id"]) for cell in read_table(run_id)]
 
 
 def _parse_number(text: str) -> str | float:

@@ -18,32 +18,37 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import EXPERIMENT, Words
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
+from pipelines.resume import DIVERGED, TRAINING
 from pipelines.run import Result, TrainingObserver, check_trainable, run
 from pipelines.run_options import DEFAULT, RunOptions
-from pipelines.tracking import bulk, history, mlflow_ui, store, tracked_run
+from pipelines.tracking import history, store, tracked_run
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where an experiment trains: a run in MLflow, whose children its trainings become."""
+    """Where an experiment trains for a cell: a run, whose children its trainings become."""
 
     run: tracked_run.Run
     run_options: RunOptions = DEFAULT
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags of its trainings."""
     arms: Mapping[str, Recipe] = field(default_factory=dict)
-    """The trainings of the claim by what it calls them, in whose names and tags that stands."""
+    """The trainings of the cell by what the claim calls them, in whose names and tags that is."""
+    trained: dict[str, None] = field(default_factory=dict)
+    """The fingerprints of what was trained, in their order."""
 
     def train(self, recipe: Recipe) -> Result:
         """Train, in a child of this run unless an earlier run is the same; return the result."""
+        self.trained[recipe.fingerprint] = None
         arm = self._arm_of(recipe)
         result = run(recipe, self.run_options, parent=self.run, arm=arm, tags=self.tags)
         if result.reused:  # a child of another run: say which
-            self.run.tag(f"reused.{result.run_id}", f"{recipe.name} seed {recipe.seed}")
+            self.run.tag(f"{store.REUSED}{result.run_id}", f"{recipe.name} seed {recipe.seed}")
         return result
 
     def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
         """Train with the test set unread; `lost` stands for the numbers of one that diverges."""
+        self.trained[recipe.fingerprint] = None
         return run(
             recipe,
             self.run_options,
@@ -54,19 +59,15 @@ class Bench:
             tags=self.tags,
         )
 
+    def study(self, name: str) -> None:
+        """Say that the cell comes from a study, which goes where the run goes."""
+        self.run.tag(f"{store.STUDIED}{name}", "")
+
     def curve(self, result: Result, metric: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return a curve of a training run: integer steps [k] and values [k]."""
         steps, curves = history.curves([result.run_id])[result.run_id]
         recorded = ~np.isnan(curves[metric])
         return steps[recorded], curves[metric][recorded]
-
-    def add(
-        self, name: str, params: Mapping[str, Any], steps: Sequence[int], curves: Mapping[str, Any]
-    ) -> None:
-        """Record a child run with curves [k] over integer steps [k]."""
-        now = int(time.time() * 1000)
-        added = bulk.FinishedRun(name, params, {}, steps, curves, now, now)
-        bulk.write(self.run.experiment, [added], self.run.id)
 
     def _arm_of(self, recipe: Recipe) -> str:
         """Return what the claim calls a training, whatever its rate; empty where it has but one."""
@@ -122,40 +123,54 @@ class Experiment(Claim):
         for recipe in recipes:
             check_trainable(recipe, run_options)
 
-    def draw(self, measured: Sequence[Measured], arm_names: Mapping[str, str]) -> Any:
+    def draw(self, plan: MeasurementPlan, measured: Sequence[Measured], run_id: str) -> Any:
         """Return its figure, with the learning curves of the trainings of every cell."""
-        return self.figure(measured, [read_trainings(m.run_id, arm_names) for m in measured])
+        return self.figure(measured, read_trainings(plan, measured, run_id))
+
+    def link_trainings(self, measured: Iterable[Measured], run: tracked_run.Run) -> None:
+        """Let a run name the trainings of cells that other runs have measured."""
+        for fingerprint in dict.fromkeys(key for m in measured for key in m.trained):
+            rows = history.rows_with_evidence(None, kind=TRAINING, fingerprint=fingerprint)
+            ended = [row for row in rows if row.status == "FINISHED" or DIVERGED in row.tags]
+            for row in ended[:1]:
+                text = f"{row.tags['recipe']} seed {row.params['seed']}"
+                run.tag(f"{store.REUSED}{row.id}", text)
 
     def measure_cell(self, plan: MeasurementPlan, cell: Cell, run: tracked_run.Run) -> Measured:
-        """Measure one cell in a child run, whose children are its trainings.
+        """Measure one cell, whose trainings are children of the run; what was interrupted goes on.
 
-        A child that was interrupted goes on, and so does its training.
+        The trainings of a claim about one recipe are that recipe's, too, by their tag.
         """
-        fingerprint = plan.cell_fingerprint(cell)
-        earlier = history.rows(None, **{store.PARENT: run.id, "fingerprint": fingerprint})
-        is_broken = earlier and earlier[0].status in ("KILLED", "FAILED")
-        with documents.track_cell(plan, cell, run, earlier[0].id if is_broken else None) as child:
-            run_as = {store.RUN_AS: f"{plan.name} {plan.scale}"}  # of a claim about one recipe
-            tags = run_as if isinstance(plan.settings, Recipe) else {}
-            bench = Bench(child, plan.run_options, tags, plan.arms(cell))
-            steps, curves = self.measure(plan.settings_at(cell), cell.seed, bench)
-            for i, step in enumerate(steps):
-                child.log({key: float(values[i]) for key, values in curves.items()}, int(step))
-            child.flush()
-            ids = [row.id for row in documents.trainings([child.id])]
-            chart = mlflow_ui.learning_curves(ids) if ids else mlflow_ui.children_chart(child.id)
-            child.tag(store.NOTE, f"[The curves of its runs]({chart})")
-        return Measured(cell, np.asarray(steps), curves, child.id)
+        run_as = {store.RUN_AS: f"{plan.name} {plan.scale}"}
+        tags = run_as if isinstance(plan.settings, Recipe) else {}
+        bench = Bench(run, plan.run_options, tags, plan.arms(cell))
+        start_ms = int(time.time() * 1000)
+        steps, curves = self.measure(plan.settings_at(cell), cell.seed, bench)
+        return Measured(
+            cell,
+            np.asarray(steps, np.int64),
+            {name: np.asarray(values, float) for name, values in curves.items()},
+            plan.code,
+            tuple(bench.trained),
+            start_ms,
+            int(time.time() * 1000),
+        )
 
 
-def read_trainings(cell: str, arm_names: Mapping[str, str]) -> list[Training]:
-    """Return the trainings of a cell with their curves; of a repeated one, that which finished.
+def read_trainings(
+    plan: MeasurementPlan, measured: Sequence[Measured], run_id: str
+) -> list[list[Training]]:
+    """Return of every cell its trainings with their curves; of a repeated one, that which finished.
 
     Those that the claim does not name, such as an arm at a rate that a search found, have the name
     under which they were trained.
     """
-    rows = documents.trainings([cell])
+    rows = documents.trainings(run_id)
     rows.sort(key=lambda row: (row.status == "FINISHED", row.start_ms))
-    last = {row.tags.get("fingerprint", row.id): row for row in rows}.values()
-    curves = history.curves([row.id for row in last])
-    return [Training(documents.arm_name(row.tags, arm_names), *curves[row.id]) for row in last]
+    last = {row.tags.get("fingerprint", row.id): row for row in rows}
+    curves = history.curves([row.id for row in last.values()])
+    every = {
+        key: Training(documents.arm_name(row.tags, plan.arm_names), *curves[row.id])
+        for key, row in last.items()
+    }
+    return [[every[key] for key in m.trained if key in every] for m in measured]

@@ -1,7 +1,7 @@
 """Grids: the settings of a claim, cell by cell, and what was measured in each.
 
-A cell is one setting and one seed; it becomes one run in MLflow. Cells whose arrays have the same
-shapes are measured together, in one vectorized call.
+A cell is one setting and one seed. Cells whose arrays have the same shapes are measured together,
+in one vectorized call.
 """
 
 import dataclasses
@@ -85,12 +85,18 @@ class Cells:
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell with its curves [k] over integer steps [k], and the run that holds them."""
+    """A cell with its curves [k] over integer steps [k], and how it was measured."""
 
     cell: Cell
     steps: NDArray[np.int64]
     curves: Mapping[str, Array]
-    run_id: str
+    code: str = ""
+    """The digest of the code that measured it."""
+    trained: tuple[str, ...] = ()
+    """The fingerprints of what was trained for it."""
+    start_ms: int = 0
+    end_ms: int = 0
+    """When it was measured, in milliseconds since 1970; cells of one call share their times."""
 
     @property
     def point(self) -> Mapping[str, Any]:

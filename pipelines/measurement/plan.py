@@ -1,6 +1,6 @@
 """The plan of a measurement: a claim, its settings, its seeds; and its cells."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -31,8 +31,6 @@ class MeasurementPlan:
     run_options: RunOptions = DEFAULT
     reuse_anywhere: bool = False
     """Whether finished cells and runs count that were measured anywhere, by whatever code."""
-    given_cells: Mapping[str, str] | None = None
-    """By fingerprint the runs of cells which alone are used, if any are given."""
     workers: int = 1
     """Processes of this machine, one BLAS thread each."""
     scheduler: str | None = None
@@ -53,10 +51,15 @@ class MeasurementPlan:
     def seed_range(self) -> range:
         return range(self.first_seed, self.first_seed + self.seeds)
 
-    @property
+    @cached_property
     def cells(self) -> list[Cell]:
         """Return all cells that are to be measured, seed by seed within each setting."""
         return grid.list_cells(self.axes, self.seeds, self.first_seed)
+
+    @cached_property
+    def cells_by_fingerprint(self) -> dict[str, Cell]:
+        """Return the cells, in their order, by what they are found by."""
+        return {self.cell_fingerprint(cell): cell for cell in self.cells}
 
     def settings_at(self, cell: Cell) -> Any:
         """Return the claim's settings at that cell."""
@@ -80,9 +83,9 @@ class MeasurementPlan:
                 names.setdefault(recipe.fingerprint, name)
         return names
 
-    def draw(self, measured: Sequence[Measured]) -> Any:
-        """Return the figure of the claim."""
-        return self.claim.draw(measured, self.arm_names)
+    def draw(self, measured: Sequence[Measured], run_id: str) -> Any:
+        """Return the figure of cells that a run of the claim holds."""
+        return self.claim.draw(self, measured, run_id)
 
     @property
     def data_sets(self) -> list[str]:
@@ -154,16 +157,6 @@ def stated_plan_of(row: history.Row) -> MeasurementPlan | None:
     first_seed = int(row.params.get(ONLY_SEED, 0))
     plan = stated_plan(name, scale, int(row.tags["seeds"]), first_seed=first_seed)
     return plan if plan.fingerprint == row.tags["fingerprint"] else None
-
-
-def stated_cells(name: str, seeds: Collection[int]) -> dict[str, tuple[MeasurementPlan, Cell]]:
-    """Return by fingerprint the cells that a claim states at any scale, with one of these seeds."""
-    plans = [
-        stated_plan(name, scale, 1, first_seed=s)
-        for scale in claim_catalog.load(name).scales
-        for s in seeds
-    ]
-    return {plan.cell_fingerprint(cell): (plan, cell) for plan in plans for cell in plan.cells}
 
 
 def shorten(value: Any, most: int = 20) -> str:

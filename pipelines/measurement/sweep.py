@@ -1,35 +1,42 @@
-"""A claim measured over its grid: cells -> curves -> one run a cell -> numbers -> verdict.
+"""A claim measured over its grid: cells -> curves -> one table of a run -> numbers -> verdict.
 
 `check` takes the grid that the claim states, `sweep` any other. Both skip the cells that a finished
-run holds already, and both, killed and started again, end as if they had not been interrupted.
+run holds already, and both, killed and started again, end as if they had not been interrupted. Of a
+sweep every cell is a run, too, so that MLflow's table and charts compare them.
 """
 
 import contextlib
-import csv
 import dataclasses
-import io
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
-from pipelines.measurement import _executor, claim, claim_catalog, documents, grid
+from pipelines.measurement import (
+    _executor,
+    cells,
+    claim,
+    claim_catalog,
+    documents,
+    grid,
+    run_charts,
+    setting_runs,
+)
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
-from pipelines.tracking import bulk, history, recovery, store, tracked_run
+from pipelines.tracking import history, recovery, store, tracked_run
 from pipelines.tracking.tracked_run import Run
 
 BUSY_S = "busy_s"  # tag: seconds of the slices before
-CELL_CODE = "cell_code"  # tag of a claim's run: the code that measures its cells
 EXPENSIVE_S = 600  # of seconds: what took less is measured anew where the code is another
 EXPENSIVE_SCALES = ("hours", "paper")  # scales that always take longer
 SEED_PARAMS = ("seeds", ONLY_SEED)
@@ -140,14 +147,17 @@ def _recipes(plan: MeasurementPlan, cells: Sequence[Cell]) -> Iterator[Any]:
         yield from plan.arms(cell).values()
 
 
-def measure(plan: MeasurementPlan) -> dict[str, Any]:
-    """Return the document of a plan, from a finished run of it or from a new one."""
+def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) -> dict[str, Any]:
+    """Return the document of a plan, from a finished run of it or from a new one.
+
+    With cells `given`, by fingerprint, these make a new run, and none is measured.
+    """
     for recipe in _recipes(plan, plan.cells):
         recipe.check()
     tags = {"fingerprint": plan.fingerprint, "code": plan.verdict_digest, "scale": plan.scale}
     waiting = f"Another process measures the same settings of {plan.name}; waiting for it."
     with recovery.one_at_a_time(f"{plan.kind}-{plan.fingerprint}", waiting):
-        anew = plan.run_options.force or plan.given_cells is not None
+        anew = plan.run_options.force or given is not None
         earlier = [] if anew else history.rows(None, kind=plan.kind, **tags)
         finished = next((row for row in earlier if row.status == "FINISHED"), None)
         if finished:
@@ -156,19 +166,22 @@ def measure(plan: MeasurementPlan) -> dict[str, Any]:
         if plan.reuse_anywhere and not plan.run_options.force:  # it takes long, wherever it was
             alike = {"fingerprint": plan.fingerprint, "scale": plan.scale}
             for row in history.rows_with_evidence(kind=plan.kind, **alike):
-                values = values_of_cells(plan, row)  # numbers and verdict by today's rules
-                if values is None:
-                    document = documents.rejudged_document(row, bool(plan.changed_settings))
-                else:
-                    document = documents.claim_document(row)  # which names cells of other code
-                    document["metrics"] = metric_spreads(summarize(values), plan.seeds)
-                    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
-                    if row.tags.get(CELL_CODE) not in plan.codes:
-                        document["other_code"] = True
-                return document | {"reused": True}
+                return _rejudge(plan, row) | {"reused": True}
         broken = (row.id for row in earlier if row.status in ("KILLED", "FAILED"))
-        run_id = _measure_and_record(plan, tags, resume=next(broken, None))
+        run_id = _measure_and_record(plan, tags, given, resume=next(broken, None))
         return documents.rejudged_document(history.row(run_id), bool(plan.changed_settings))
+
+
+def _rejudge(plan: MeasurementPlan, row: history.Row) -> dict[str, Any]:
+    """Return the document of a run of a plan, with numbers and verdict by the rules of today."""
+    values = values_of_cells(plan, row)
+    if values is None:
+        return documents.rejudged_document(row, bool(plan.changed_settings))
+    document = documents.claim_document(row)  # which names cells of other code
+    document["metrics"] = metric_spreads(summarize(values), plan.seeds)
+    document |= plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+    other_code = row.tags.get(cells.CELL_CODE) not in plan.codes
+    return document | ({"other_code": True} if other_code else {})
 
 
 def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[float]] | None:
@@ -176,21 +189,8 @@ def values_of_cells(plan: MeasurementPlan, row: history.Row) -> dict[str, list[f
 
     Return None if some of the cells are not in this store.
     """
-    measured = measured_cells(plan, row)
+    measured = cells.read_plan(plan, row.id)
     return None if measured is None else values_by_metric(metrics_by_seed(plan, measured))
-
-
-def measured_cells(plan: MeasurementPlan, row: history.Row) -> list[Measured] | None:
-    """Return the cells of a run of the plan with their curves; None if some are not here."""
-    ids = documents.cell_ids(row.id)
-    stored = {row.id: row for row in history.rows_with_evidence(kind="setting", claim=plan.name)}
-    if not ids or not set(ids) <= stored.keys():
-        return None
-    cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
-    return [
-        Measured(cells[stored[i].tags["fingerprint"]], *curves, i)
-        for i, curves in history.curves(ids).items()
-    ]
 
 
 def metrics_by_seed(
@@ -212,25 +212,15 @@ def values_by_metric(of_seeds: Mapping[int, Mapping[str, float]]) -> dict[str, l
     return values
 
 
-def _finished_cells(plan: MeasurementPlan) -> dict[str, str]:
-    """Return by fingerprint the runs of cells that need not be measured."""
-    if plan.given_cells is not None:
-        return dict(plan.given_cells)
-    if plan.run_options.force:
-        return {}
-    named = {"kind": "setting", "claim": plan.name}
-    if plan.reuse_anywhere:
-        measured = history.rows_with_evidence(**named)
-    else:
-        measured = history.rows(**named, code=plan.code)
-    best_last = sorted(measured, key=lambda row: (row.tags["code"] == plan.code, row.start_ms))
-    return {row.tags["fingerprint"]: row.id for row in best_last}
-
-
-def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: str | None) -> str:
+def _measure_and_record(
+    plan: MeasurementPlan,
+    tags: Mapping[str, str],
+    given: Mapping[str, Measured] | None,
+    resume: str | None,
+) -> str:
     """Return the id of the run that holds all of the plan; `resume` is one that was killed."""
-    finished = _finished_cells(plan)
-    todo = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in finished]
+    found = dict(cells.find(plan) if given is None else given)
+    todo = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in found]
     plan.claim.check_trainable(_recipes(plan, todo), plan.run_options)
     if plan.claim.reads:
         for name in {cell.point[plan.claim.reads] for cell in todo}:
@@ -244,7 +234,7 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         params=plan.params,
         tags={
             **tags,
-            CELL_CODE: plan.code,
+            cells.CELL_CODE: plan.code,
             "claim": plan.name,
             "source": plan.claim.source,
             "seeds": str(plan.seeds),
@@ -252,71 +242,83 @@ def _measure_and_record(plan: MeasurementPlan, tags: Mapping[str, str], resume: 
         },
         resume=resume,
     ) as run:
+        before_s = measuring_seconds(found.values())
+        plan.claim.link_trainings(found.values(), run)
         try:
-            measured, before_s = _collect_cells(plan, run, resume is not None)
+            measured = _collect_cells(plan, run, found)
         except Paused:
             run.tag(BUSY_S, f"{time.perf_counter() - started:.1f}")
             raise
-        of_seeds = metrics_by_seed(plan, measured)
-        for seed, metrics in of_seeds.items():
-            run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
-        values = values_by_metric(of_seeds)
-        judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
-        table = documents.table_rows(plan, measured)
-        documents.name_arms(plan, [m.run_id for m in measured])
-        run.tag(store.RESULT, documents.decisive_numbers(plan, values))
-        run.tag(store.NOTE, documents.run_page(plan, run.id, judgement, values, table))
-        text = io.StringIO()
-        columns = dict.fromkeys(key for row in table for key in row)  # some cells lack some
-        writer = csv.DictWriter(text, columns, restval="nan")
-        writer.writeheader()
-        writer.writerows(table)
-        run.text(text.getvalue(), documents.CSV)
-        for point, part in grid.split_by(measured, plan.varied):
-            picture = plan.draw(part)
-            run.figure(picture, f"{' '.join([documents.FIGURE, *point])}.png")
-        for key, value in claim.tags_of(judgement).items():
-            run.tag(key, value)
-        run.log(
-            summarize(values)
-            | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
-            | {"wall_s": time.perf_counter() - started + before_s}
-        )
+        wall_s = time.perf_counter() - started + before_s
+        _record(plan, run, measured, wall_s)
+    cells.drop(plan, measured)
     return run.id
 
 
-def _collect_cells(plan: MeasurementPlan, run: Run, resumed: bool) -> tuple[list[Measured], float]:
-    """Return every cell of the plan in order, found or measured now, and what the found ones took.
-
-    That is in seconds, of the cells of other runs.
-    """
-    broken = resumed and not plan.claim.trains  # what an experiment has trained goes on
-    for child in history.rows(None, **{store.PARENT: run.id}) if broken else ():
-        if child.status != "FINISHED":  # a kill interrupted it: it is measured again
-            store.client().delete_run(child.id)
-    cells = {plan.cell_fingerprint(cell): cell for cell in plan.cells}
-    finished = {key: run_id for key, run_id in _finished_cells(plan).items() if key in cells}
-    every = history.rows_with_evidence(kind="setting", claim=plan.name) if finished else []
-    ids = set(finished.values())
-    rows = [row for row in every if row.id in ids and row.tags.get(store.PARENT) != run.id]
-    codes = Counter(row.tags["code"] for row in rows)
-    if set(codes) - plan.codes:  # the codes that measured them, each with how many cells
+def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_s: float) -> None:
+    """Write into a run its cells, the numbers that the claim makes of them, and the verdict."""
+    run.flush()  # its tags name trainings of other runs
+    codes = Counter(m.code for m in measured)
+    if set(codes) - plan.codes:
         counts = (f"{code} ({n} settings)" for code, n in sorted(codes.items()))
         run.tag(documents.MEASURED_BY, ", ".join(counts))
-    before_s = history.measuring_seconds(rows)
-    curves = history.curves(list(finished.values()))
-    measured = {key: Measured(cells[key], *curves[i], i) for key, i in finished.items()}
-    todo = [cell for key, cell in cells.items() if key not in finished]
-    if finished and todo:
-        print(f"{len(finished)} of {len(cells)} settings are recorded already.", file=sys.stderr)
+    of_seeds = metrics_by_seed(plan, measured)
+    for seed, metrics in of_seeds.items():
+        run.log({f"{claim.SEED_PREFIX}{key}": value for key, value in metrics.items()}, seed)
+    values = values_by_metric(of_seeds)
+    judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
+    table = documents.table_rows(plan, measured)
+    charts = run_charts.charts(plan, measured)
+    for curves in charts:
+        for name, (steps, numbers) in curves.items():
+            run.log_curve(name, steps, numbers)
+    documents.name_arms(plan, run.id)
+    run.tag(store.RESULT, documents.decisive_numbers(plan, values))
+    page = documents.run_page(
+        plan, run.id, judgement=judgement, values=values, cells=table, charts=charts
+    )
+    run.tag(store.NOTE, page)
+    run.bytes(cells.pack(plan, measured), cells.TABLE)
+    run.text(documents.format_table(table), documents.CSV)
+    for point, part in grid.split_by(measured, plan.varied):
+        run.figure(plan.draw(part, run.id), f"{' '.join([documents.FIGURE, *point])}.png")
+    for key, value in claim.tags_of(judgement).items():
+        run.tag(key, value)
+    run.log(
+        summarize(values)
+        | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
+        | {"wall_s": wall_s}
+    )
+
+
+def measuring_seconds(measured: Iterable[Measured]) -> float:
+    """Return the seconds in which cells were measured; those at the same time share theirs."""
+    seconds, until_ms = 0.0, 0
+    for start_ms, end_ms in sorted({(m.start_ms, m.end_ms) for m in measured}):
+        seconds += max(0, end_ms - max(start_ms, until_ms)) / 1000
+        until_ms = max(end_ms, until_ms)
+    return seconds
+
+
+def _collect_cells(plan: MeasurementPlan, run: Run, found: dict[str, Measured]) -> list[Measured]:
+    """Return every cell of the plan in order, of those `found` or measured now."""
+    settings = setting_runs.SettingRuns(plan, run) if plan.kind == "sweep" else None
+    todo = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in found]
+    if found and todo:
+        print(f"{len(found)} of {len(plan.cells)} settings are recorded already.", file=sys.stderr)
+    if settings:
+        settings.write(found.values())
     started = time.perf_counter()
-    with progress_bar(plan.name, len(cells), "settings/s") as advance:
-        advance(len(finished), np.nan)
-        with contextlib.closing(_executor.measure_cells(plan, todo, run)) as results:
-            for number, new in enumerate(results, 1):
-                measured[plan.cell_fingerprint(new.cell)] = new
-                advance(1, number / (time.perf_counter() - started))
-                plan.run_options.pause(len(measured), len(cells), "settings")
-    if todo:
-        bulk.analyze()
-    return [measured[key] for key in cells], before_s
+    measured = dict(found)
+    with progress_bar(plan.name, len(plan.cells), "settings/s") as advance:
+        advance(len(found), np.nan)
+        with contextlib.closing(_executor.measure_cells(plan, todo, run)) as batches:
+            for batch in batches:
+                cells.keep(plan, batch)
+                measured |= {plan.cell_fingerprint(each.cell): each for each in batch}
+                if settings:
+                    settings.write(batch)
+                new = len(measured) - len(found)
+                advance(len(batch), new / (time.perf_counter() - started))
+                plan.run_options.pause(len(measured), len(plan.cells), "settings")
+    return [measured[key] for key in plan.cells_by_fingerprint]

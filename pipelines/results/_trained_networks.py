@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.claim import SEED_PREFIX
 from pipelines.measurement.plan import stated_plan
 from pipelines.measurement.verdict import format_mean
 from pipelines.results.evidence import bundles
@@ -40,7 +41,7 @@ def write_table(entries: Iterable[Any]) -> list[str]:
 def _row(entry: Any) -> Sequence[str]:
     """Return the cells of a claim's run, in the order of the columns."""
     document, run = entry.shown.document(), entry.shown.run
-    values = documents.seed_values(history.histories([run.id])[run.id])
+    values = documents.seed_values(history.histories([run.id], SEED_PREFIX)[run.id])
     bounds = claim_catalog.load(entry.name).decided_by
     decided = [
         f"{b}: between {interval[0]:.3g} and {interval[1]:.3g}" if interval else str(b)
@@ -48,7 +49,7 @@ def _row(entry: Any) -> Sequence[str]:
         if b.metric in values
         for interval in [b.deciding_interval(values[b.metric])]
     ]
-    trainings = documents.trainings(documents.cell_ids(run.id))
+    trainings = documents.trainings(run.id)
     devices = {row.tags["device"].partition(",")[0] for row in trainings if "device" in row.tags}
     on = f" on {' and '.join(sorted(devices))}" * bool(devices)
     files = bundles.files([entry.name]) if run.is_project else []

@@ -11,12 +11,11 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.grid import Measured
-from pipelines.measurement.plan import MeasurementPlan, stated_plan
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import SMALLER_SCALE, Bound, format_spread
 from pipelines.results import _claim_charts, _templates, scoreboard
-from pipelines.results.evidence.check import count_other_code, measured_cells, read_runs
-from pipelines.results.evidence.derive import histories
-from pipelines.tracking import history, store
+from pipelines.results.evidence import recorded
+from pipelines.results.evidence.check import count_other_code
 from pipelines.tracking.bundles.shape import Document
 
 Chart = Mapping[str, Any]
@@ -49,46 +48,17 @@ class Measurement:
 
 def read(name: str) -> Measurement | None:
     """Return what the evidence holds of a claim, every byte of it checked; None without any."""
-    bundled_runs = list(read_runs(name, trainings=True))
-    by_id = {d.run_id: d for d in bundled_runs if d.tags["kind"] == "claim"}
-    rows = [row for row in map(_row, by_id.values()) if scoreboard.is_stated(row)]
-    rows.sort(key=lambda row: row.start_ms, reverse=True)
-    row = scoreboard.largest_results(rows, most_seeds=True).get(name)
-    if row is None:
+    evidence = recorded.read(name)
+    run = evidence.deciding
+    if run is None or run.plan is None:
         return None
-    plan = stated_plan(name, row.tags["scale"], int(row.tags["seeds"]))
-    values = documents.seed_values(histories(by_id[row.id]))
-    cells = {d.tags["fingerprint"]: d for d in bundled_runs if d.tags["kind"] == "setting"}
-    chosen = [cells[plan.cell_fingerprint(c)] for c in plan.cells]
-    ids = {cell.run_id for cell in chosen}
-    reused = {each for cell in chosen for each in store.reused_ids(cell.tags)}
     return Measurement(
-        result=scoreboard.Result(row, plan.claim.judge(values, plan.scale)),
-        plan=plan,
-        values=values,
-        cells=measured_cells(plan, cells),
-        other_code=count_other_code(plan, cells),
-        trainings=[
-            d
-            for d in bundled_runs
-            if d.tags["kind"] == "training"
-            and (d.tags.get(store.PARENT) in ids or d.run_id in reused)
-        ],
-    )
-
-
-def _row(document: Document) -> history.Row:
-    """Return a run of a bundle as the database would give it."""
-    last = {key: points[-1][2] for key, points in document.metrics.items()}
-    return history.Row(
-        document.run_id,
-        document.name,
-        document.status,
-        document.start_ms,
-        document.end_ms,
-        document.params,
-        {key: history.number(value) for key, value in last.items()},
-        document.tags,
+        result=scoreboard.Result(run.row, run.plan.claim.judge(run.seed_values, run.plan.scale)),
+        plan=run.plan,
+        values=run.seed_values,
+        cells=run.measured(run.plan),
+        other_code=count_other_code(run),
+        trainings=[d for d in evidence.trainings_of(run) if d.tags["kind"] == "training"],
     )
 
 

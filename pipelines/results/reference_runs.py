@@ -16,7 +16,7 @@ from pipelines.results._paper_numbers import TABLE, Reported
 from pipelines.run import EXPERIMENT
 from pipelines.runtime.plain_table import plain_table
 from pipelines.runtime.provenance import digest
-from pipelines.tracking import bulk, history, store
+from pipelines.tracking import finished_runs, history, store
 
 KIND = "reference"
 SOURCE = "paper"
@@ -141,20 +141,22 @@ def note(row: Reported, metrics: Mapping[str, float]) -> str:
 
 
 def _record(missing: Sequence[Reference]) -> dict[str, str]:
-    """Write the runs, one transaction an experiment; return their ids by fingerprint."""
-    runs: dict[str, dict[str, bulk.FinishedRun]] = {}  # by experiment and fingerprint
-    for each in missing:
-        tags = {**each.tags, "fingerprint": each.fingerprint}
-        curves = {key: [value] for key, value in each.metrics.items()}
-        run = bulk.FinishedRun(
-            each.name, each.params, tags, [0], curves, each.start_ms, each.start_ms
+    """Write the runs; return their ids by fingerprint."""
+    return {
+        each.fingerprint: finished_runs.write(
+            finished_runs.FinishedRun(
+                name=each.name,
+                params=each.params,
+                tags={**each.tags, "fingerprint": each.fingerprint},
+                steps=[0],
+                curves={key: [value] for key, value in each.metrics.items()},
+                start_ms=each.start_ms,
+                end_ms=each.start_ms,
+            ),
+            experiment=each.experiment,
         )
-        runs.setdefault(each.experiment, {})[each.fingerprint] = run
-    ids: dict[str, str] = {}
-    for experiment, group in sorted(runs.items()):
-        run_ids = bulk.write(experiment, list(group.values()), None)
-        ids |= dict(zip(group, run_ids, strict=True))
-    return ids
+        for each in missing
+    }
 
 
 def print_references(document: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError, disk_error
-from pipelines.measurement import claim, claim_catalog, documents, sweep
+from pipelines.measurement import cells, claim, claim_catalog, documents
 from pipelines.measurement.plan import stated_plan_of
 from pipelines.measurement.verdict import NOT_RUN, format_spread
 from pipelines.recipes.catalog import SCALES
@@ -338,9 +338,9 @@ def _write_figures(entries: list[Entry], folder: Path) -> dict[str, Path]:
         plan = stated_plan_of(run) if run else None
         trained = run and plan and plan.claim.recipes
         # networks take too long to be trained again for a better figure: it is drawn anew
-        if run and plan and (measured := sweep.measured_cells(plan, run) if trained else None):
+        if run and plan and (measured := cells.read_plan(plan, run.id) if trained else None):
             drawn = io.BytesIO()
-            plan.draw(measured).savefig(drawn, **tracked_run.FIGURE_STYLE)
+            plan.draw(measured, run.id).savefig(drawn, **tracked_run.FIGURE_STYLE)
             picture = drawn.getvalue()
         elif run:
             picture = store.artifact(run.id, "figure.png")

@@ -2,21 +2,15 @@
 
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pipelines.tracking import store
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, client, is_away, unavailable
+from pipelines.tracking.store import ORIGIN, OWNER, PROJECT, client, is_away, unavailable
 
-LEADING = (  # tags that name a run, say what it is, or lead to others
-    *(PARENT, ORIGIN, OWNER, "kind", "claim", "recipe", "study", "studies"),
-    *("fingerprint", "importing", "diverged"),
-)
 LARGEST_FLOAT = sys.float_info.max  # what MLflow keeps for infinity
 INFINITIES = {LARGEST_FLOAT: math.inf, -LARGEST_FLOAT: -math.inf}
 
@@ -89,15 +83,10 @@ def rows_with_evidence(status: str | None = "FINISHED", **tags: str) -> list[Row
 
 
 def _rows(status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
-    """Read a database that database.py knows in one query a table, else ask MLflow's client."""
-    database = store.sql_store()
-    if database is None:
-        every = [row for row in _search_rows(status, tags) if not (own and row.is_project)]
-    else:
-        with database.ManagedSessionMaker() as session:
-            every = _select_rows(session, status, tags, own)
     whole = []
-    for row in every:
+    for row in _search_rows(status, tags):
+        if own and row.is_project:
+            continue
         lacking = find_lacking(row.status, row.tags, row.params) if "kind" in tags else ""
         whole += [] if lacking else [row]
         if lacking and row.id not in _said:
@@ -146,89 +135,9 @@ def _all_pages(fetch: Callable[[str | None], Any]) -> Iterator[Any]:
         token = page.token or ""
 
 
-def _select_rows(session: Any, status: str | None, tags: Mapping[str, str], own: bool) -> list[Row]:
-    """Select the runs first, then what belongs to these: conditions on tags read all runs' tags."""
-    from mlflow.store.tracking.dbmodels.models import SqlLatestMetric, SqlParam, SqlTag
-
-    found = _select_runs(session, _conditions(status, tags, own))
-    ids = [run[0] for run in found]
-    params, texts = _texts(session, SqlParam, ids), _texts(session, SqlTag, ids)
-    t, metrics = SqlLatestMetric.__table__.c, defaultdict[str, dict[str, float]](dict)
-    for i, key, value, is_nan in _select_of(session, ids, t.run_uuid, t.key, t.value, t.is_nan):
-        metrics[i][key] = number(None if is_nan else value)
-    return [Row(*run, params[run[0]], metrics[run[0]], texts[run[0]]) for run in found]
-
-
-def _select_runs(
-    session: Any, conditions: Iterable[Any]
-) -> list[tuple[str, str, str, int, int | None]]:
-    """Return id, name, status, start and end of runs, newest first."""
-    from mlflow.store.tracking.dbmodels.models import SqlRun
-    from sqlalchemy import select
-
-    run = SqlRun.__table__.c
-    columns = select(run.run_uuid, run.name, run.status, run.start_time, run.end_time)
-    newest_first = columns.where(*conditions).order_by(run.start_time.desc(), run.run_uuid)
-    return [
-        (i, name, status, start, end)
-        for i, name, status, start, end in session.execute(newest_first)
-    ]
-
-
 def outlines() -> list[Row]:
-    """Return all runs, newest first, without params and metrics, to choose some of many.
-
-    Of their tags those that name them and lead to others.
-    """
-    database = store.sql_store()
-    if database is None:
-        return list(_search_rows(None, {}))
-    from mlflow.store.tracking.dbmodels.models import SqlTag
-    from sqlalchemy import or_, select
-
-    t, texts = SqlTag.__table__.c, defaultdict[str, dict[str, str]](dict)
-    leading = or_(t.key.in_(LEADING), t.key.between(store.REUSED, f"{store.REUSED}~"))
-    with database.ManagedSessionMaker() as session:
-        for i, key, text in session.execute(select(t.run_uuid, t.key, t.value).where(leading)):
-            texts[i][key] = text
-        runs = _select_runs(session, _conditions(None, {}, own=False))
-        return [Row(*run, {}, {}, texts[run[0]]) for run in runs]
-
-
-def _conditions(status: str | None, tags: Mapping[str, str], own: bool) -> list[Any]:
-    """Return the conditions on the table of runs; `own` leaves the project's evidence out."""
-    from mlflow.store.tracking.dbmodels.models import SqlExperiment, SqlRun, SqlTag
-    from sqlalchemy import select
-
-    run, tag, experiment = (m.__table__.c for m in (SqlRun, SqlTag, SqlExperiment))
-
-    def ids_tagged(key: str, value: str) -> Any:
-        return select(tag.run_uuid).where(tag.key == key, tag.value == value)
-
-    active = select(experiment.experiment_id).where(experiment.lifecycle_stage == "active")
-    conditions = [run.lifecycle_stage == "active", run.experiment_id.in_(active)]
-    conditions += [run.status == status] if status else []
-    conditions += [run.run_uuid.in_(ids_tagged(*pair)) for pair in tags.items()]
-    return conditions + ([run.run_uuid.not_in(ids_tagged(OWNER, PROJECT))] if own else [])
-
-
-def _texts(session: Any, model: Any, ids: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return params or tags of these runs, by run."""
-    t, texts = model.__table__.c, defaultdict[str, dict[str, str]](dict)
-    for i, key, text in _select_of(session, ids, t.run_uuid, t.key, t.value):
-        texts[i][key] = text
-    return texts
-
-
-def _select_of(
-    session: Any, ids: Sequence[str], run_id: Any, *columns: Any, order: Sequence[Any] = ()
-) -> Iterator[Any]:
-    """Yield rows of a table that belong to these runs."""
-    from sqlalchemy import select
-
-    for start in range(0, len(ids), IDS_A_QUERY):
-        page = run_id.in_(ids[start : start + IDS_A_QUERY])
-        yield from session.execute(select(run_id, *columns).where(page).order_by(*order))
+    """Return all runs, not deleted ones, newest first."""
+    return list(_search_rows(None, {}))
 
 
 def row(run_id: str) -> Row:
@@ -279,7 +188,6 @@ def differing_keys(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 Table = tuple[NDArray[np.int64], dict[str, NDArray[np.float64]]]
 Point = tuple[str, str, int, int, float]  # run, metric, step, milliseconds since 1970, value
 _said = set[str]()  # ids of runs of which this process has said what they lack
-IDS_A_QUERY = 500  # run ids a query
 
 
 def curves(run_ids: Sequence[str]) -> dict[str, Table]:
@@ -290,49 +198,31 @@ def curves(run_ids: Sequence[str]) -> dict[str, Table]:
     return {run_id: table(metrics) for run_id, metrics in histories(run_ids).items()}
 
 
-def histories(run_ids: Sequence[str]) -> dict[str, dict[str, dict[int, float]]]:
-    """Return by run id and metric the values by step.
+def histories(run_ids: Sequence[str], prefix: str = "") -> dict[str, dict[str, dict[int, float]]]:
+    """Return by run id and metric, of those whose names begin so, the values by step.
 
     Of a step that was logged twice, the value that MLflow calls latest. Infinity, and the largest
     float64 that stands for it, come as infinity.
     """
     values: dict[str, dict[str, dict[int, float]]] = {run_id: {} for run_id in run_ids}
-    for run_id, metric, step, _, value in points(run_ids):
+    for run_id, metric, step, _, value in points(run_ids, prefix):
         values[run_id].setdefault(metric, {})[step] = value
     return values
 
 
-def points(run_ids: Sequence[str]) -> Iterator[Point]:
+def points(run_ids: Sequence[str], prefix: str = "") -> Iterator[Point]:
     """Yield every point of runs, of each step the latest last, with infinity as it was logged."""
-    if database := store.sql_store():
-        yield from _select_points(database, run_ids)
-        return
     for run_id in run_ids:
-        for metric in store.client().get_run(run_id).data.metrics:
-            for point in store.client().get_metric_history(run_id, metric):
-                yield run_id, metric, point.step, point.timestamp, number(point.value)
+        for metric in client().get_run(run_id).data.metrics:
+            if metric.startswith(prefix):
+                history = client().get_metric_history(run_id, metric)
+                for point in sorted(history, key=_latest_last):
+                    yield run_id, metric, point.step, point.timestamp, number(point.value)
 
 
-def measuring_seconds(rows: Iterable[Row]) -> float:
-    """Return the seconds in which runs were measured; those at the same time share theirs."""
-    seconds, until_ms = 0.0, 0
-    for row in sorted(rows, key=lambda row: row.start_ms):
-        end_ms = row.end_ms or row.start_ms
-        seconds += max(0, end_ms - max(row.start_ms, until_ms)) / 1000
-        until_ms = max(end_ms, until_ms)
-    return seconds
-
-
-def _select_points(database: Any, run_ids: Sequence[str]) -> Iterator[Point]:
-    """Yield every point from the tables."""
-    from mlflow.store.tracking.dbmodels.models import SqlMetric
-
-    t = SqlMetric.__table__.c
-    columns = (t.run_uuid, t.key, t.step, t.timestamp, t.value, t.is_nan)
-    with database.ManagedSessionMaker() as session:
-        found = _select_of(session, run_ids, *columns, order=(t.timestamp, t.value))
-        for *place, value, is_nan in found:
-            yield *place, number(None if is_nan else value)
+def _latest_last(point: Any) -> tuple[int, float]:
+    """Return what MLflow compares two points of a step by; NaN is kept as 0."""
+    return point.timestamp, 0.0 if math.isnan(point.value) else point.value
 
 
 def table(metrics: Mapping[str, Mapping[int, float]]) -> Table:

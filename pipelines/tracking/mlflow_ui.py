@@ -153,12 +153,15 @@ def _write_view(number: str, key: str, state: Mapping[str, Any]) -> str:
     return f"#/experiments/{number}/runs?{MODELS}&viewStateShareKey={key}"
 
 
-def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True) -> dict[str, Any]:
+def line_chart(
+    curves: Sequence[str], *, log_x: bool = False, log_y: bool = True, title: str = ""
+) -> dict[str, Any]:
     """Return a chart of curves over steps, the first of every run solid, the others dashed.
 
-    The UI itself makes its title: `ratio vs bound`.
+    Without a title the UI itself makes one: `ratio vs bound`.
     """
     return {
+        **({"displayName": title} if title else {}),
         "type": "LINE",
         "runsCountToCompare": 100,
         "metricKey": curves[0],
@@ -192,7 +195,10 @@ def _chart_state(charts: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -
 
     Runs that share the values of all `groups` are drawn as their mean, in a band of all of them.
     """
-    titles = [" vs ".join(chart.get("selectedMetricKeys", ("",))) for chart in charts]
+    titles = [
+        chart.get("displayName") or " vs ".join(chart.get("selectedMetricKeys", ("",)))
+        for chart in charts
+    ]
     columns = 1 if max(map(len, titles)) > TITLE_CHARS else 2
     section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
     section |= {"deleted": False, "isGenerated": False, "columns": columns, "cardHeight": 330}
@@ -264,6 +270,11 @@ def _runs_chart(
     state = _chart_state(charts, groups) | _table_state(_listed(run_ids), BY_NAME, True)
     key = digest([*run_ids, state])
     return f"{_write_view(number, key, state)}&compareRunsMode=CHART"
+
+
+def run_chart(run_id: str, charts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the address, within the UI, of charts of the curves of one run."""
+    return _runs_chart(_experiment_of(run_id), [run_id], charts)
 
 
 def _listed(run_ids: Sequence[str]) -> str:

@@ -20,13 +20,14 @@ from urllib.parse import urlsplit
 from pipelines.errors import Unavailable, UserError, missing_driver, short, without_password
 from pipelines.runtime import files, provenance
 from pipelines.tracking import database
-from pipelines.tracking.database import MADE_BY, REVISION, SQLITE, database_path
+from pipelines.tracking.database import MADE_BY, SQLITE, database_path
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"  # tags that the UI reads
 ARM = "arm"  # tag of a training: what a claim calls it, the same for all seeds
 RUN_AS = "run_as"  # tag of a training that a person started by name: name and scale
 RESULT = "result"  # tag: the numbers that count, in one line
 REUSED = "reused."  # begins tags that name, by their ids, the trainings of other runs
+STUDIED = "studied."  # begins tags that name the studies that a claim's cells come from
 ORIGIN = "origin_run_id"  # tag of an imported run: its id where it was measured
 OURS = f" ({MADE_BY[1]})"  # ends the name of an experiment where another program has the name
 OWNER, PROJECT = "origin", "project"  # tag of a run of the evidence that the project ships
@@ -55,6 +56,11 @@ def is_project_home() -> bool:
 def reused_ids(tags: Iterable[str]) -> list[str]:
     """Return the ids of other runs' trainings that the tags of a run name."""
     return [key.removeprefix(REUSED) for key in tags if key.startswith(REUSED)]
+
+
+def studied(tags: Iterable[str]) -> list[str]:
+    """Return the names of the studies that the tags of a run name."""
+    return [key.removeprefix(STUDIED) for key in tags if key.startswith(STUDIED)]
 
 
 def display_uri() -> str:
@@ -237,30 +243,3 @@ def unavailable() -> type[Exception]:
 def is_server() -> bool:
     """Return whether the runs are on a tracking server, which has a UI of its own."""
     return uri().startswith("http")
-
-
-DIALECTS = ("sqlite", "postgresql")
-
-
-def sql_store() -> Any:
-    """Return MLflow's own SQL store if its tables are those known here; None: use the client."""
-    client()
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-    from mlflow.tracking._tracking_service.utils import _get_store
-    from sqlalchemy import text
-
-    sql = _get_store(uri())
-    if type(sql) is not SqlAlchemyStore or sql.db_type not in DIALECTS:
-        return None
-    with sql.ManagedSessionMaker() as session:
-        revision = session.scalar(text("SELECT version_num FROM alembic_version"))
-    if revision != REVISION:
-        _warn_unknown_revision(revision)
-        return None
-    return sql
-
-
-@functools.cache
-def _warn_unknown_revision(revision: str) -> None:
-    revisions = f"revision {revision}, and pipelines/tracking/database.py knows {REVISION}"
-    print(f"The database has {revisions}: runs are written one by one, slowly.", file=sys.stderr)

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -80,6 +80,13 @@ class Run:
         if new:
             self.log(new, step)
 
+    def log_curve(self, metric: str, steps: Iterable[int], values: Iterable[float]) -> None:
+        """Write down a whole curve over steps, as `log` does a number."""
+        now = int(time.time() * 1000)
+        points = zip(steps, values, strict=True)
+        numbers = [(metric, float(value), int(step), now) for step, value in points]
+        self.outbox.add_numbers([n for n in numbers if (metric, n[2], n[1]) not in self.known])
+
     def flush(self) -> None:
         """Send what waits now; what a store cannot take is tried again later."""
         self.outbox.flush()
@@ -89,6 +96,9 @@ class Run:
 
     def text(self, text: str, path: str) -> None:
         self.outbox.add_file(path, lambda place: place.write_text(text))
+
+    def bytes(self, content: bytes, path: str) -> None:
+        self.outbox.add_file(path, lambda place: place.write_bytes(content))
 
     def figure(self, figure: Any, path: str) -> None:
         """Write a matplotlib figure; equal figures are equal files."""

@@ -145,7 +145,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     student, (steps, curves) = recipes(setting, seed)["reslink"], learn(setting, seed, bench)
     W, target = start(student), teacher(student)
     population = population_descent(W, target, setting.learning_rate * np.diff([0, *steps]))
-    bench.add("population descent", student.flat(), steps, population)
     curves |= {f"population_{name}": curve for name, curve in population.items()}
     curves["reslink_distance_ratio"] = curves["reslink_distance"] / np.linalg.norm(W - target)
     return steps, curves

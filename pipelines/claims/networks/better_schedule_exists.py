@@ -59,7 +59,7 @@ def measure(setting: Transfer, seed: int, bench: Bench) -> Curves:
     The study is the same for every seed.
     """
     document = setting.find()
-    bench.run.tag("study", document["study"])
+    bench.study(document["study"])
     errors = _arms.errors(bench, recipes(setting, seed, document))
     published, found = (errors[f"{arm}_test_error_pct"] for arm in LABELS)
     return numbers(errors | {"gain_pct": published - found})

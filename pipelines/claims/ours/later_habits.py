@@ -92,7 +92,7 @@ def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, 
 def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return test errors of the arms and what each habit gains, in percent of the test set."""
     study = setting.find()
-    bench.run.tag("study", study["study"])
+    bench.study(study["study"])
     errors = _arms.errors(bench, recipes(setting, seed, study))
     return numbers(errors | gains(errors))
 

@@ -74,7 +74,6 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     recipe = recipes(setting, seed)["trained"]
     steps, trained = bench.curve(bench.train(recipe), "val_loss")
     risk = population_risk(recipe)
-    bench.add("population descent", recipe.flat(), range(len(risk)), {"val_loss": risk})
     population = risk[steps]
     deviation = 100 * np.abs(trained - population) / risk[0]
     return steps, {

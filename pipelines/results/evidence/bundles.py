@@ -4,18 +4,18 @@ Each holds runs of one claim, without stored networks. The project's own MLflow 
 itself; there they have the tag `origin` = `project`, and count as nobody's own measurements.
 """
 
-import itertools
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import LISTED_BY, UserError, unknown
-from pipelines.measurement import claim_catalog, documents, sweep
-from pipelines.measurement.experiment import Experiment
-from pipelines.measurement.plan import MeasurementPlan, stated_cells, stated_plan
+from pipelines.measurement import cells, claim_catalog, documents, sweep
+from pipelines.measurement.claim import SEED_PREFIX
+from pipelines.measurement.grid import Measured
+from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, stated_plan
 from pipelines.results.evidence import derive
-from pipelines.results.evidence.derive import DIVERGED
+from pipelines.resume import DIVERGED
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing
@@ -56,24 +56,33 @@ def _renew_pages(imported: Collection[str], **tags: str) -> None:
 
 def import_missing(names: Collection[str] | None) -> int:
     """Import the bundles that this store lacks, all or of some claims; return how many."""
-    missing = [file for file, present in bundle_states(names).items() if not present]
+    listed = {file: rows_of(file) for file in files(names)}
+    present = _find_present(listed.values())
+    missing = [file for file, rows in listed.items() if not _is_here(rows, present)]
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        imported = importing.import_runs(file, as_project=True)["imported"]
+        imported = importing.import_runs(file, as_project=True, present=present)["imported"]
         _renew_pages(set(imported), claim=subject(file))
     return len(missing)
 
 
+def _find_present(listed: Iterable[Sequence[Listed]]) -> dict[str, exporting.Present]:
+    ids = [i for rows in listed for row in rows for i in (row.run_id, row.origin)]
+    return exporting.find_present(ids)
+
+
+def _is_here(rows: Sequence[Listed], present: Mapping[str, exporting.Present]) -> bool:
+    """Return whether all these runs of a bundle are in this store, whole."""
+    found = (present.get(row.run_id) or present.get(row.origin) for row in rows)
+    return all(each is not None and not each.unfinished for each in found)
+
+
 def bundle_states(names: Collection[str] | None = None) -> dict[Path, bool]:
     """Return every bundle, and whether all its runs are in this store, whole."""
-    rows = {file: rows_of(file) for file in files(names)}
-    ids = [i for listed in rows.values() for row in listed for i in (row.run_id, row.origin)]
-    whole = {i for i, each in exporting.find_present(ids).items() if not each.unfinished}
-    return {
-        file: all(not whole.isdisjoint((row.run_id, row.origin)) for row in listed)
-        for file, listed in rows.items()
-    }
+    listed = {file: rows_of(file) for file in files(names)}
+    present = _find_present(listed.values())
+    return {file: _is_here(rows, present) for file, rows in listed.items()}
 
 
 def add(words: Sequence[str]) -> dict[str, Any]:
@@ -94,41 +103,30 @@ def add(words: Sequence[str]) -> dict[str, Any]:
             raise unknown("What is added", word, claim_catalog.names(), LISTED_BY)
     documents_of_files = [import_runs(Path(word)) for word in paths]
     ids = {i for each in documents_of_files for i in (*each["imported"], *each["present"])}
-    cells = history.rows_with_evidence(kind="setting")
-    wanted = names | {row.tags["claim"] for row in cells if row.id in ids and "claim" in row.tags}
+    every = [row for kind in history.RESULTS for row in history.rows_with_evidence(kind=kind)]
+    wanted = names | {row.tags["claim"] for row in every if row.id in ids}
     import_missing(wanted)
     with store.lock("evidence", "Another process adds; waiting for it."):
-        ended = [r for r in history.outlines() if r.status == "FINISHED" or DIVERGED in r.tags]
-        added = [_add_claim(name, None if name in names else ids, ended) for name in sorted(wanted)]
+        added = [_add_claim(name, None if name in names else ids) for name in sorted(wanted)]
     return {"added": [each for each in added if each]}
 
 
-def _add_claim(
-    name: str, run_ids: Collection[str] | None, runs: Sequence[history.Row]
-) -> dict[str, Any] | None:
-    """Write the new cells of a claim into a bundle, with the runs that join them; None if none is.
+def _add_claim(name: str, run_ids: Collection[str] | None) -> dict[str, Any] | None:
+    """Write the new cells of a claim into a bundle, as the runs that join them; None if none is.
 
-    Only cells with these ids are taken, if any are given; `runs` are all of the store that are
-    finished or diverged. What is written becomes the project's. Raise UserError for cells of an
-    experiment that do not follow from its trainings.
+    Only those of runs with these ids are taken, if any are given. What is written becomes the
+    project's. Raise UserError for cells of an experiment that do not follow from its trainings.
     """
-    listed = rows([name])
-    here = exporting.find_present([i for row in listed for i in (row.run_id, row.origin)])
-    ids = {}  # a server gives its own
-    for row in listed:
-        present = here.get(row.run_id) or here.get(row.origin)
-        ids[row] = present.run_id if present else row.run_id
-    shipped = {str(row.fingerprint): ids[row] for row in ids if row.kind == "setting"}
-    new = _new_cells(name, run_ids, shipped)
-    trainings = _check_cells(name, [row.id for row in new.values()], runs)
-    measured = shipped | {fingerprint: row.id for fingerprint, row in new.items()}
-    joined = {
-        scale: run
-        for scale in claim_catalog.load(name).scales
-        if (run := _join_cells(name, scale, measured))
-    }
-    cells = exporting.with_relatives([*trainings, *(row.id for row in new.values())], runs)
-    chosen = sorted((cells | {row.id for row in joined.values()}) - {*ids.values()})
+    joined: dict[str, history.Row] = {}
+    trainings: set[str] = set()
+    for scale in claim_catalog.load(name).scales:
+        plan, found = _complete_cells(name, scale, run_ids)
+        if plan.seeds:
+            trainings |= _check_cells(plan, found.values())
+            joined[scale] = _join_cells(plan, found)
+    shipped = {row.id for row in history.rows_with_evidence(None, origin=store.PROJECT)}
+    related = exporting.with_relatives({row.id for row in joined.values()} | trainings, _ended())
+    chosen = sorted(related - shipped)
     if not chosen:
         return None
     file = FOLDER / f"{name}-{digest(chosen)[:8]}.zip"
@@ -137,98 +135,84 @@ def _add_claim(
     for run_id in chosen:
         store.client().set_tag(run_id, store.OWNER, store.PROJECT)
     seeds = {scale: int(row.tags["seeds"]) for scale, row in joined.items()}
-    return {"claim": name, "file": str(file), "cells": len(new), "seeds": seeds}
+    return {"claim": name, "file": str(file), "runs": len(chosen), "seeds": seeds}
 
 
-def _check_cells(name: str, cells: Sequence[str], runs: Sequence[history.Row]) -> set[str]:
+def _ended() -> list[history.Row]:
+    """Return the runs of the store that have finished or diverged."""
+    return [r for r in history.outlines() if r.status == "FINISHED" or DIVERGED in r.tags]
+
+
+def _complete_cells(
+    name: str, scale: str, run_ids: Collection[str] | None
+) -> tuple[MeasurementPlan, dict[str, Measured]]:
+    """Return the plan of the seeds of a claim that are complete from 0 on, and their cells.
+
+    No seed is left out between two others, so that none can be chosen. The cells of the evidence
+    come first, then those that were measured here, by today's code before others.
+    """
+    rows = [
+        row
+        for kind in history.RESULTS
+        for row in history.rows_with_evidence(kind=kind, claim=name)
+        if row.is_project or run_ids is None or row.id in run_ids
+    ]
+    last = [int(row.params.get(ONLY_SEED, 0)) + int(row.tags["seeds"]) for row in rows]
+    plan = stated_plan(name, scale, max(last, default=0))
+    rows.sort(key=lambda row: (not row.is_project, row.tags.get(cells.CELL_CODE) != plan.code))
+    found = cells.collect(plan, rows)
+    lacking = {cell.seed for key, cell in plan.cells_by_fingerprint.items() if key not in found}
+    seeds = min(lacking, default=plan.seeds)
+    complete = {key: m for key, m in found.items() if m.cell.seed < seeds}
+    return stated_plan(name, scale, seeds), complete
+
+
+def _check_cells(plan: MeasurementPlan, measured: Iterable[Measured]) -> set[str]:
     """Return the trainings that cells of an experiment follow from; UserError if they do not."""
-    if not isinstance(claim_catalog.load(name), Experiment):
-        return set()
-    found = set[str]()
+    found, runs = set[str](), _ended() if plan.claim.trains else []
 
     def find_trainings(kind: str, fingerprint: str) -> Iterator[Document]:
         wanted = {"kind": kind, "fingerprint": fingerprint}.items()
         equal = [run.id for run in runs if wanted <= run.tags.items()]
         found.update(equal)
-        yield from _documents(equal)
+        for run in exporting.fetch_runs(equal):
+            yield exporting.as_evidence(exporting.run_document(run, "evidence", []))
 
-    recorded = derive.recorded_cells(name, _documents(cells), find_trainings)
+    recorded = [derive.RecordedCell(plan, m, find_trainings) for m in measured]
     problems = [problem for cell in recorded for problem in cell.check()]
     if problems:
         more = f"; and {len(problems) - 1} more" if len(problems) > 1 else ""
         raise UserError(
             "A setting of trained networks must follow from its trainings, which are added with "
-            f"it. Received: {problems[0]}{more}. Nothing of {name} was added. Measure it anew: "
-            f"python -m pipelines run {name} --force"
+            f"it. Received: {problems[0]}{more}. Nothing of {plan.name} was added. Measure it "
+            f"anew: python -m pipelines run {plan.name} --force"
         )
     return found
 
 
-def _documents(run_ids: Sequence[str]) -> Iterator[Document]:
-    for run in exporting.fetch_runs(run_ids):
-        yield exporting.as_evidence(exporting.run_document(run, "evidence", []))
-
-
-def _new_cells(
-    name: str, run_ids: Collection[str] | None, shipped: Collection[str]
-) -> dict[str, history.Row]:
-    """Return by fingerprint the finished cells with settings that a claim states, not yet shipped.
-
-    Of two measurements of a cell that by today's code is taken, else the newer one.
-    """
-    rows = history.rows(kind="setting", claim=name)
-    stated = stated_cells(name, {int(row.params["seed"]) for row in rows})
-    wanted = stated.keys() - set(shipped)
-    new = [
-        r
-        for r in rows
-        if r.tags["fingerprint"] in wanted and (run_ids is None or r.id in run_ids)
-        if stated[r.tags["fingerprint"]][1].seed == int(r.params["seed"])
-    ]
-    new.sort(key=lambda r: (r.tags["code"] == stated[r.tags["fingerprint"]][0].code, r.start_ms))
-    return {row.tags["fingerprint"]: row for row in new}
-
-
-def complete_seeds(name: str, scale: str, fingerprints: Collection[str]) -> int:
-    """Return how many seeds, from 0 on, are complete with the cells of these fingerprints.
-
-    None is left out between two others, so that no seed can be chosen.
-    """
-    for seed in itertools.count():
-        plan = stated_plan(name, scale, 1, first_seed=seed)
-        if not {plan.cell_fingerprint(cell) for cell in plan.cells} <= set(fingerprints):
-            break
-    return seed
-
-
-def _join_cells(name: str, scale: str, run_ids: Mapping[str, str]) -> history.Row | None:
-    """Return the run of a claim that joins cells, made now or before; None without a whole seed."""
-    seeds = complete_seeds(name, scale, run_ids)
-    if not seeds:
-        return None
-    plan = stated_plan(name, scale, seeds)
-    cells = {plan.cell_fingerprint(c): run_ids[plan.cell_fingerprint(c)] for c in plan.cells}
-    for row in history.rows_with_evidence(kind="claim", claim=name, fingerprint=plan.fingerprint):
-        if set(documents.cell_ids(row.id)) == {*cells.values()} and _is_of_today(row, plan):
+def _join_cells(plan: MeasurementPlan, measured: Mapping[str, Measured]) -> history.Row:
+    """Return the run of a claim that joins cells, made now or before."""
+    wanted = cells.pack(plan, [measured[key] for key in plan.cells_by_fingerprint])
+    alike = {"claim": plan.name, "fingerprint": plan.fingerprint}
+    for row in history.rows_with_evidence(kind="claim", **alike):
+        if store.artifact(row.id, cells.TABLE) == wanted and _is_of_today(row, plan):
             return row
-    document = sweep.measure(stated_plan(name, scale, seeds, given_cells=cells))
-    return history.row(document["run_id"])
+    return history.row(sweep.measure(plan, given=measured)["run_id"])
 
 
 def _is_of_today(row: history.Row, plan: MeasurementPlan) -> bool:
     """Return whether a run has recorded the numbers that today's rules make of its cells."""
     values = sweep.values_of_cells(plan, row)
-    recorded = history.histories([row.id])[row.id]
+    recorded = history.histories([row.id], SEED_PREFIX)[row.id]
     return values is not None and documents.has_recorded(recorded, values)
 
 
 def list_bundles() -> dict[str, Any]:
     """Return every bundle: its claim, what it holds, its size, and whether it is in this store."""
-    kinds = {file: [row.kind for row in rows_of(file)] for file in files()}
     return {
         "evidence": [
-            {"file": file.name, "claim": subject(file), "cells": kinds[file].count("setting")}
-            | {"runs": len(kinds[file]), "bytes": file.stat().st_size, "here": present}
+            {"file": file.name, "claim": subject(file), "runs": len(rows_of(file))}
+            | {"bytes": file.stat().st_size, "here": present}
             for file, present in bundle_states().items()
         ]
     }
@@ -247,10 +231,10 @@ def print_added(document: Mapping[str, Any]) -> None:
     """Print what is new in the evidence, and what to do next."""
     for each in document["added"]:
         joined = ", ".join(f"{n} seeds at {scale} scale" for scale, n in each["seeds"].items())
-        print(f"{each['claim']}: {each['cells']} cells added, {joined or 'no seed complete yet'}")
+        print(f"{each['claim']}: {each['runs']} runs added, {joined}")
         print(f"  {each['file']}")
     if not document["added"]:
-        print("Nothing was added: no cell has settings that its claim states and is not there yet.")
+        print("Nothing was added: no seed that its claim states is complete and not there yet.")
     else:
         print("Next: python -m pipelines report --publish, and commit what it wrote.")
 

@@ -12,24 +12,12 @@ from typing import Any
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, documents, sweep, verdict
-from pipelines.measurement.grid import Measured
-from pipelines.measurement.plan import MeasurementPlan, stated_plan
-from pipelines.recipes.catalog import SCALES
 from pipelines.results import counts, scoreboard
-from pipelines.results.evidence import bundles
-from pipelines.results.evidence.derive import (
-    TRAINED,
-    Trained,
-    draw,
-    histories,
-    is_measurable,
-    recorded_cells,
-)
+from pipelines.results.evidence import recorded
+from pipelines.results.evidence.derive import draw, is_measurable
+from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.results.published import read_rows
 from pipelines.runtime.provenance import ROOT
-from pipelines.tracking import history, store
-from pipelines.tracking.bundles import file_format, importing
-from pipelines.tracking.bundles.shape import Document
 
 COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -42,9 +30,7 @@ class Derived:
     claim: str
     seeds: int
     other_code: int
-    """Cells that were measured by other code than today's."""
-    values: dict[str, list[float]]
-    """By metric, one number a seed."""
+    """Cells that were measured by other code than today's, on any backend."""
     cells: dict[str, str]
     """By column of RESULTS.md."""
     grades: list[str]
@@ -67,13 +53,15 @@ def check_evidence(
     published, derived, pool = read_rows(results), [], []
     problems: list[str] = []
     for name in claim_catalog.names():
-        bundled_runs = list(read_runs(name, trainings=True))
-        claim = derive(name, bundled_runs) if bundled_runs else None
+        evidence = recorded.read(name)
+        problems += [f"{name}: {problem}" for r in evidence.runs for problem in _check_run(r)]
+        problems += [p for r in evidence.runs for cell in evidence.cells(r) for p in cell.check()]
+        deciding = evidence.deciding
+        claim = _derive(deciding) if deciding else None
         derived += [claim] if claim else []
-        cells = recorded_cells(name, cells_of(bundled_runs), trained_among(bundled_runs))
-        problems += [problem for cell in cells for problem in cell.check()]
-        disagreements = _find_problems(claim, published.get(name, {}), bundled_runs)
-        problems += [f"{name}: {problem}" for problem in disagreements]
+        row = published.get(name, {})
+        problems += [f"{name}: {problem}" for problem in _compare_row(claim, row)]
+        cells = evidence.cells(deciding) if deciding else []
         pool += [[cell for cell in cells if again and is_measurable(cell, 60 * minutes / again)]]
     problems += find_other_counts(derived, results.parent)
     drawn = draw(pool, again, seed)
@@ -101,52 +89,32 @@ def find_other_counts(derived: Sequence[Derived], folder: Path) -> Iterator[str]
             yield f"{page}: its counts are not those of the evidence: {' '.join(counted.lines())}"
 
 
-def read_runs(name: str, trainings: bool = False) -> Iterator[Document]:
-    """Yield the claim's run and cells in all its bundles, every byte of which is checked.
-
-    Its trainings, too, if they are wanted.
-    """
-    for file in bundles.files([name]):
-        with file_format.open_archive(file, store.home(), importing.check_document) as archive:
-            for row in archive.manifest.runs:
-                wanted = row.claim == name and row.kind in ("setting", "claim")
-                if wanted or (trainings and row.kind in TRAINED):
-                    yield archive.run(row)
-
-
-def derive(name: str, bundled_runs: Sequence[Document]) -> Derived | None:
-    """Return the verdict that the curves of cells give, at the largest scale with a whole seed."""
-    cells = {d.tags["fingerprint"]: d for d in cells_of(bundled_runs)}
-    for scale in sorted(claim_catalog.load(name).scales, key=SCALES.index, reverse=True):
-        seeds = bundles.complete_seeds(name, scale, cells.keys())
-        if seeds >= claim_catalog.load(name).seeds:
-            return _derive_from(stated_plan(name, scale, seeds), cells)
-    return None
+def _check_run(run: RecordedRun) -> Iterator[str]:
+    """Yield what a run of a claim has recorded that its cells do not say."""
+    if run.plan is None:
+        return
+    measured = run.measured(run.plan)
+    if len(measured) < len(run.plan.cells):
+        yield f"run {run.row.id} holds {len(measured)} of {len(run.plan.cells)} settings"
+        return
+    if (
+        run.csv.splitlines()
+        != documents.format_table(documents.table_rows(run.plan, measured)).splitlines()
+    ):
+        yield f"run {run.row.id} has another {documents.CSV} than its cells say"
+    values = sweep.values_by_metric(sweep.metrics_by_seed(run.plan, measured))
+    found = run.seed_values
+    for metric, numbers in values.items():
+        if not documents.are_same(found.get(metric, []), numbers):
+            yield f"run {run.row.id} has recorded another {metric} than its cells say"
 
 
-def trained_among(runs: Sequence[Document]) -> Trained:
-    """Return what finds trainings among some runs."""
-    return lambda *wanted: [
-        run for run in runs if (run.tags["kind"], run.tags.get("fingerprint")) == wanted
-    ]
-
-
-def cells_of(bundled_runs: Sequence[Document]) -> list[Document]:
-    """Return the cells among runs."""
-    return [each for each in bundled_runs if each.tags["kind"] == "setting"]
-
-
-def measured_cells(plan: MeasurementPlan, cells: Mapping[str, Document]) -> list[Measured]:
-    """Return the cells of a plan with their curves, from documents by fingerprint."""
-    documents_of_plan = ((cell, cells[plan.cell_fingerprint(cell)]) for cell in plan.cells)
-    return [
-        Measured(cell, *history.table(histories(document)), document.run_id)
-        for cell, document in documents_of_plan
-    ]
-
-
-def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derived:
-    measured = measured_cells(plan, cells)
+def _derive(run: RecordedRun) -> Derived | None:
+    """Return the verdict that the cells of a run give; None where it lacks some."""
+    plan = run.plan
+    measured = run.measured(plan) if plan else []
+    if plan is None or len(measured) < len(plan.cells):
+        return None
     values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
     judgement = plan.claim.judge(values, plan.scale)
     spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
@@ -158,22 +126,17 @@ def _derive_from(plan: MeasurementPlan, cells: Mapping[str, Document]) -> Derive
         "measured": scoreboard.describe_metrics(plan.claim, spreads),
     }
     grades = [each["grade"] for each in judgement["quotations"]]
-    return Derived(plan.name, plan.seeds, count_other_code(plan, cells), values, columns, grades)
+    return Derived(plan.name, plan.seeds, count_other_code(run), columns, grades)
 
 
-def count_other_code(plan: MeasurementPlan, cells: Mapping[str, Document]) -> int:
-    """Return how many cells of a plan were measured by other code than today's, on any backend."""
-    codes = [cells[plan.cell_fingerprint(cell)].tags["code"] for cell in plan.cells]
-    return sum(code not in plan.codes for code in codes)
+def count_other_code(run: RecordedRun) -> int:
+    """Return how many cells of a run were measured by other code than today's, on any backend."""
+    plan = run.plan
+    return sum(m.code not in plan.codes for m in run.measured(plan)) if plan else 0
 
 
-def _find_problems(
-    derived: Derived | None, row: Mapping[str, str], bundled_runs: Sequence[Document]
-) -> Iterator[str]:
-    """Yield in what the bundles of a claim and its row of RESULTS.md disagree."""
-    prints = [d.tags["fingerprint"] for d in cells_of(bundled_runs)]
-    if len(prints) > len(set(prints)):
-        yield f"{len(prints) - len(set(prints))} settings are in the evidence twice"
+def _compare_row(derived: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
+    """Yield in what the evidence of a claim and its row of RESULTS.md disagree."""
     if derived is None:
         if row.get("verdict") not in verdict.UNDECIDED:
             yield (
@@ -189,6 +152,3 @@ def _find_problems(
         words = {tuple(NUMBER.split(text)) for text in texts}
         if len(words) > 1 or not documents.are_same(*numbers):
             yield f"{column}: RESULTS.md says {published!r}, its curves {derived.cells[column]!r}"
-    recorded = [histories(d) for d in bundled_runs if d.tags["kind"] == "claim"]
-    if not any(documents.has_recorded(run, derived.values) for run in recorded):
-        yield "no run of the claim has recorded what its cells' curves say"

@@ -5,7 +5,7 @@ A training is found by the settings and the seed that the claim asks for; none i
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -18,19 +18,18 @@ from pipelines.errors import Diverged
 from pipelines.measurement import grid
 from pipelines.measurement.cost import seconds
 from pipelines.measurement.experiment import Bench, Experiment
-from pipelines.measurement.grid import Cell, Cells, Curves, Measured
-from pipelines.measurement.plan import MeasurementPlan, stated_cells
+from pipelines.measurement.grid import Cells, Curves, Measured
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.recipe import Recipe
-from pipelines.resume import PARTED
+from pipelines.resume import DIVERGED
 from pipelines.run import PER_STEP, Result, select_final
-from pipelines.tracking import history, store
+from pipelines.tracking import history
 from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document
 from pipelines.tracking.history import LARGEST_FLOAT
 from pipelines.training.seen_test import HALF, SEEN
 
 TRAINED = ("training", "search")  # kinds of runs that an experiment trains
-DIVERGED = PARTED[0]
 DERIVED, ANEW = 1e-9, 1e-6  # relative tolerances, a thousandth of which is the absolute one
 NOWHERE: Any = SimpleNamespace(tag=lambda key, value: None, model=lambda model: None)
 Trained = Callable[[str, str], Iterable[Document]]
@@ -64,31 +63,24 @@ class RecordedBench(Bench):
         steps = [step for step in sorted(points) if not np.isnan(points[step])]
         return np.array(steps), np.array([points[step] for step in steps])
 
-    def add(self, *_: Any) -> None:
-        """Keep nothing."""
-
 
 @dataclass(frozen=True)
 class RecordedCell:
-    """A cell as it is recorded, as its claim states it, and what finds its trainings."""
+    """A cell as it is recorded in a plan, and what finds its trainings."""
 
-    document: Document
     plan: MeasurementPlan
-    cell: Cell
+    measured: Measured
     trained: Trained
+    own: Collection[str] = ()
+    """The ids of trainings that count before equal ones: those of the run that holds the cell."""
 
     @property
     def title(self) -> str:
         """Return `two-phases d=8 seed=0`."""
-        return f"{self.plan.name} {grid.cell_title(self.cell, self.plan.axes)}"
+        return f"{self.plan.name} {grid.cell_title(self.measured.cell, self.plan.axes)}"
 
     def bench(self) -> Bench:
         """Return where its trainings are found: of equal ones its own, else the newest."""
-        reused = store.reused_ids(self.document.tags)
-
-        def rank(run: Document) -> tuple[bool, int]:
-            below = run.tags.get(store.PARENT) == self.document.run_id
-            return below or run.run_id in reused, run.start_ms
 
         def find(recipe: Recipe, kind: str) -> Document:
             equal = [r for r in self.trained(kind, recipe.fingerprint) if r.params == recipe.flat()]
@@ -98,7 +90,7 @@ class RecordedCell:
                     f"there is no {kind} of {recipe.name} with seed {recipe.seed} and the settings "
                     f"that the claim asks for (fingerprint {recipe.fingerprint})"
                 )
-            training = max(equal, key=rank)
+            training = max(equal, key=lambda run: (run.run_id in self.own, run.start_ms))
             if DIVERGED in training.tags:
                 if training.status == "FINISHED":
                     raise ValueError(f"{training.name} has finished, and says that it diverged")
@@ -108,13 +100,8 @@ class RecordedCell:
         return RecordedBench(NOWHERE, find=find)
 
     def check(self) -> Iterator[str]:
-        """Yield what it says of itself that is not so; of an experiment, what its trainings do not.
-
-        It is known by its fingerprint: what else it says of its seed must agree.
-        """
-        claim, seed = self.plan.claim, self.document.params.get("seed")
-        if seed != str(self.cell.seed):
-            yield f"{self.title}: it says that its seed is {seed}"
+        """Yield what a cell of an experiment says that its trainings do not."""
+        claim = self.plan.claim
         if isinstance(claim, Experiment) and claim.recipes:
             yield from self._compare(claim.derive or claim.measure, "by its trainings", DERIVED)
 
@@ -124,10 +111,11 @@ class RecordedCell:
         yield from self._compare(claim.measure, "measured anew", ANEW)
 
     def _curves(self, measure: Callable[..., Curves]) -> Curves:
+        cell = self.measured.cell
         if self.plan.claim.trains:
-            return measure(self.plan.settings_at(self.cell), self.cell.seed, self.bench())
+            return measure(self.plan.settings_at(cell), cell.seed, self.bench())
         with threadpool_limits(1, user_api="blas"):  # as where it was measured
-            steps, curves = measure(Cells((self.cell,)))
+            steps, curves = measure(Cells((cell,)))
         return steps, {metric: values[0] for metric, values in curves.items()}
 
     def _compare(self, measure: Callable[..., Curves], how: str, near: float) -> Iterator[str]:
@@ -138,9 +126,9 @@ class RecordedCell:
             what = f"no {error}" if isinstance(error, KeyError) else error
             yield f"{self.title}: {what}"
             return
-        there = Measured(self.cell, *history.table(histories(self.document)), "")
+        there = self.measured
         arrays = {metric: np.asarray(values, float) for metric, values in curves.items()}
-        here = Measured(self.cell, np.asarray(steps), arrays, "")
+        here = Measured(there.cell, np.asarray(steps), arrays)
         if curves and not np.array_equal(here.steps, there.steps):
             yield f"{self.title}: its steps are others {how}"
             return
@@ -203,22 +191,6 @@ def final_numbers(training: Document, steps: int) -> dict[str, float]:
             if (found := final.get(f"best_{metric}", math.nan)) != least:
                 raise ValueError(f"{about} has best_{metric} {found:.6g}, its curve {least:.6g}")
     return final
-
-
-def recorded_cells(name: str, cells: Iterable[Document], trained: Trained) -> list[RecordedCell]:
-    """Return the cells with settings that the claim states, known by their fingerprints.
-
-    Their seeds are those from 0 on, as in a verdict, and those that the cells name.
-    """
-    recorded = {cell.tags["fingerprint"]: cell for cell in cells}
-    stated = stated_cells(name, {int(cell.params["seed"]) for cell in recorded.values()})
-    for seed in itertools.count():
-        of_seed = stated_cells(name, [seed])
-        if of_seed.keys().isdisjoint(recorded):
-            break
-        stated |= of_seed
-    both = sorted(recorded.keys() & stated.keys())
-    return [RecordedCell(recorded[key], *stated[key], trained) for key in both]
 
 
 def is_measurable(each: RecordedCell, most_s: float) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines import resume
 from pipelines.data.integrity import is_at_hand
-from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim import Claim
 from pipelines.measurement.cost import Cost
 from pipelines.measurement.experiment import Experiment
@@ -93,6 +93,7 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
     What was measured in this store counts, whether it is added yet or not. Raise UserError for a
     name that is no claim's.
     """
+    bundles.import_if_own(names or None)
     steps_done: dict[str, float] = {}  # by fingerprint; infinite where a training has finished
     for row in (row for kind in KINDS for row in history.rows(None, kind=kind)):
         fingerprint = row.tags.get("fingerprint", "")
@@ -118,10 +119,9 @@ def deciding_scales(claim: Claim) -> list[str]:
 
 def _find_missing(name: str, scale: str, steps_done: Mapping[str, float]) -> Decision | None:
     """Return what a claim lacks at a scale; None where it is complete."""
-    plan = stated_plan(name, scale, claim_catalog.load(name).seeds)
-    measured = {row.tags["fingerprint"] for row in history.rows(kind="setting", claim=name)}
-    measured |= {str(row.fingerprint) for row in bundles.rows([name]) if row.kind == "setting"}
-    missing = [cell for cell in plan.cells if plan.cell_fingerprint(cell) not in measured]
+    plan = stated_plan(name, scale, claim_catalog.load(name).seeds, reuse_anywhere=True)
+    measured = cells.find(plan)
+    missing = [cell for key, cell in plan.cells_by_fingerprint.items() if key not in measured]
     if not missing:
         return None
     trainings = [

@@ -5,7 +5,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from pipelines.tracking.bundles.shape import (
     validate,
 )
 from pipelines.tracking.history import LARGEST_FLOAT
-from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, reused_ids
+from pipelines.tracking.store import ORIGIN, OWNER, PARENT, PROJECT, reused_ids, studied
 
 NAMED = ("claim", "recipe", "study")  # tags by which runs are chosen
 DATASET = ("name", "digest", "source_type", "source", "schema", "profile")
@@ -108,7 +108,7 @@ def with_relatives(found: Collection[str], every: Iterable[history.Row]) -> set[
     studies = {tags["study"]: i for i, tags in newest_last if tags.get("kind") == "study"}
     for run_id, tags in tags_of.items():
         links.setdefault(tags.get(PARENT, ""), []).append(run_id)
-        searched = [tags.get("study", ""), *tags.get("studies", "").split()]  # of a claim's cell
+        searched = [tags.get("study", ""), *studied(tags)]
         links.setdefault(run_id, []).extend(reused_ids(tags))
         links[run_id].extend(studies[s] for s in searched if s in studies)
     related, todo = set(found), list(found)
@@ -190,36 +190,17 @@ def fetch_runs(run_ids: Sequence[str], deleted: bool = False) -> Iterator[Any]:
 
 
 def find_present(run_ids: Sequence[str]) -> dict[str, Present]:
-    """Return the runs of this store by id, and by the id that they had where they were measured.
+    """Return runs of this store by id, and by the id that they had where they were measured.
 
-    Of a store that is no database known to store.py: those with the ids given, and imported ones.
+    Those with the ids given, and all that were imported.
     """
-    database = store.sql_store()
-    if database is None:
-        imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
-        found = itertools.chain(imported, fetch_runs(run_ids, deleted=True))
-        rows = [(run.info.run_id, run.info.lifecycle_stage, run.data.tags) for run in found]
-    else:
-        rows = list(_select_states(database))
+    imported = history.search(f"tags.{ORIGIN} LIKE '%'", deleted=True)
     by_id, origins = {}, {}
-    for run_id, stage, tags in rows:
-        by_id[run_id] = Present(run_id, IMPORTING in tags, stage == "deleted")
+    for run in itertools.chain(imported, fetch_runs(run_ids, deleted=True)):
+        run_id, tags = run.info.run_id, run.data.tags
+        by_id[run_id] = Present(run_id, IMPORTING in tags, run.info.lifecycle_stage == "deleted")
         origins[tags.get(ORIGIN, run_id)] = by_id[run_id]
     return origins | by_id
-
-
-def _select_states(database: Any) -> Iterator[tuple[str, str, Mapping[str, str]]]:
-    from mlflow.store.tracking.dbmodels.models import SqlRun, SqlTag
-    from sqlalchemy import select
-
-    runs, tags = SqlRun.__table__.c, SqlTag.__table__.c
-    marked = select(tags.run_uuid, tags.key, tags.value).where(tags.key.in_((ORIGIN, IMPORTING)))
-    tags_by_run: dict[str, dict[str, str]] = {}
-    with database.ManagedSessionMaker() as session:
-        for run_id, key, value in session.execute(marked):
-            tags_by_run.setdefault(run_id, {})[key] = value
-        for run_id, stage in session.execute(select(runs.run_uuid, runs.lifecycle_stage)):
-            yield run_id, stage, tags_by_run.get(run_id, {})
 
 
 def models_by_run() -> dict[str, list[Any]]:

@@ -129,6 +129,11 @@ class Archive:
         """Return the run that a line of the manifest names."""
         return run_of(_document(self.zipped, f"runs/{listed.run_id}.json"), listed)
 
+    def artifact(self, run_id: str, name: str) -> bytes | None:
+        """Return an artifact of a run; None where it has none of that name."""
+        member = f"runs/{run_id}/artifacts/{name}"
+        return self.zipped.read(member) if member in self.files.get(run_id, ()) else None
+
     def extract(self, run_id: str, below: str, folder: Path) -> bool:
         """Write the files of a run below `artifacts` or a model; False where there is none."""
         prefix = f"runs/{run_id}/{below}/"

@@ -6,21 +6,19 @@ it can be written twice and is there once: an import that did not end is repeate
 """
 
 import contextlib
-import gc
-import itertools
 import math
 import operator
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import short
 from pipelines.runtime import heartbeat
 from pipelines.runtime.progress import progress_bar
-from pipelines.tracking import bulk, history, recovery, store
+from pipelines.tracking import history, recovery, store
 from pipelines.tracking.bundles import exporting, file_format
 from pipelines.tracking.bundles.file_format import Archive, explain_failure
 from pipelines.tracking.bundles.shape import (
@@ -35,7 +33,6 @@ from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
 from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
-RUNS, BYTES = 500, 1 << 23  # of documents: a transaction has no more, but one document
 
 
 def check_document(document: Document) -> None:
@@ -81,53 +78,6 @@ def _early_tags(document: Document) -> dict[str, str]:
     return {**user, **own_tags, **heartbeat.tags(), IMPORTING: "True"}
 
 
-def insert(
-    database: Any, documents: Iterable[Document], places: Mapping[str, str], archive: Archive
-) -> Iterator[set[str]]:
-    """Begin runs by writing their rows; after every transaction, the ids of those that are whole.
-
-    They have no files, data sets or models.
-    """
-    for experiment, same_experiment in itertools.groupby(
-        documents, operator.attrgetter("experiment")
-    ):
-        for records in _batches(same_experiment, archive):
-            bulk.insert(database, places[experiment], records)
-            yield {each.run_id for each in records if IMPORTING not in each.tags}
-
-
-def _batches(documents: Iterable[Document], archive: Archive) -> Iterator[list[bulk.RunRecord]]:
-    """Yield batches of runs: at most RUNS, and BYTES but for the last."""
-    batch, size = [], 0
-    for document in documents:
-        batch.append(_record(document, archive))
-        size += archive.manifest.members[f"runs/{document.run_id}.json"].bytes
-        if len(batch) == RUNS or size > BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _record(document: Document, archive: Archive) -> bulk.RunRecord:
-    """Return the rows of a run: all of one without files, the beginning of another."""
-    parts = (document.datasets, document.models, archive.files[document.run_id])
-    bare = not any(parts)
-    return bulk.RunRecord(
-        run_id=document.run_id,
-        name=document.name,
-        status=document.status if bare else "RUNNING",
-        start_ms=document.start_ms,
-        end_ms=document.end_ms if bare else None,
-        params=document.params,
-        tags=_truncate_tags(document.tags) if bare else _early_tags(document),
-        curves={
-            metric: [(step, date, value or 0.0, value is None) for step, date, value in curve]
-            for metric, curve in document.metrics.items()
-        },
-    )
-
-
 def _truncate_tags(tags: Mapping[str, str]) -> dict[str, str]:
     """Return tags as MLflow keeps them: a link may have become longer than its tag may be."""
     from mlflow.utils.validation import _validate_tag
@@ -139,18 +89,18 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def complete(document: Document, run_id: str, archive: Archive, new_ids: Mapping[str, str]) -> None:
+def complete(document: Document, run_id: str, archive: Archive, ids: Mapping[str, str]) -> None:
     """Write data sets, files and models of a run; then it is ended as it was.
 
-    Its tables name runs by ids, of which this store may have given others.
+    Tables of older versions name runs by their ids, which are others here.
     """
     to = store.client()
     if document.datasets:
         to.log_inputs(run_id, _datasets(document))
     with tempfile.TemporaryDirectory() as folder:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
-            for table in Path(folder).glob("*.csv") if new_ids else ():
-                _rename(table, new_ids)
+            for table in Path(folder).glob("*.csv"):
+                _rename(table, ids)
             _upload(folder, to.get_run(run_id).info.artifact_uri)
     _complete_models(document, run_id, archive)
     with store.lock("settle"):  # or `recover` might end it after us
@@ -254,44 +204,50 @@ LINK = re.compile(r"(?:#/experiments/(\d+)|get-artifact\?)([^\s)]*)")
 WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character, or maybe an id
 
 
-def import_runs(file: Path, as_project: bool = False) -> dict[str, Any]:
-    """Import the runs of a file, none twice; return ids of this store.
+def import_runs(
+    file: Path, as_project: bool = False, present: dict[str, exporting.Present] | None = None
+) -> dict[str, Any]:
+    """Import the runs of a file, none twice; return their ids here, which this store gives.
 
     Only the project's own evidence, `as_project`, says of its runs that they are the project's.
+    `present` is what `find_present` gave; what is imported is added to it.
     """
     store.client()
-    gc.freeze()  # MLflow is large: every later collection would look through it
     with (
         file_format.open_archive(file, store.home(), check_document) as archive,
         store.lock("import", "Another import is going on; waiting for it."),
         explain_failure("take the runs", "Repeat the import: it goes on where it ended."),
     ):
         rows = sorted(archive.manifest.runs, key=operator.attrgetter("experiment", "run_id"))
-        by_id = exporting.find_present([i for each in rows for i in (each.run_id, each.origin)])
-        by_row = {each: by_id.get(each.run_id) or by_id.get(each.origin) for each in rows}
-        present = [p for p in by_row.values() if p and (p.deleted or not p.unfinished)]
-        done = {p.run_id for p in present}
-        ids = {run_id: p.run_id for run_id, p in by_id.items()}
-        ids |= {each.run_id: p.run_id for each, p in by_row.items() if p}
-        todo = [each for each in rows if ids.get(each.run_id) not in done]
+        if present is None:
+            ids = [i for each in rows for i in (each.run_id, each.origin)]
+            present = exporting.find_present(ids)
+        by_row = {each: present.get(each.run_id) or present.get(each.origin) for each in rows}
+        there = [p for p in by_row.values() if p and (p.deleted or not p.unfinished)]
+        done = {p.run_id for p in there}
+        ids_here = {run_id: p.run_id for run_id, p in present.items()}
+        ids_here |= {each.run_id: p.run_id for each, p in by_row.items() if p}
+        todo = [each for each in rows if ids_here.get(each.run_id) not in done]
         if todo:
             try:
-                _write_runs(archive, todo, ids, as_project)
+                _write_runs(archive, todo, ids_here, as_project)
             except BaseException:
                 with contextlib.suppress(store.unavailable()):
-                    for begun in {*exporting.find_present([*ids.values()]).values()}:
+                    for begun in {*exporting.find_present([*ids_here.values()]).values()}:
                         if begun.unfinished and not begun.deleted:
                             recovery.mark_killed(begun.run_id, "its import was stopped")
                 raise
-            bulk.analyze()
-    if deleted := [p.run_id for p in present if p.deleted]:
+    if deleted := [p.run_id for p in there if p.deleted]:
         print(
             f"{len(deleted)} of the runs are here, deleted. To have them back: "
             f"mlflow runs restore --run-id {deleted[0]}",
             file=sys.stderr,
         )
-    imported = [ids[each.run_id] for each in todo]
-    return {"file": str(file), "imported": imported, "present": [p.run_id for p in present]}
+    imported = [ids_here[each.run_id] for each in todo]
+    for each in todo:
+        whole = exporting.Present(ids_here[each.run_id], unfinished=False, deleted=False)
+        present |= {each.run_id: whole, each.origin: whole}
+    return {"file": str(file), "imported": imported, "present": [p.run_id for p in there]}
 
 
 def _write_runs(
@@ -301,39 +257,24 @@ def _write_runs(
     names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
-    fresh, database = [each for each in todo if each.run_id not in ids], store.sql_store()
-    for each in fresh:
-        new = each.run_id if database else create_run(archive.run(each), places)
-        ids[each.run_id] = new
-    new_ids = {old: new for old, new in ids.items() if old != new}
-
-    def documents(rows: Iterable[Listed]) -> Iterator[Document]:
-        for each in rows:
+    for each in (each for each in todo if each.run_id not in ids):
+        ids[each.run_id] = create_run(archive.run(each), places)
+    with progress_bar("import", len(todo), "") as advance:
+        for each in todo:
             document = _readdress(archive.run(each), ids, experiments)
             if not as_project:
                 document.tags.pop(OWNER, None)
-            yield document
-
-    with progress_bar("import", len(todo), "") as advance:
-        unwritten, bare = todo, set[str]()
-        if database is not None:
-            for finished_ids in insert(database, documents(fresh), places, archive):
-                bare |= finished_ids
-                advance(len(finished_ids), math.nan)
-            unwritten = [each for each in todo if each.run_id not in bare]
-        for each, document in zip(unwritten, documents(unwritten), strict=True):
-            if database is None or each not in fresh:
-                here = ids[each.run_id]
-                send_fact(here, "tags", heartbeat.tags())  # another process may have begun it
-                send_fact(here, "params", document.params)
-                numbers = [
-                    (metric, _number(value), step, date)
-                    for metric, curve in document.metrics.items()
-                    for step, date, value in curve
-                ]
-                for start in range(0, len(numbers), MAX_METRICS):
-                    send_numbers(here, numbers[start : start + MAX_METRICS])
-            complete(document, ids[each.run_id], archive, new_ids)
+            run_id = ids[each.run_id]
+            send_fact(run_id, "tags", heartbeat.tags())  # another process may have begun it
+            send_fact(run_id, "params", document.params)
+            numbers = [
+                (metric, _number(value), step, date)
+                for metric, curve in document.metrics.items()
+                for step, date, value in curve
+            ]
+            for start in range(0, len(numbers), MAX_METRICS):
+                send_numbers(run_id, numbers[start : start + MAX_METRICS])
+            complete(document, run_id, archive, ids)
             advance(1, math.nan)
 
 

@@ -1,0 +1,106 @@
+"""What the bundles of a claim hold: its runs with their cells, and its trainings.
+
+All of it is read from the files, every byte of which is checked; no database is needed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from pipelines.measurement import cells
+from pipelines.measurement.documents import CSV, seed_values
+from pipelines.measurement.grid import Measured
+from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
+from pipelines.results.evidence import bundles
+from pipelines.results.evidence.derive import TRAINED, RecordedCell, Trained, histories
+from pipelines.results.scoreboard import largest_results
+from pipelines.tracking import history, store
+from pipelines.tracking.bundles import file_format, importing
+from pipelines.tracking.bundles.shape import Document
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A finished run of a claim, with its cells."""
+
+    document: Document
+    table: bytes
+    """Its cells."""
+    csv: str
+    """The same for a reader."""
+
+    @cached_property
+    def row(self) -> history.Row:
+        """Return the run as the database would give it."""
+        d = self.document
+        last = {key: history.number(points[-1][2]) for key, points in d.metrics.items()}
+        about = (d.run_id, d.name, d.status, d.start_ms, d.end_ms)
+        return history.Row(*about, d.params, last, d.tags)
+
+    @cached_property
+    def plan(self) -> MeasurementPlan | None:
+        """Return its plan; None where the claim states other settings today."""
+        return stated_plan_of(self.row)
+
+    @property
+    def seed_values(self) -> dict[str, list[float]]:
+        """Return by metric the numbers of the seeds that it has recorded."""
+        return seed_values(histories(self.document))
+
+    def measured(self, plan: MeasurementPlan) -> list[Measured]:
+        """Return the cells of its plan; those that it lacks are left out."""
+        return list(cells.unpack(self.table, plan.cells_by_fingerprint).values())
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the bundles hold of a claim."""
+
+    name: str
+    runs: list[RecordedRun]
+    trainings: list[Document]
+
+    @property
+    def deciding(self) -> RecordedRun | None:
+        """Return the run as its claim states it today, at the largest scale, with most seeds."""
+        stated = {run.row.id: run for run in self.runs if run.plan and run.plan.is_as_stated}
+        rows = sorted((r.row for r in stated.values()), key=lambda r: r.start_ms, reverse=True)
+        row = largest_results(rows, most_seeds=True).get(self.name)
+        return stated[row.id] if row else None
+
+    def trainings_of(self, run: RecordedRun) -> list[Document]:
+        """Return the trainings that the cells of a run follow from."""
+        trained = {key for m in run.measured(run.plan) for key in m.trained} if run.plan else set()
+        return [d for d in self.trainings if d.tags.get("fingerprint") in trained]
+
+    def cells(self, run: RecordedRun) -> list[RecordedCell]:
+        """Return the cells of a run of today's plan, each with what finds its trainings."""
+        own = {*store.reused_ids(run.document.tags)}
+        own |= {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
+        find = trained_among(self.trainings)
+        measured = run.measured(run.plan) if run.plan else []
+        return [RecordedCell(run.plan, m, find, own) for m in measured if run.plan]
+
+
+def read(name: str) -> Evidence:
+    """Return what the bundles hold of a claim; nothing of it of one that has none."""
+    runs: list[RecordedRun] = []
+    trainings: list[Document] = []
+    for file in bundles.files([name]):
+        with file_format.open_archive(file, store.home(), importing.check_document) as archive:
+            for row in archive.manifest.runs:
+                if row.kind in TRAINED:
+                    trainings.append(archive.run(row))
+                elif row.claim == name and row.kind == "claim":
+                    parts = (archive.artifact(row.run_id, part) for part in (cells.TABLE, CSV))
+                    table, csv = (part or b"" for part in parts)
+                    runs.append(RecordedRun(archive.run(row), table, csv.decode()))
+    return Evidence(name, runs, trainings)
+
+
+def trained_among(runs: Iterable[Document]) -> Trained:
+    """Return what finds trainings among some runs."""
+    by_kind: dict[tuple[str, str], list[Document]] = {}
+    for run in runs:
+        by_kind.setdefault((run.tags["kind"], run.tags.get("fingerprint", "")), []).append(run)
+    return lambda kind, fingerprint: by_kind.get((kind, fingerprint), [])
