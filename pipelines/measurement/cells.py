@@ -143,12 +143,14 @@ def find(plan: MeasurementPlan) -> dict[str, Measured]:
     return collect(plan, every)
 
 
-def collect(plan: MeasurementPlan, rows: Iterable[history.Row]) -> dict[str, Measured]:
+def collect(
+    plan: MeasurementPlan, rows: Iterable[history.Row], waiting: bool = True
+) -> dict[str, Measured]:
     """Return by fingerprint the cells of a plan that wait, or that one of these runs holds.
 
-    Of equal ones the first counts.
+    Of equal ones the first counts. `waiting`: whether those that wait count.
     """
-    wanted, found = plan.cells_by_fingerprint, _read_waiting(plan)
+    wanted, found = plan.cells_by_fingerprint, _read_waiting(plan) if waiting else {}
     for row in rows:
         if len(found) == len(wanted):
             break

@@ -142,24 +142,22 @@ def name_arms(plan: MeasurementPlan, run_id: str) -> None:
             store.client().set_tag(row.id, store.ARM, arms[row.tags["fingerprint"]])
 
 
-def renew_page(row: history.Row) -> None:
-    """Write the page, charts and result of a claim's run anew, as this code shows them.
+def renewed_tags(
+    row: history.Row, values: Mapping[str, Sequence[float]], table: str
+) -> dict[str, str]:
+    """Return the page, charts and result of a claim's run, in its tags, as this code shows them.
 
-    That of one with other settings than its claim states stays, for the page says them.
+    `values` are its numbers, one a seed, `table` its cells as CSV. Nothing of a run with other
+    settings than its claim states: the page says them.
     """
-    table = read_table(row.id)
-    plan = stated_plan_of(row) if row.status == "FINISHED" else None
-    if plan is None or not table:
-        return
-    name_arms(plan, row.id)
-    values = seed_values(history.histories([row.id], SEED_PREFIX)[row.id])
+    plan, cells = stated_plan_of(row) if row.status == "FINISHED" else None, parse_table(table)
+    if plan is None or not cells:
+        return {}
     judgement = plan.claim.judge(values, plan.scale)
     charts = run_charts.names(plan, row.metrics)
-    page = run_page(plan, row.id, judgement=judgement, values=values, cells=table, charts=charts)
-    tags = claim.tags_of(judgement)
-    written = {store.NOTE: page, store.RESULT: decisive_numbers(plan, values), **tags}
-    for key, text in written.items():
-        store.client().set_tag(row.id, key, text)
+    page = run_page(plan, row.id, judgement=judgement, values=values, cells=cells, charts=charts)
+    result = decisive_numbers(plan, values)
+    return {store.NOTE: page, store.RESULT: result, **claim.tags_of(judgement)}
 
 
 def repeat_command(plan: MeasurementPlan) -> str:
@@ -321,10 +319,13 @@ def are_same(first: Sequence[float], second: Sequence[float]) -> bool:
 
 def read_table(run_id: str) -> list[dict[str, Any]]:
     """Return the rows of the table of a claim or a sweep, with numbers as such."""
-    table = io.StringIO((store.artifact(run_id, CSV) or b"").decode(), newline="")
-    return [
-        {key: _parse_number(value) for key, value in row.items()} for row in csv.DictReader(table)
-    ]
+    return parse_table((store.artifact(run_id, CSV) or b"").decode())
+
+
+def parse_table(text: str) -> list[dict[str, Any]]:
+    """Return the rows of a table as CSV, with numbers as such."""
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    return [{key: _parse_number(value) for key, value in row.items()} for row in rows]
 
 
 def _parse_number(text: str) -> str | float:

@@ -56,7 +56,7 @@ def read(name: str) -> Measurement | None:
         result=scoreboard.Result(run.row, run.plan.claim.judge(run.seed_values, run.plan.scale)),
         plan=run.plan,
         values=run.seed_values,
-        cells=run.measured(run.plan),
+        cells=run.measured,
         other_code=count_other_code(run),
         trainings=[d for d in evidence.trainings_of(run) if d.tags["kind"] == "training"],
     )

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from pipelines.runtime import heartbeat, provenance
 from pipelines.tracking import store
-from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
+from pipelines.tracking.outbox import send_batch
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,11 @@ def write(run: FinishedRun, experiment: str, parent: str | None = None) -> str:
     to = store.client()
     place = store.experiment(store.uri(), experiment)
     run_id = str(to.create_run(place, run.start_ms, tags, run.name).info.run_id)
-    send_fact(run_id, "params", {key: str(value) for key, value in run.params.items()})
     numbers = [
         (metric, value, step, run.end_ms)
         for metric, values in run.curves.items()
         for step, value in zip(run.steps, np.asarray(values).tolist(), strict=True)
     ]
-    for start in range(0, len(numbers), MAX_METRICS):
-        send_numbers(run_id, numbers[start : start + MAX_METRICS])
+    send_batch(run_id, {key: str(value) for key, value in run.params.items()}, {}, numbers)
     to.set_terminated(run_id, "FINISHED", run.end_ms)
     return run_id

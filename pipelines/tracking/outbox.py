@@ -13,7 +13,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,32 @@ def send_numbers(run_id: str, numbers: Sequence[journals.Number]) -> None:
 
     metrics = [Metric(key, value, when, step) for key, value, step, when in numbers]
     store.client().log_batch(run_id, metrics=metrics)
+
+
+def send_batch(
+    run_id: str,
+    params: Mapping[str, str],
+    tags: Mapping[str, str],
+    numbers: Sequence[journals.Number],
+) -> None:
+    """Write params, tags and any count of numbers into a run, in as few requests as possible."""
+    from mlflow.entities import Metric, Param, RunTag
+
+    few = len(params) <= MAX_TEXTS and len(tags) <= MAX_TEXTS
+    if not few:
+        send_fact(run_id, "params", params)
+        send_fact(run_id, "tags", tags)
+        params, tags = {}, {}
+    first = MAX_METRICS - len(params) - len(tags)
+    metrics = [Metric(key, value, when, step) for key, value, step, when in numbers]
+    store.client().log_batch(
+        run_id,
+        metrics[:first],
+        [Param(key, text) for key, text in params.items()],
+        [RunTag(key, text) for key, text in tags.items()],
+    )
+    for start in range(first, len(metrics), MAX_METRICS):
+        store.client().log_batch(run_id, metrics[start : start + MAX_METRICS])
 
 
 def send_fact(run_id: str, kind: str, value: Any) -> None:

@@ -41,17 +41,17 @@ def import_runs(file: Path) -> dict[str, Any]:
     import_if_own(
         {subject(f) for f in files() if not given.isdisjoint(r.origin for r in rows_of(f))}
     )
-    document = importing.import_runs(file)
-    _renew_pages(set(document["imported"]))
-    return document
+    return importing.import_runs(file, _renew)
 
 
-def _renew_pages(imported: Collection[str], **tags: str) -> None:
-    """Write the pages and charts of claims and sweeps anew, of those with these ids and tags."""
-    for kind in ("claim", "sweep"):
-        for row in history.rows_with_evidence(None, kind=kind, **tags):
-            if row.id in imported and row.tags.get("claim") in claim_catalog.names():
-                documents.renew_page(row)
+def _renew(document: Document, archive: file_format.Archive, run_id: str) -> Mapping[str, str]:
+    """Return the page and chart of a claim's run in its tags, as this code writes them."""
+    if document.tags.get("kind") != "claim":
+        return {}
+    row = derive.row_of(document, run_id)
+    values = documents.seed_values(derive.histories(document))
+    csv = archive.artifact(document.run_id, documents.CSV) or b""
+    return documents.renewed_tags(row, values, csv.decode())
 
 
 def import_missing(names: Collection[str] | None) -> int:
@@ -62,8 +62,7 @@ def import_missing(names: Collection[str] | None) -> int:
     if missing:
         print(f"Taking in the project's evidence, once (bundles: {len(missing)}).", file=sys.stderr)
     for file in missing:
-        imported = importing.import_runs(file, as_project=True, present=present)["imported"]
-        _renew_pages(set(imported), claim=subject(file))
+        importing.import_runs(file, _renew, as_project=True, present=present)
     return len(missing)
 
 
@@ -120,9 +119,9 @@ def _add_claim(name: str, run_ids: Collection[str] | None) -> dict[str, Any] | N
     joined: dict[str, history.Row] = {}
     trainings: set[str] = set()
     for scale in claim_catalog.load(name).scales:
-        plan, found = _complete_cells(name, scale, run_ids)
+        plan, found, new = _complete_cells(name, scale, run_ids)
         if plan.seeds:
-            trainings |= _check_cells(plan, found.values())
+            trainings |= _check_cells(plan, new)
             joined[scale] = _join_cells(plan, found)
     shipped = {row.id for row in history.rows_with_evidence(None, origin=store.PROJECT)}
     related = exporting.with_relatives({row.id for row in joined.values()} | trainings, _ended())
@@ -145,8 +144,8 @@ def _ended() -> list[history.Row]:
 
 def _complete_cells(
     name: str, scale: str, run_ids: Collection[str] | None
-) -> tuple[MeasurementPlan, dict[str, Measured]]:
-    """Return the plan of the seeds of a claim that are complete from 0 on, and their cells.
+) -> tuple[MeasurementPlan, dict[str, Measured], list[Measured]]:
+    """Return the plan of the seeds of a claim that are complete from 0 on; their cells, the new.
 
     No seed is left out between two others, so that none can be chosen. The cells of the evidence
     come first, then those that were measured here, by today's code before others.
@@ -159,12 +158,15 @@ def _complete_cells(
     ]
     last = [int(row.params.get(ONLY_SEED, 0)) + int(row.tags["seeds"]) for row in rows]
     plan = stated_plan(name, scale, max(last, default=0))
-    rows.sort(key=lambda row: (not row.is_project, row.tags.get(cells.CELL_CODE) != plan.code))
-    found = cells.collect(plan, rows)
+    own = [row for row in rows if not row.is_project]
+    own.sort(key=lambda row: row.tags.get(cells.CELL_CODE) != plan.code)
+    shipped = cells.collect(plan, [row for row in rows if row.is_project], waiting=False)
+    found = cells.collect(plan, own) | shipped
     lacking = {cell.seed for key, cell in plan.cells_by_fingerprint.items() if key not in found}
     seeds = min(lacking, default=plan.seeds)
     complete = {key: m for key, m in found.items() if m.cell.seed < seeds}
-    return stated_plan(name, scale, seeds), complete
+    new = [m for key, m in complete.items() if key not in shipped]
+    return stated_plan(name, scale, seeds), complete, new
 
 
 def _check_cells(plan: MeasurementPlan, measured: Iterable[Measured]) -> set[str]:

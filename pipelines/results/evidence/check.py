@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, documents, sweep, verdict
+from pipelines.measurement import claim_catalog, documents, verdict
 from pipelines.results import counts, scoreboard
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import draw, is_measurable
@@ -93,18 +93,17 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
     """Yield what a run of a claim has recorded that its cells do not say."""
     if run.plan is None:
         return
-    measured = run.measured(run.plan)
-    if len(measured) < len(run.plan.cells):
-        yield f"run {run.row.id} holds {len(measured)} of {len(run.plan.cells)} settings"
+    measured, whole = run.measured, len(run.plan.cells)
+    if len(measured) < whole:
+        yield f"run {run.row.id} holds {len(measured)} of {whole} settings"
         return
     if (
         run.csv.splitlines()
         != documents.format_table(documents.table_rows(run.plan, measured)).splitlines()
     ):
         yield f"run {run.row.id} has another {documents.CSV} than its cells say"
-    values = sweep.values_by_metric(sweep.metrics_by_seed(run.plan, measured))
     found = run.seed_values
-    for metric, numbers in values.items():
+    for metric, numbers in run.derived_values.items():
         if not documents.are_same(found.get(metric, []), numbers):
             yield f"run {run.row.id} has recorded another {metric} than its cells say"
 
@@ -112,10 +111,9 @@ def _check_run(run: RecordedRun) -> Iterator[str]:
 def _derive(run: RecordedRun) -> Derived | None:
     """Return the verdict that the cells of a run give; None where it lacks some."""
     plan = run.plan
-    measured = run.measured(plan) if plan else []
-    if plan is None or len(measured) < len(plan.cells):
+    if plan is None or len(run.measured) < len(plan.cells):
         return None
-    values = sweep.values_by_metric(sweep.metrics_by_seed(plan, measured))
+    values = run.derived_values
     judgement = plan.claim.judge(values, plan.scale)
     spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
     columns = {
@@ -132,7 +130,7 @@ def _derive(run: RecordedRun) -> Derived | None:
 def count_other_code(run: RecordedRun) -> int:
     """Return how many cells of a run were measured by other code than today's, on any backend."""
     plan = run.plan
-    return sum(m.code not in plan.codes for m in run.measured(plan)) if plan else 0
+    return sum(m.code not in plan.codes for m in run.measured) if plan else 0
 
 
 def _compare_row(derived: Derived | None, row: Mapping[str, str]) -> Iterator[str]:

@@ -155,6 +155,14 @@ class RecordedCell:
                 yield f"{self.title}: {metric}{at} is {numbers}"
 
 
+def row_of(document: Document, run_id: str = "") -> history.Row:
+    """Return a run of a bundle as the database would give it, with its id or another."""
+    d = document
+    last = {key: history.number(points[-1][2]) for key, points in d.metrics.items()}
+    about = (run_id or d.run_id, d.name, d.status, d.start_ms, d.end_ms)
+    return history.Row(*about, d.params, last, d.tags)
+
+
 def histories(document: Document) -> dict[str, dict[int, float]]:
     """Return by metric the values of a run's document by step."""
     return {

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from pipelines.measurement import cells
+from pipelines.measurement import cells, sweep
 from pipelines.measurement.documents import CSV, seed_values
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
 from pipelines.results.evidence import bundles
-from pipelines.results.evidence.derive import TRAINED, RecordedCell, Trained, histories
+from pipelines.results.evidence.derive import TRAINED, RecordedCell, Trained, histories, row_of
 from pipelines.results.scoreboard import largest_results
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing
@@ -32,10 +32,7 @@ class RecordedRun:
     @cached_property
     def row(self) -> history.Row:
         """Return the run as the database would give it."""
-        d = self.document
-        last = {key: history.number(points[-1][2]) for key, points in d.metrics.items()}
-        about = (d.run_id, d.name, d.status, d.start_ms, d.end_ms)
-        return history.Row(*about, d.params, last, d.tags)
+        return row_of(self.document)
 
     @cached_property
     def plan(self) -> MeasurementPlan | None:
@@ -47,9 +44,17 @@ class RecordedRun:
         """Return by metric the numbers of the seeds that it has recorded."""
         return seed_values(histories(self.document))
 
-    def measured(self, plan: MeasurementPlan) -> list[Measured]:
+    @cached_property
+    def measured(self) -> list[Measured]:
         """Return the cells of its plan; those that it lacks are left out."""
-        return list(cells.unpack(self.table, plan.cells_by_fingerprint).values())
+        wanted = self.plan.cells_by_fingerprint if self.plan else {}
+        return list(cells.unpack(self.table, wanted).values())
+
+    @cached_property
+    def derived_values(self) -> dict[str, list[float]]:
+        """Return by metric one value a seed, made of the cells, of which none may be lacking."""
+        plan = self.plan
+        return sweep.values_by_metric(sweep.metrics_by_seed(plan, self.measured)) if plan else {}
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Evidence:
 
     def trainings_of(self, run: RecordedRun) -> list[Document]:
         """Return the trainings that the cells of a run follow from."""
-        trained = {key for m in run.measured(run.plan) for key in m.trained} if run.plan else set()
+        trained = {key for m in run.measured for key in m.trained}
         return [d for d in self.trainings if d.tags.get("fingerprint") in trained]
 
     def cells(self, run: RecordedRun) -> list[RecordedCell]:
@@ -78,8 +83,7 @@ class Evidence:
         own = {*store.reused_ids(run.document.tags)}
         own |= {d.run_id for d in self.trainings if d.tags.get(store.PARENT) == run.row.id}
         find = trained_among(self.trainings)
-        measured = run.measured(run.plan) if run.plan else []
-        return [RecordedCell(run.plan, m, find, own) for m in measured if run.plan]
+        return [RecordedCell(run.plan, m, find, own) for m in run.measured if run.plan]
 
 
 def read(name: str) -> Evidence:
@@ -87,7 +91,7 @@ def read(name: str) -> Evidence:
     runs: list[RecordedRun] = []
     trainings: list[Document] = []
     for file in bundles.files([name]):
-        with file_format.open_archive(file, store.home(), importing.check_document) as archive:
+        with file_format.open_archive(file, store.home(), importing.check_tags) as archive:
             for row in archive.manifest.runs:
                 if row.kind in TRAINED:
                     trainings.append(archive.run(row))

@@ -246,14 +246,15 @@ def as_evidence(document: Document) -> Document:
     """
     tags, curves = document.tags | {OWNER: PROJECT}, document.metrics
     if tags.get("kind") not in WHOLE:
-        curves = {metric: _thin(curve) for metric, curve in curves.items()}
+        curves = {metric: thin(curve, POINTS) for metric, curve in curves.items()}
     return document.model_copy(update={"metrics": curves, "tags": tags})
 
 
-def _thin(curve: list[Point]) -> list[Point]:
-    interval = math.ceil(len(curve) / POINTS)
-    thin = curve[::-1][:: max(interval, 1)][::-1]
-    return thin if not curve or thin[0] is curve[0] else [curve[0], *thin]
+def thin(curve: list[Point], most: int) -> list[Point]:
+    """Return at most one point more than so many of a curve, the first and the last among them."""
+    interval = math.ceil(len(curve) / most)
+    kept = curve[::-1][:: max(interval, 1)][::-1]
+    return kept if not curve or kept[0] is curve[0] else [curve[0], *kept]
 
 
 def _curves(run_id: str) -> dict[str, list[Point]]:

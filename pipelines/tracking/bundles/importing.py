@@ -11,7 +11,7 @@ import operator
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,26 @@ from pipelines.tracking.bundles.shape import (
     Model,
     refusal,
 )
-from pipelines.tracking.outbox import MAX_METRICS, send_fact, send_numbers
+from pipelines.tracking.outbox import MAX_METRICS, send_batch, send_fact
 from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
+SHOWN_POINTS = 50  # of a curve of the project's, which its bundle holds whole
+FOUND_BY = ("kind", "fingerprint")  # tags by which a run is taken for a result: they come last
+
+
+def check_tags(document: Document) -> None:
+    """Raise UserError for a result without its tags."""
+    if lacking := history.find_lacking(document.status, document.tags, document.params):
+        rule = f"A run of kind {document.tags['kind']} must have its tags."
+        raise refusal(rule, f"run {document.run_id} without {lacking}")
 
 
 def check_document(document: Document) -> None:
     """Raise UserError for names and values that MLflow would refuse, and results without tags."""
     from mlflow.utils import validation
 
-    if lacking := history.find_lacking(document.status, document.tags, document.params):
-        rule = f"A run of kind {document.tags['kind']} must have its tags."
-        raise refusal(rule, f"run {document.run_id} without {lacking}")
+    check_tags(document)
     try:
         validation._validate_experiment_name(document.experiment)
         for key, value in document.params.items():
@@ -59,23 +66,21 @@ def check_document(document: Document) -> None:
         raise refusal(rule, short(error)) from error
 
 
-def create_run(document: Document, places: Mapping[str, str]) -> str:
-    """Begin a run by MLflow's client, which gives it a new id: that id."""
-    created = store.client().create_run(
-        places[document.experiment],
-        document.start_ms,
-        _early_tags(document),
-        document.name,
-    )
-    return str(created.info.run_id)
+def create_run(document: Document, places: Mapping[str, str]) -> Any:
+    """Begin a run by MLflow's client, which gives it a new id; return MLflow's run.
+
+    Its first tags say that it is being imported, by which process, and nothing that names others.
+    """
+    tags = {key: text for key, text in document.tags.items() if not _names_runs(key)}
+    origin = {ORIGIN: document.tags.get(ORIGIN, document.run_id)}
+    early = {**tags, **origin, **heartbeat.tags(), IMPORTING: "True"}
+    early = _truncate_tags({key: text for key, text in early.items() if key not in FOUND_BY})
+    place = places[document.experiment]
+    return store.client().create_run(place, document.start_ms, early, document.name)
 
 
-def _early_tags(document: Document) -> dict[str, str]:
-    """Return the first tags: no search for results must take the run for one of its own."""
-    tags = document.tags
-    user = {"mlflow.user": tags["mlflow.user"]} if "mlflow.user" in tags else {}
-    own_tags = {"mlflow.runName": document.name, ORIGIN: tags.get(ORIGIN, document.run_id)}
-    return {**user, **own_tags, **heartbeat.tags(), IMPORTING: "True"}
+def _names_runs(tag: str) -> bool:
+    return tag in (PARENT, NOTE) or tag.startswith(REUSED)
 
 
 def _truncate_tags(tags: Mapping[str, str]) -> dict[str, str]:
@@ -89,34 +94,44 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def complete(document: Document, run_id: str, archive: Archive, ids: Mapping[str, str]) -> None:
-    """Write data sets, files and models of a run; then it is ended as it was.
+def complete(
+    document: Document, run: Any, archive: Archive, ids: Mapping[str, str], begun: bool
+) -> None:
+    """Write all of a run, whose tags name others as they are called here; it is ended as it was.
 
-    Tables of older versions name runs by their ids, which are others here.
+    Tables of older versions name runs by their ids, which are others here. `begun`: an earlier
+    import began it.
     """
-    to = store.client()
+    to, run_id = store.client(), run.info.run_id
+    numbers = [
+        (metric, _number(value), step, date)
+        for metric, curve in document.metrics.items()
+        for step, date, value in curve
+    ]
+    send_batch(run_id, document.params, heartbeat.tags() if begun else {}, numbers)
     if document.datasets:
         to.log_inputs(run_id, _datasets(document))
     with tempfile.TemporaryDirectory() as folder:
         if archive.extract(document.run_id, "artifacts", Path(folder)):
             for table in Path(folder).glob("*.csv"):
                 _rename(table, ids)
-            _upload(folder, to.get_run(run_id).info.artifact_uri)
+            _upload(folder, run.info.artifact_uri)
     _complete_models(document, run_id, archive)
     with store.lock("settle"):  # or `recover` might end it after us
-        _end(document, run_id)
+        _end(document, run_id, {heartbeat.SETTLED} & run.data.tags.keys())
 
 
-def _end(document: Document, run_id: str) -> None:
+def _end(document: Document, run_id: str, settled: set[str]) -> None:
     """Give a run its status and exactly its tags; last goes the one that says it is not whole."""
     to = store.client()
     if document.end_ms:
         to.set_terminated(run_id, document.status, document.end_ms)
     else:
         to.update_run(run_id, document.status)
-    send_fact(run_id, "tags", _truncate_tags(document.tags))
-    early = {*heartbeat.tags(), heartbeat.SETTLED} & to.get_run(run_id).data.tags.keys()
-    for key in [*sorted(early - document.tags.keys()), IMPORTING]:
+    changed = {k: v for k, v in document.tags.items() if _names_runs(k) or k in FOUND_BY}
+    beats = {key: document.tags[key] for key in heartbeat.tags() if key in document.tags}
+    send_fact(run_id, "tags", _truncate_tags({**changed, **beats}))
+    for key in [*sorted(heartbeat.tags().keys() - beats.keys()), *settled, IMPORTING]:
         to.delete_tag(run_id, key)
 
 
@@ -205,12 +220,17 @@ WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character,
 
 
 def import_runs(
-    file: Path, as_project: bool = False, present: dict[str, exporting.Present] | None = None
+    file: Path,
+    renew: Callable[[Document, Archive, str], Mapping[str, str]],
+    as_project: bool = False,
+    present: dict[str, exporting.Present] | None = None,
 ) -> dict[str, Any]:
     """Import the runs of a file, none twice; return their ids here, which this store gives.
 
-    Only the project's own evidence, `as_project`, says of its runs that they are the project's.
-    `present` is what `find_present` gave; what is imported is added to it.
+    `renew` gets each with its new id, once all are here, and returns the tags in which it is to
+    differ. Only the project's own evidence, `as_project`, says of its runs that they are the
+    project's; of their curves some points are imported, to be looked at. `present` is what
+    `find_present` gave; what is imported is added to it.
     """
     store.client()
     with (
@@ -231,6 +251,10 @@ def import_runs(
         if todo:
             try:
                 _write_runs(archive, todo, ids_here, as_project)
+                for each in todo:
+                    run_id = ids_here[each.run_id]
+                    if tags := renew(archive.run(each), archive, run_id):
+                        send_fact(run_id, "tags", _truncate_tags(tags))
             except BaseException:
                 with contextlib.suppress(store.unavailable()):
                     for begun in {*exporting.find_present([*ids_here.values()]).values()}:
@@ -257,24 +281,21 @@ def _write_runs(
     names = archive.manifest.experiments
     places = {name: store.experiment(store.uri(), name) for name in names.values()}
     experiments = {there: places[name] for there, name in names.items()}
+    runs: dict[str, Any] = {}
     for each in (each for each in todo if each.run_id not in ids):
-        ids[each.run_id] = create_run(archive.run(each), places)
+        runs[each.run_id] = create_run(archive.run(each), places)
+        ids[each.run_id] = runs[each.run_id].info.run_id
     with progress_bar("import", len(todo), "") as advance:
         for each in todo:
             document = _readdress(archive.run(each), ids, experiments)
-            if not as_project:
+            if as_project:
+                thin = {k: exporting.thin(v, SHOWN_POINTS) for k, v in document.metrics.items()}
+                document = document.model_copy(update={"metrics": thin})
+            else:
                 document.tags.pop(OWNER, None)
-            run_id = ids[each.run_id]
-            send_fact(run_id, "tags", heartbeat.tags())  # another process may have begun it
-            send_fact(run_id, "params", document.params)
-            numbers = [
-                (metric, _number(value), step, date)
-                for metric, curve in document.metrics.items()
-                for step, date, value in curve
-            ]
-            for start in range(0, len(numbers), MAX_METRICS):
-                send_numbers(run_id, numbers[start : start + MAX_METRICS])
-            complete(document, run_id, archive, ids)
+            begun = each.run_id not in runs
+            run = store.client().get_run(ids[each.run_id]) if begun else runs[each.run_id]
+            complete(document, run, archive, ids, begun)
             advance(1, math.nan)
 
 
