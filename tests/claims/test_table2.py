@@ -10,8 +10,9 @@ from pipelines.claims import table2
 from pipelines.claims._arms import ReportedArm
 from pipelines.claims._table2_cell import extra_metrics, figure, measure
 from pipelines.errors import Diverged
-from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.grid import Cell, Measured
+from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import differences
 from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.cifar import HALF_BEST
@@ -163,8 +164,9 @@ def test_a_diverged_cell_has_the_numbers_of_one_that_did_not(home: Path, digits:
     row = history.row(document["run_id"])
     assert row.tags["code"]  # by which it is found again
     assert document["verdict"] == "smaller scale"
-    (cell,) = history.rows(kind="setting")
-    assert cell.metrics.keys() == measured_by(recipe, 0, Wild()).keys()
+    plan = MeasurementPlan(name="allconv-cifar10", scale="paper", settings=recipe, seeds=1)
+    (cell,) = cells.read_plan(plan, row.id) or []
+    assert cell.curves.keys() == measured_by(recipe, 0, Wild()).keys()
     assert 0 < document["metrics"][HALF_BEST]["mean"] < 100
     assert document["metrics"]["best_half_seen_test_step"]["mean"] in (4, 8)
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from pipelines.errors import UserError
-from pipelines.measurement import claim, claim_catalog, sweep
+from pipelines.measurement import cells, claim, claim_catalog, sweep
 from pipelines.measurement.plan import MeasurementPlan, stated_plan, stated_plan_of
 from pipelines.measurement.quotation import ACCUSED, Quotation
+from pipelines.measurement.run_charts import CURVE
 from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, Floor
 from pipelines.results import scoreboard
 from pipelines.run_options import RunOptions
@@ -62,13 +63,16 @@ def test_claim_at_smoke_scale(
     assert row.status == "FINISHED"
     assert [a.path for a in store.client().list_artifacts(row.id)].count("figure.png")
     assert tested_claim.says in row.tags["mlflow.note.content"]
-    children = history.rows(**{store.PARENT: row.id})
-    assert children
-    if isinstance(tested_claim, claim.Theorem):
-        assert tested_claim.charts
-        assert {key for curves in tested_claim.charts for key in curves} <= children[
-            0
-        ].metrics.keys()
+    plan = stated_plan(name, "smoke", document["seeds"])
+    assert len(cells.read_plan(plan, row.id) or []) == len(plan.cells)
+    charted = {key for curves in tested_claim.charts for key in curves}
+    assert charted == {name_of_curve(key) for key in row.metrics if key.startswith(CURVE)}
+    assert charted or tested_claim.trains
+    assert all(r.tags["kind"] != "setting" for r in history.rows(**{store.PARENT: row.id}))
+
+
+def name_of_curve(metric: str) -> str:
+    return metric.removeprefix(CURVE).partition(" ")[0]
 
 
 @pytest.mark.parametrize("name", claim_catalog.names())

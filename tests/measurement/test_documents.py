@@ -2,8 +2,13 @@
 
 import contextlib
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from pipelines.measurement import documents
+import numpy as np
+
+from pipelines.measurement.experiment import read_trainings
+from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import stated_plan
 from pipelines.tracking import store, tracked_run
 from pipelines.tracking.tracked_run import Run
@@ -25,30 +30,39 @@ def record(parent: Run, fingerprint: str, errors: list[float], arm: str = "") ->
     return run.id
 
 
+def of_cell(*fingerprints: str) -> Measured:
+    return Measured(Cell({}, 0), np.zeros(1, np.int64), {}, trained=fingerprints)
+
+
+def arms(arm_names: dict[str, str], run_id: str, *fingerprints: str) -> dict[str, list[float]]:
+    plan: Any = SimpleNamespace(arm_names=arm_names)
+    (trainings,) = read_trainings(plan, [of_cell(*fingerprints)], run_id)
+    return {each.arm: list(each.curves["val_error_pct"]) for each in trainings}
+
+
 def test_trainings_of_a_cell_are_its_own_and_those_it_found(home: Path) -> None:
-    with tracked_run.track("earlier", experiment="e", kind="setting") as earlier:
+    with tracked_run.track("earlier", experiment="e", kind="claim") as earlier:
         reused = record(earlier, "c", [50.0, 40.0, 30.0])
         record(earlier, "d", [50.0, 40.0, 30.0], arm="other")
-    with tracked_run.track("cell", experiment="e", kind="setting") as cell:
-        record(cell, "a", [90.0, 60.0], arm="a")  # failed, and was then repeated
-        record(cell, "a", [90.0, 50.0, 20.0], arm="a")
-        record(cell, "b", [90.0, 95.0], arm="b")
-        cell.tag(f"{store.REUSED}{reused}", "c")
-    found = {each.arm: each for each in documents.read_trainings(cell.id, {})}
-    assert {arm: list(each.curves["val_error_pct"]) for arm, each in found.items()} == {
+    with tracked_run.track("claim", experiment="e", kind="claim") as run:
+        record(run, "a", [90.0, 60.0], arm="a")  # failed, and was then repeated
+        record(run, "a", [90.0, 50.0, 20.0], arm="a")
+        record(run, "b", [90.0, 95.0], arm="b")
+        record(run, "e", [90.0, 80.0, 70.0], arm="another cell's")
+        run.tag(f"{store.REUSED}{reused}", "c")
+    assert arms({}, run.id, "a", "b", "c") == {
         "a": [90.0, 50.0, 20.0],
         "b": [90.0, 95.0],
         "": [50.0, 40.0, 30.0],
     }
-    assert list(found["a"].steps) == [10, 20, 30]
 
 
 def test_a_training_of_two_claims_is_an_arm_of_both(home: Path) -> None:
-    with tracked_run.track("cell", experiment="e", kind="setting") as cell:
-        record(cell, "a", [90.0, 60.0, 30.0], arm="fixed")
-        record(cell, "b", [90.0, 70.0, 40.0], arm="found by a search")
-    found = {each.arm: each for each in documents.read_trainings(cell.id, {"a": "plain"})}
-    assert {arm: each.curves["val_error_pct"][-1] for arm, each in found.items()} == {
+    with tracked_run.track("claim", experiment="e", kind="claim") as run:
+        record(run, "a", [90.0, 60.0, 30.0], arm="fixed")
+        record(run, "b", [90.0, 70.0, 40.0], arm="found by a search")
+    found = arms({"a": "plain"}, run.id, "a", "b")
+    assert {arm: curve[-1] for arm, curve in found.items()} == {
         "plain": 30.0,
         "found by a search": 40.0,
     }

@@ -1,4 +1,4 @@
-"""Sweeps: one run a cell, skipped when finished, the same after kill -9 as without it."""
+"""Sweeps: one table and one run a cell, none measured twice, the same after kill -9 as without."""
 
 import dataclasses
 import os
@@ -65,7 +65,7 @@ def test_a_sweep_is_one_parent_and_one_finished_child_a_setting_and_seed(home: P
     assert parent.metrics["total/cells"] == 12
     assert parent.metrics["total/points"] == 36
     artifacts = {a.path for a in store.client().list_artifacts(parent.id)}
-    assert {"figure.png", "settings.csv"} <= artifacts
+    assert {"figure.png", "settings.csv", "cells.npz"} <= artifacts
     assert len(document["settings"]) == 12
     assert "| d | gamma | premise | ratio" in parent.tags["mlflow.note.content"]
 
@@ -88,18 +88,23 @@ def test_processes_give_what_one_process_gives(home: Path) -> None:
     assert alone["metrics"] == together["metrics"]
 
 
+def measured_at(document):
+    """By fingerprint when each cell of a sweep was measured, as its run says."""
+    return {row.tags["fingerprint"]: row.start_ms for row in children(document)}
+
+
 def test_finished_settings_are_not_measured_again(home: Path) -> None:
     first = swept(*GRID)
     assert swept(*GRID)["run_id"] == first["run_id"]
     wider = swept("d=2,3,4", *GRID[1:])
-    rows = children(wider)
-    assert {row.params["d"] for row in rows} == {"4"}
-    assert len(wider["settings"]) == 18
-    took_s = history.measuring_seconds([*rows, *children(first)])
-    assert wider["wall_s"] > took_s - 0.02  # its cost is that of all its settings
+    assert len(wider["settings"]) == len(children(wider)) == 18
+    before, after = measured_at(first), measured_at(wider)
+    assert before.items() <= after.items()
+    spans = {(row.start_ms, row.end_ms) for row in children(wider)}
+    assert wider["wall_s"] > sum(end - start for start, end in spans) / 1000 - 0.02
     straight = swept("d=2,3,4", *GRID[1:], run_options=AGAIN)
     assert wider["metrics"] == straight["metrics"]
-    assert len(children(straight)) == 18
+    assert not before.items() & measured_at(straight).items()
 
 
 def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None:
@@ -113,13 +118,13 @@ def test_the_order_in_which_an_axis_is_typed_changes_nothing(home: Path) -> None
 
 def test_the_newest_measurement_of_a_setting_is_taken(home: Path) -> None:
     swept("d=2", "gamma=1", "l=5")
-    newest = {row.id for row in children(swept("d=2", "gamma=1", "l=5", run_options=AGAIN))}
+    newest = measured_at(swept("d=2", "gamma=1", "l=5", run_options=AGAIN))
     wider = swept("d=2,3", "gamma=1", "l=5")
-    assert newest <= {row["run_id"] for row in wider["settings"]}
+    assert newest.items() <= measured_at(wider).items()
 
 
 def test_a_sweep_that_failed_goes_on_in_the_same_run(home: Path, monkeypatch) -> None:
-    def broken(*arguments):
+    def broken(*_, **__):
         raise RuntimeError("no table today")
 
     with monkeypatch.context() as patch:
@@ -171,9 +176,10 @@ def test_a_trained_claim_can_be_swept(home: Path, digits: Path) -> None:
     pictures = {a.path for a in store.client().list_artifacts(document["run_id"])}
     assert {"figure learning_rate=0.02.png", "figure learning_rate=0.05.png"} <= pictures
     rows = children(document)
-    assert {row.params["learning_rate"] for row in rows} == {"0.02", "0.05"}
-    trainings = [history.rows(**{"mlflow.parentRunId": row.id}) for row in rows]
-    assert sorted(map(len, trainings)) == [1, 2]  # the plain network is trained once
+    settings = [row for row in rows if row.tags["kind"] == "setting"]
+    assert {row.params["learning_rate"] for row in settings} == {"0.02", "0.05"}
+    trainings = [row for row in rows if row.tags["kind"] == "training"]
+    assert len(trainings) == 3  # the plain network is trained once
 
 
 def settings_in(database: Path) -> int:
