@@ -9,12 +9,13 @@ import pytest
 
 from pipelines.cli import tables
 from pipelines.errors import UserError
-from pipelines.measurement import claim, claim_catalog, claim_code, documents, sweep
+from pipelines.measurement import cells, claim, claim_catalog, claim_code, documents, sweep
+from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check
 from pipelines.run_options import RunOptions
 from pipelines.tracking import history, store, stored_models, tracked_run
-from pipelines.tracking.bundles import exporting
+from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go
 
 NAME = "small-norm-factorization"
@@ -64,18 +65,18 @@ def test_what_the_project_recorded_is_here_and_nobodys_own(folder: Path, go: Go)
     go("b")
     assert bundles.import_if_own() == 1
     assert bundles.import_if_own() == 0
-    assert history.rows(None, kind="claim") == history.rows(None, kind="setting") == []
+    assert history.rows(None, kind="claim") == []
     [row] = history.rows(kind="claim", origin="project")
-    assert row.id == measured
+    assert row.origin == measured
     assert (entry().yours, entry().verdict) == (None, "holds")
     own = measure()  # a cheap claim is measured here, too
     assert own != measured
     shown = entry()
     assert shown.project and shown.yours
-    assert (shown.project.run.id, shown.yours.run.id) == (measured, own)
+    assert (shown.project.run.origin, shown.yours.run.id) == (measured, own)
     document = shown.document()
     assert (document["run_id"], document["recorded_by"]) == (own, "you")
-    assert document["project"]["run_id"] == measured
+    assert document["project"]["run_id"] == row.id
 
 
 def test_only_the_evidence_itself_says_what_the_project_recorded(
@@ -86,37 +87,33 @@ def test_only_the_evidence_itself_says_what_the_project_recorded(
     copy = Path(shutil.copy(added["file"], tmp_path / "copy.zip"))
     go("b")
     assert bundles.import_runs(copy)["imported"] == []  # it came from the evidence, first
-    assert [row.id for row in history.rows(kind="claim", origin="project")] == [measured]
+    assert [row.origin for row in history.rows(kind="claim", origin="project")] == [measured]
     Path(added["file"]).unlink()
     go("c")
-    assert measured in bundles.import_runs(copy)["imported"]
+    imported = bundles.import_runs(copy)["imported"]
     assert history.rows(None, kind="claim", origin="project") == []
-    assert [row.id for row in history.rows(kind="claim")] == [measured]
+    [row] = history.rows(kind="claim")
+    assert (row.id, row.origin) == (imported[0], measured)
     [again] = bundles.add([str(copy)])["added"]
     assert again["seeds"] == {"smoke": 5}
 
 
-def test_a_claim_that_a_server_imported_is_added_to_the_evidence(
-    folder: Path, go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_claim_that_was_imported_is_added_to_the_evidence(
+    folder: Path, go: Go, tmp_path: Path
 ) -> None:
     exporting.export_runs(tmp_path / "claim.zip", [measure()], None)
     go("b")
-    monkeypatch.setattr(store, "REVISION", "of a server, which gives ids of its own")
-    assert len(bundles.import_runs(tmp_path / "claim.zip")["imported"]) == 1 + 10
+    assert len(bundles.import_runs(tmp_path / "claim.zip")["imported"]) == 1
     [row] = history.rows(kind="claim")
-    assert {*documents.cell_ids(row.id)} == {each.id for each in history.rows(kind="setting")}
     [added] = bundles.add([NAME])["added"]
     assert added["seeds"] == {"smoke": 5}
     assert row.id in {each.run_id for each in bundles.rows()}
 
 
-def test_a_seed_that_was_measured_beside_a_server_joins_the_evidence(
-    folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_seed_that_was_measured_elsewhere_joins_the_evidence(folder: Path, go: Go) -> None:
     measure()
     bundles.add([NAME])
     go("b")
-    monkeypatch.setattr(store, "REVISION", "of a server, which gives ids of its own")
     bundles.import_missing([NAME])
     assert bundles.add([NAME])["added"] == []
     measure(only_seed=5)
@@ -150,11 +147,9 @@ def test_a_seed_of_another_machine_adds_one_and_nothing_twice(
     go("a")
     [added] = bundles.add([str(tmp_path / "five.zip")])["added"]
     assert added["seeds"] == {"smoke": 6}
-    cells = len(history.rows(kind="setting", origin="project"))
     assert project_seeds() == 6
     assert entry().project.document()["metrics"]["ratio"]["n"] == 6  # type: ignore[union-attr]
     assert bundles.add([str(tmp_path / "five.zip"), str(tmp_path / "six.zip")])["added"] == []
-    assert len(history.rows(kind="setting", origin="project")) == cells
     assert len(bundles.files()) == 2
     go("c")
     assert bundles.import_if_own() == 2
@@ -266,9 +261,9 @@ def test_a_new_number_of_an_expensive_claim_is_made_of_its_cells(
     assert document["reused"]
     assert document["metrics"]["one"]["mean"] == 1
     problems = check.check_evidence(publish(folder.parent))["problems"]
-    assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
+    assert any("has recorded another one than its cells say" in each for each in problems)
     [added] = bundles.add([NAME])["added"]  # joined anew, by today's rules
-    assert added["cells"] == 0
+    assert added["runs"] == 1
     assert check.check_evidence(publish(folder.parent))["problems"] == []
 
 
@@ -284,7 +279,7 @@ def test_cells_of_other_code_are_joined_and_named(
     project = entry().project
     assert project is not None
     [checked] = check.check_evidence(publish(folder.parent))["claims"]
-    assert checked["other_code"] == len(history.rows(kind="setting", origin="project")) / 5
+    assert checked["other_code"] == project.run.metrics["total/cells"] / 5
     codes = project.run.tags[documents.MEASURED_BY]
     assert codes.count("settings)") == 2
     assert codes in project.commit()
@@ -299,7 +294,7 @@ def test_a_seed_of_another_backend_is_of_the_same_code(
         first = measure(only_seed=0)
     for seed in range(1, 5):
         second = measure(only_seed=seed)
-    codes = [history.row(run_id).tags[sweep.CELL_CODE] for run_id in (first, second)]
+    codes = [history.row(run_id).tags[cells.CELL_CODE] for run_id in (first, second)]
     assert len(set(codes)) == 2  # no run of one backend stands for one of another
     bundles.add([NAME])
     [checked] = check.check_evidence(publish(folder.parent))["claims"]
@@ -318,14 +313,15 @@ def test_an_expensive_claim_is_shown_and_measured_by_force_alone(
     bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
     document = measure_document()
-    assert (document["run_id"], document["reused"]) == (measured, True)
+    [row] = history.rows(kind="claim", origin="project")
+    assert (document["run_id"], row.origin, document["reused"]) == (row.id, measured, True)
     assert tables.reason_not_measured(document).startswith("Measured by the project on 20")
     assert "other code" not in tables.reason_not_measured(document)
     monkeypatch.setattr(claim_code, "of_claim", lambda *name: "other")
     assert ", by other code than this: " in tables.reason_not_measured(measure_document())
-    assert history.rows(kind="setting") == []
-    assert measure(force=True) != measured
-    assert history.rows(kind="setting")
+    assert history.rows(kind="claim") == []
+    assert measure(force=True) != row.id
+    assert history.rows(kind="claim")
 
 
 def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
@@ -336,9 +332,19 @@ def test_seeds_beyond_those_of_an_expensive_claim_are_all_that_is_measured(
     go("b")
     bundles.import_if_own()
     monkeypatch.setattr(sweep, "EXPENSIVE_S", 0)
+    before = cells_at(history.rows(kind="claim", origin="project")[0], 5)
     own = history.row(measure(6))
-    assert {row.params["seed"] for row in history.rows(kind="setting")} == {"5"}
+    measured = cells_at(own, 6)
     assert own.metrics["n/ratio"] == 6
+    assert measured[: len(before)] != before  # settings come first, then seeds
+    assert sorted(m for m in measured if m in before) == sorted(before)
+
+
+def cells_at(row: history.Row, seeds: int) -> list[tuple[str, int]]:
+    """Return of every cell of a run its fingerprint and when it was measured."""
+    plan = stated_plan(NAME, "smoke", seeds)
+    found = cells.read_plan(plan, row.id) or []
+    return [(plan.cell_fingerprint(m.cell), m.start_ms) for m in found]
 
 
 def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: Path) -> None:
@@ -348,14 +354,12 @@ def test_an_export_leaves_out_what_everyone_has(folder: Path, go: Go, tmp_path: 
     bundles.import_if_own()
     own = measure()
     runs = exporting.export_runs(tmp_path / "mine.zip", [NAME], None)["runs"]
+    [row] = history.rows(kind="claim", origin="project")
+    assert row.origin == measured
     assert own in {run["run_id"] for run in runs}
-    assert measured not in {run["run_id"] for run in runs}
-    [named] = [
-        run
-        for run in exporting.export_runs(tmp_path / "named.zip", [measured], None)["runs"]
-        if run["kind"] == "claim"
-    ]
-    assert named["run_id"] == measured
+    assert row.id not in {run["run_id"] for run in runs}
+    [named] = exporting.export_runs(tmp_path / "named.zip", [row.id], None)["runs"]
+    assert named["run_id"] == row.id
 
 
 def publish(tmp_path: Path) -> Path:
@@ -397,17 +401,10 @@ def test_a_doctored_row_is_found(folder: Path, tmp_path: Path) -> None:
         assert first.startswith(f"{NAME}: {problem}")
 
 
-def test_a_verdict_without_evidence_and_a_setting_twice_are_found(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_a_verdict_without_evidence_is_found(folder: Path, tmp_path: Path) -> None:
     measure()
     bundles.add([NAME])
     results = publish(tmp_path)
-    [file] = bundles.files()
-    again = file.with_name(f"{NAME}-00000000.zip")
-    again.write_bytes(file.read_bytes())
-    [problem] = check.check_evidence(results)["problems"]
-    assert problem.endswith("settings are in the evidence twice")
     for each in bundles.files():
         each.unlink()
     [problem] = check.check_evidence(results)["problems"]
@@ -430,7 +427,7 @@ def test_a_run_that_recorded_other_numbers_than_its_curves_is_found(
     monkeypatch.setattr(bundles, "_is_of_today", lambda *_: True)
     bundles.add([NAME])
     problems = check.check_evidence(publish(tmp_path))["problems"]
-    assert f"{NAME}: no run of the claim has recorded what its cells' curves say" in problems
+    assert f"{NAME}: run {row.id} has recorded another ratio than its cells say" in problems
 
 
 def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
@@ -445,17 +442,16 @@ def test_what_is_added_must_be_a_file_or_a_claim(folder: Path) -> None:
 def test_trainings_travel_without_networks_and_with_thin_curves(
     folder: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.tracking.bundles import exporting
-
     name = "identity-beats-plain"
     monkeypatch.setattr(exporting, "POINTS", 3)
     sweep.check(name, "smoke", claim_catalog.load(name).scales["smoke"])
     trained = {row.id: row.metrics for row in history.rows(kind="training")}
+    monkeypatch.setattr(importing, "SHOWN_POINTS", 3)
     bundles.add([name])
     go("b")
     bundles.import_if_own()
     rows = history.rows(kind="training", origin="project")
-    assert {row.id: row.metrics for row in rows} == trained
+    assert {row.origin: row.metrics for row in rows} == trained
     assert all(stored_models.find_id(row.id) is None for row in rows)
     history_of = store.client().get_metric_history(rows[0].id, "batch_loss")
     assert 3 <= len(history_of) <= 4

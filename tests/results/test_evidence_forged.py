@@ -2,6 +2,8 @@
 
 import dataclasses
 import hashlib
+import io
+import itertools
 import json
 import math
 import zipfile
@@ -9,14 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pipelines.__main__ import dispatch
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement import claim_catalog, documents, sweep
+from pipelines.measurement.cells import unpack
+from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check, derive
+from pipelines.results.evidence import recorded as recorded_evidence
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import Go
 
@@ -34,8 +40,20 @@ def folder(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return bundles.FOLDER
 
 
-def forge(name: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Put the project's evidence of a claim here, each run changed, with digests that fit."""
+def keep(_: dict[str, Any]) -> None:
+    """Change nothing."""
+
+
+def forge(
+    name: str,
+    change: Callable[[dict[str, Any]], None] = keep,
+    cells: Callable[[dict[str, Any]], None] = keep,
+    csv: Callable[[str], str] = str,
+) -> None:
+    """Put the project's evidence of a claim here, each run changed, with digests that fit.
+
+    `cells` changes the arrays of a table by name, `csv` what is written of it for readers.
+    """
     for file in bundles.files([name]) or map(Path, SHIPPED.glob(f"{name}-*[0-9a-f].zip")):
         with zipfile.ZipFile(file) as archive:
             members = {each: archive.read(each) for each in archive.namelist()}
@@ -46,12 +64,49 @@ def forge(name: str, change: Callable[[dict[str, Any]], None]) -> None:
             members[member] = json.dumps(document).encode()
             [row] = [r for r in manifest["runs"] if r["run_id"] == document["run_id"]]
             row["status"] = document["status"]
+        for member in [each for each in members if each.endswith("/cells.npz")]:
+            members[member] = change_table(members[member], cells)
+            text = member.replace("cells.npz", "settings.csv")
+            members[text] = csv(write_table(name, members[member], members[text])).encode()
         for member, content in members.items():
             digest = hashlib.sha256(content).hexdigest()
             manifest["members"][member] = {"bytes": len(content), "sha256": digest}
         with zipfile.ZipFile(bundles.FOLDER / file.name, "w", zipfile.ZIP_DEFLATED) as archive:
             for member, content in {**members, "manifest.json": json.dumps(manifest)}.items():
                 archive.writestr(member, content)
+
+
+def change_table(table: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    arrays = dict(np.load(io.BytesIO(table)))
+    change(arrays)
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def write_table(name: str, table: bytes, before: bytes) -> str:
+    """Write cells as `run` does, as a careful forger would."""
+    lines = before.decode().splitlines()
+    for scale, seeds in itertools.product(claim_catalog.load(name).scales, (3, 5)):
+        plan = stated_plan(name, scale, seeds)
+        found = unpack(table, plan.cells_by_fingerprint)
+        if len(found) == len(plan.cells) == len(lines) - 1:
+            return documents.format_table(documents.table_rows(plan, [*found.values()]))
+    return before.decode()
+
+
+def set_curve(
+    metric: str, change: Callable[[Any], Any], row: int | None = None
+) -> Callable[[dict[str, Any]], None]:
+    """Return what changes a curve of all cells, or of one in a row of the table."""
+
+    def change_arrays(arrays: dict[str, Any]) -> None:
+        for key in [each for each in arrays if each.endswith(f"/curves/{metric}")]:
+            rows = arrays[f"{key.partition('/')[0]}/row"]
+            chosen = np.ones(len(rows), bool) if row is None else rows == row
+            arrays[key] = np.where(chosen[:, None], change(arrays[key]), arrays[key])
+
+    return change_arrays
 
 
 def set_metric(document: dict[str, Any], metric: str, change: Callable[[float], float]) -> None:
@@ -61,10 +116,9 @@ def set_metric(document: dict[str, Any], metric: str, change: Callable[[float], 
 
 def recorded(name: str) -> list[derive.RecordedCell]:
     """Return the cells of a claim in the evidence."""
-    runs = list(check.read_runs(name, trainings=True))
-    cells = derive.recorded_cells(name, check.cells_of(runs), check.trained_among(runs))
-    assert cells
-    return cells
+    evidence = recorded_evidence.read(name)
+    assert evidence.deciding
+    return evidence.cells(evidence.deciding)
 
 
 def problems(name: str) -> list[str]:
@@ -84,11 +138,11 @@ def problems_in_results(tmp_path: Path, **how: Any) -> list[str]:
 
 def test_a_number_that_the_trainings_do_not_give_is_named_with_both(tmp_path: Path) -> None:
     def shift(document: dict[str, Any]) -> None:
-        if document["tags"]["kind"] in ("setting", "claim"):
+        if document["tags"]["kind"] == "claim":
             for prefix in ("", "seed/", "ci_low/", "ci_high/"):
                 set_metric(document, f"{prefix}wider_gap_pct", lambda gap: gap + 3)
 
-    forge("batchnorm-overfits", shift)
+    forge("batchnorm-overfits", shift, set_curve("wider_gap_pct", lambda gap: gap + 3))
     found = problems_in_results(tmp_path)
     assert len(found) == 3  # and nothing else: the forged row agrees with the forged cells
     assert (
@@ -100,14 +154,14 @@ def test_a_number_that_the_trainings_do_not_give_is_named_with_both(tmp_path: Pa
 def write_cells(name: str) -> None:
     """Write the five cells of small-init-helps at hours scale, as if they had been measured."""
     plan = stated_plan(name, "hours", 5)
-    for cell in plan.cells:
-        tags = {"claim": name, "code": plan.code, "fingerprint": plan.cell_fingerprint(cell)}
-        with tracked_run.track(
-            f"seed={cell.seed}", experiment="mine", kind="setting", params=cell.params, tags=tags
-        ) as run:
-            run.log({"small_test_error_pct": 20.0, "standard_test_error_pct": 25.0})
-            run.log({"small_rate": 0.1, "standard_rate": 0.001, "rates_at_an_end": 0.0})
-            run.log({"advantage_pct": 5.0})
+    curves = {"small_test_error_pct": 20.0, "standard_test_error_pct": 25.0, "advantage_pct": 5.0}
+    curves |= {"small_rate": 0.1, "standard_rate": 0.001, "rates_at_an_end": 0.0}
+    columns = {key: np.array([value]) for key, value in curves.items()}
+    given = {
+        key: Measured(cell, np.zeros(1, np.int64), columns, plan.code)
+        for key, cell in plan.cells_by_fingerprint.items()
+    }
+    sweep.measure(plan, given)
 
 
 def test_cells_written_by_hand_are_not_added_and_nothing_is_published() -> None:
@@ -116,7 +170,7 @@ def test_cells_written_by_hand_are_not_added_and_nothing_is_published() -> None:
     with pytest.raises(UserError, match=r"small-init-helps seed=\d: there is no search of .*add"):
         bundles.add([name])
     assert bundles.files() == []
-    assert history.rows_with_evidence(None, kind="claim") == []
+    assert history.rows_with_evidence(None, origin="project") == []
 
 
 def test_the_trainings_that_a_cell_follows_from_come_with_it_wherever_they_were_made() -> None:
@@ -153,7 +207,7 @@ def change_trainings(**changes: Any) -> Callable[[dict[str, Any]], None]:
 
 
 def test_the_projects_own_cells_follow_from_their_trainings() -> None:
-    forge(TRAINED, lambda document: None)
+    forge(TRAINED)
     assert problems(TRAINED) == []
 
 
@@ -243,37 +297,32 @@ def test_a_training_must_have_the_seed_and_the_settings_of_the_claim_and_its_cur
 
 def test_a_training_that_diverged_gives_what_it_gave_when_it_was_measured() -> None:
     def diverge(document: dict[str, Any]) -> None:
-        seed = document["params"].get("seed")
-        if document["tags"]["kind"] == "training" and seed == "3":
-            if document["params"]["model_args.shortcut"] == "none":
-                document["status"] = "FAILED"
-                document["tags"]["diverged"] = "17"
-        elif document["tags"]["kind"] == "setting" and seed == "3":
-            for metric in ("plain_test_error_pct", "advantage_pct"):
-                set_metric(document, metric, lambda _: None)  # type: ignore[arg-type, return-value]
+        plain = document["params"].get("model_args.shortcut") == "none"
+        if plain and document["params"]["seed"] == "3":
+            document["status"] = "FAILED"
+            document["tags"]["diverged"] = "17"
 
-    forge(TRAINED, diverge)
+    def lose(arrays: dict[str, Any]) -> None:
+        for metric in ("plain_test_error_pct", "advantage_pct"):
+            set_curve(metric, lambda error: error * np.nan, row=3)(arrays)
+
+    forge(TRAINED, diverge, lose)
     assert problems(TRAINED) == []
 
 
-def measure_theorem() -> list[str]:
-    """Put measured cells of a theorem into the evidence; their run ids."""
+def measure_theorem() -> list[derive.RecordedCell]:
+    """Put measured cells of a theorem into the evidence; return them."""
     sweep.check(THEOREM, "smoke", claim_catalog.load(THEOREM).scales["smoke"])
     bundles.add([THEOREM])
-    return sorted(row.id for row in history.rows_with_evidence(kind="setting"))
+    return recorded(THEOREM)
 
 
 def test_a_cell_of_a_theorem_changed_by_hand_is_found_when_it_is_drawn(
     tmp_path: Path, go: Go
 ) -> None:
     forged, *others = measure_theorem()
-    title = f"{THEOREM} {history.row(forged).name}"
-
-    def change(document: dict[str, Any]) -> None:
-        if document["run_id"] == forged:
-            set_metric(document, "ratio", lambda ratio: ratio * 0.999)
-
-    forge(THEOREM, change)
+    title = forged.title
+    forge(THEOREM, cells=set_curve("ratio", lambda ratio: ratio * 0.999, row=0))
     go("b")
     assert not any("anew" in each for each in problems_in_results(tmp_path))  # none is drawn
     everything = problems_in_results(tmp_path, again=1 + len(others))
@@ -291,14 +340,10 @@ def test_a_curve_that_rounding_changes_must_keep_to_its_side_of_the_bound(
     [bound] = [each for each in stated.decided_by if each.metric == "ratio"]
     found = []
     for factor in (0.999, 100):
-
-        def change(document: dict[str, Any], factor: float = factor) -> None:
-            set_metric(document, "ratio", lambda ratio: ratio * factor)
-
-        forge(THEOREM, change)
+        forge(THEOREM, cells=set_curve("ratio", lambda ratio: ratio * factor))  # noqa: B023
         [cell, *_] = recorded(THEOREM)
         found.append([*cell.measure_anew()])
-        forge(THEOREM, lambda document: change(document, 1 / factor))  # noqa: B023
+        forge(THEOREM, cells=set_curve("ratio", lambda ratio: ratio / factor))  # noqa: B023
     assert bound.at_most < 100
     assert (len(found[0]), len(found[1])) == (0, 1)
 
@@ -323,25 +368,46 @@ def test_the_command_says_what_it_drew(capsys: pytest.CaptureFixture[str]) -> No
         dispatch(["evidence", "list", "--again", "3"])
 
 
-@pytest.mark.parametrize("name", [TRAINED, THEOREM])
-def test_a_cell_that_names_another_seed_is_known_by_its_fingerprint(name: str) -> None:
-    def move(document: dict[str, Any]) -> None:
-        if document["tags"]["kind"] == "setting":
-            document["params"]["seed"] = str(int(document["params"]["seed"]) + 1000)
+def test_a_table_that_says_another_seed_than_its_cells_is_found(tmp_path: Path) -> None:
+    measure_theorem()
+    forge(THEOREM, csv=lambda text: text.replace(",4,", ",5,"))
+    [found] = problems_in_results(tmp_path)
+    assert found.endswith("has another settings.csv than its cells say")
 
-    forge(name, move)
-    found = problems(name)
-    assert len(found) == len(recorded(name)) > 0
-    assert all("it says that its seed is 100" in each for each in found)
+
+def test_a_table_that_lacks_a_cell_is_found(tmp_path: Path) -> None:
+    def rename(arrays: dict[str, Any]) -> None:
+        arrays["fingerprint"][0] = "0" * 12
+
+    measure_theorem()
+    forge(THEOREM, cells=rename)
+    found = problems_in_results(tmp_path)
+    assert any("holds 9 of 10 settings" in each for each in found)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda table: table[:-100],
+        lambda table: b"",
+        lambda table: table.replace(b"'descr': '<f8'", b"'descr': '|O8'"),
+        lambda table: table.replace(b"(10,)", b"(99,)"),
+    ],
+)
+def test_a_table_that_is_none_is_a_sentence(damage: Callable[[bytes], bytes]) -> None:
+    [cell, *_] = measure_theorem()
+    [run] = recorded_evidence.read(THEOREM).runs
+    wanted = cell.plan.cells_by_fingerprint
+    assert len(unpack(run.table, wanted)) == 10
+    with pytest.raises(UserError, match="The cells of a claim's run must be a table"):
+        unpack(damage(run.table), wanted)
 
 
 def test_a_curve_that_nothing_gives_is_refused() -> None:
-    def add(document: dict[str, Any]) -> None:
-        if document["tags"]["kind"] == "setting":
-            [*_, curve] = document["metrics"].values()
-            document["metrics"]["assumption_holds"] = [[s, ms, 0.0] for s, ms, _ in curve]
+    def add(arrays: dict[str, Any]) -> None:
+        arrays["0/curves/assumption_holds"] = np.zeros_like(arrays["0/curves/advantage_pct"])
 
-    forge(TRAINED, add)
+    forge(TRAINED, cells=add)
     assert all(
         "assumption_holds: in the evidence or by its trainings" in p for p in problems(TRAINED)
     )

@@ -123,7 +123,8 @@ def _add_claim(name: str, run_ids: Collection[str] | None) -> dict[str, Any] | N
         if plan.seeds:
             trainings |= _check_cells(plan, new)
             joined[scale] = _join_cells(plan, found)
-    shipped = {row.id for row in history.rows_with_evidence(None, origin=store.PROJECT)}
+    project = history.rows_with_evidence(None, origin=store.PROJECT)
+    shipped = {row.id for row in project if row.origin in origins()}
     related = exporting.with_relatives({row.id for row in joined.values()} | trainings, _ended())
     chosen = sorted(related - shipped)
     if not chosen:
@@ -150,22 +151,20 @@ def _complete_cells(
     No seed is left out between two others, so that none can be chosen. The cells of the evidence
     come first, then those that were measured here, by today's code before others.
     """
-    rows = [
-        row
-        for kind in history.RESULTS
-        for row in history.rows_with_evidence(kind=kind, claim=name)
-        if row.is_project or run_ids is None or row.id in run_ids
+    every = [
+        r for kind in history.RESULTS for r in history.rows_with_evidence(kind=kind, claim=name)
     ]
-    last = [int(row.params.get(ONLY_SEED, 0)) + int(row.tags["seeds"]) for row in rows]
-    plan = stated_plan(name, scale, max(last, default=0))
-    own = [row for row in rows if not row.is_project]
+    own = [r for r in every if not r.is_project and (run_ids is None or r.id in run_ids)]
+    shipped = [r for r in every if r.is_project and r.origin in origins()]
+    last = [int(r.params.get(ONLY_SEED, 0)) + int(r.tags["seeds"]) for r in (*own, *shipped)]
+    plan = stated_plan(name, scale, max(last, default=1))
     own.sort(key=lambda row: row.tags.get(cells.CELL_CODE) != plan.code)
-    shipped = cells.collect(plan, [row for row in rows if row.is_project], waiting=False)
-    found = cells.collect(plan, own) | shipped
+    there = cells.collect(plan, shipped, waiting=False)
+    found = cells.collect(plan, own) | there
     lacking = {cell.seed for key, cell in plan.cells_by_fingerprint.items() if key not in found}
     seeds = min(lacking, default=plan.seeds)
     complete = {key: m for key, m in found.items() if m.cell.seed < seeds}
-    new = [m for key, m in complete.items() if key not in shipped]
+    new = [m for key, m in complete.items() if key not in there]
     return stated_plan(name, scale, seeds), complete, new
 
 

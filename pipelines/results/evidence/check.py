@@ -54,8 +54,9 @@ def check_evidence(
     problems: list[str] = []
     for name in claim_catalog.names():
         evidence = recorded.read(name)
-        problems += [f"{name}: {problem}" for r in evidence.runs for problem in _check_run(r)]
-        problems += [p for r in evidence.runs for cell in evidence.cells(r) for p in cell.check()]
+        for run in evidence.by_scale.values():
+            problems += [f"{name}: {problem}" for problem in _check_run(run)]
+            problems += [problem for cell in evidence.cells(run) for problem in cell.check()]
         deciding = evidence.deciding
         claim = _derive(deciding) if deciding else None
         derived += [claim] if claim else []

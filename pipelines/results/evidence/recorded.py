@@ -11,9 +11,9 @@ from pipelines.measurement import cells, sweep
 from pipelines.measurement.documents import CSV, seed_values
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan, stated_plan_of
+from pipelines.recipes.catalog import SCALES
 from pipelines.results.evidence import bundles
 from pipelines.results.evidence.derive import TRAINED, RecordedCell, Trained, histories, row_of
-from pipelines.results.scoreboard import largest_results
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import file_format, importing
 from pipelines.tracking.bundles.shape import Document
@@ -65,13 +65,17 @@ class Evidence:
     runs: list[RecordedRun]
     trainings: list[Document]
 
+    @cached_property
+    def by_scale(self) -> dict[str, RecordedRun]:
+        """Return by scale the run that is as its claim states it today: most seeds, then newest."""
+        runs = [run for run in self.runs if run.plan and run.plan.is_as_stated]
+        runs.sort(key=lambda run: (int(run.row.tags["seeds"]), run.row.start_ms))
+        return {run.row.tags["scale"]: run for run in runs}
+
     @property
     def deciding(self) -> RecordedRun | None:
-        """Return the run as its claim states it today, at the largest scale, with most seeds."""
-        stated = {run.row.id: run for run in self.runs if run.plan and run.plan.is_as_stated}
-        rows = sorted((r.row for r in stated.values()), key=lambda r: r.start_ms, reverse=True)
-        row = largest_results(rows, most_seeds=True).get(self.name)
-        return stated[row.id] if row else None
+        """Return the run at the largest scale."""
+        return self.by_scale[max(self.by_scale, key=SCALES.index)] if self.by_scale else None
 
     def trainings_of(self, run: RecordedRun) -> list[Document]:
         """Return the trainings that the cells of a run follow from."""

@@ -34,7 +34,11 @@ from pipelines.tracking.store import NOTE, ORIGIN, OWNER, PARENT, REUSED
 
 ORIGIN_MODEL = "origin_model_id"
 SHOWN_POINTS = 50  # of a curve of the project's, which its bundle holds whole
-FOUND_BY = ("kind", "fingerprint")  # tags by which a run is taken for a result: they come last
+FOUND_BY = (
+    "kind",
+    "fingerprint",
+    OWNER,
+)  # tags by which a run is taken for a result: they come last
 
 
 def check_tags(document: Document) -> None:
