@@ -211,17 +211,21 @@ class Result:
         return pd.DataFrame(documents.read_table(self.run_id))
 
     def runs(self) -> "pd.DataFrame":
-        """Return the runs behind it, as `api.runs` does: settings of a theorem, else trainings."""
+        """Return its runs, as `api.runs` does: trainings, settings of a sweep, else its own."""
         return frames.table_of(self._rows_below())
 
     def curves(self, metrics: str | Sequence[str] | None = None) -> "pd.DataFrame":
-        """Return the curves of these runs, as `api.curves` does.
+        """Return the curves behind it, one point a row: name, seed, settings, metric, step, value.
 
-        A column a seed, for a plot:
+        Of a claim about arrays they are those of its settings, else those of its trainings. A
+        column a seed, for a plot:
 
             result.curves("val_error_pct").pivot_table(index="step", columns="seed", values="value")
         """
-        return curves(self.runs(), metrics)
+        if "claim" not in self.document or claim_catalog.load(self.name).trains:
+            return curves(self.runs(), metrics)
+        measured = cells.read_plan(self._plan, self.run_id) or []
+        return frames.curves_of_cells(measured, metrics)
 
     def figure(self, **point: Any) -> "Figure":
         """Return the figure of a claim, or the learning curves of a recipe.
@@ -235,14 +239,7 @@ class Result:
                     f"A recipe has one figure, of its seeds. Received: {point}. Leave it out."
                 )
             return frames.draw_curves(self.curves())
-        plan = MeasurementPlan(
-            name=self.name,
-            scale=self.document["scale"],
-            settings=self.settings,
-            seeds=self.document["seeds"],
-            kind=self.document.get("kind", "claim"),
-            varied=dict(self.varied),
-        )
+        plan = self._plan
         for key in point:
             if key not in plan.axes:
                 raise unknown(f"A setting of {self.name}", key, plan.axes)
@@ -255,6 +252,18 @@ class Result:
             )
         picture: Figure = plan.draw(chosen[0][1], self.run_id)
         return picture
+
+    @property
+    def _plan(self) -> MeasurementPlan:
+        """Return the plan of a claim or a sweep."""
+        return MeasurementPlan(
+            name=self.name,
+            scale=self.document["scale"],
+            settings=self.settings,
+            seeds=self.document["seeds"],
+            kind=self.document.get("kind", "claim"),
+            varied=dict(self.varied),
+        )
 
     def __repr__(self) -> str:
         return "\n".join(self._lines())

@@ -24,10 +24,11 @@ def test_a_claim_gives_its_verdict_table_curves_and_figure(home: Path) -> None:
         ((3, 0.5), 2),
     ]
     curves = result.curves("ratio")
-    assert {"run_id", "name", "d", "seed", "metric", "step", "value"} == set(curves)
+    assert {"name", "d", "seed", "metric", "step", "value"} == set(curves)
     assert sorted(set(curves.step)) == [5, 8, 16]
-    worst = curves.groupby("run_id").value.max()
-    np.testing.assert_allclose(worst[table.run_id], table.worst_ratio)
+    worst = curves.groupby(["d", "seed"]).value.max()
+    np.testing.assert_allclose(worst, table.set_index(["d", "seed"]).worst_ratio.sort_index())
+    assert list(result.runs().run_id) == [result.run_id]
     assert result.metrics["ratio"]["mean"] == pytest.approx(
         table.groupby("seed").worst_ratio.max().mean()
     )
@@ -48,16 +49,16 @@ def test_what_is_recorded_is_read_back_as_tables(home: Path) -> None:
     board = api.scoreboard()
     assert board.verdict["gradient-formula"] == measured.verdict
     assert board.verdict["two-phases"] == "not run"
-    settings = api.runs("setting", claim="gradient-formula")
-    assert set(settings.run_id) == set(measured.to_frame().run_id)
-    assert set(settings["params.seed"]) == set(range(5))
-    assert set(settings["tags.mlflow.parentRunId"]) == {measured.run_id}
     assert api.runs("trial").empty
-    ids = list(settings.run_id)[:2]
-    assert set(api.curves(ids).run_id) == set(ids)
     sweep = api.sweep("gradient-formula", "smoke", seeds=1, d=[2, 3])
     assert set(sweep.to_frame().d) == {2, 3}
     assert sweep.figure().axes
+    settings = api.runs("setting", claim="gradient-formula")
+    assert set(settings.run_id) == set(sweep.runs().run_id)
+    assert set(settings["params.d"]) == {2, 3}
+    assert set(settings["tags.mlflow.parentRunId"]) == {sweep.run_id}
+    ids = list(settings.run_id)[:2]
+    assert set(api.curves(ids).run_id) == set(ids)
 
 
 def test_a_recipe_gives_a_row_a_seed_and_learning_curves(home: Path, digits: Path) -> None:

@@ -18,7 +18,6 @@ import numpy as np
 from pipelines.data import datasets
 from pipelines.errors import WORKERS, Paused, UserError, check_counts
 from pipelines.measurement import (
-    _executor,
     cells,
     claim,
     claim_catalog,
@@ -30,6 +29,7 @@ from pipelines.measurement import (
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.verdict import metric_spreads, summarize
+from pipelines.measurement.workers import executor
 from pipelines.run_options import DEFAULT, RunOptions
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
@@ -312,7 +312,7 @@ def _collect_cells(plan: MeasurementPlan, run: Run, found: dict[str, Measured]) 
     measured = dict(found)
     with progress_bar(plan.name, len(plan.cells), "settings/s") as advance:
         advance(len(found), np.nan)
-        with contextlib.closing(_executor.measure_cells(plan, todo, run)) as batches:
+        with contextlib.closing(executor.measure_cells(plan, todo, run)) as batches:
             for batch in batches:
                 cells.keep(plan, batch)
                 measured |= {plan.cell_fingerprint(each.cell): each for each in batch}

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import UserError
+from pipelines.measurement.grid import Measured, cell_title
 from pipelines.tracking import history, store
 
 if TYPE_CHECKING:
@@ -54,6 +55,28 @@ def curves_of(table: "pd.DataFrame", metrics: str | Sequence[str] | None = None)
     points = points[kept].drop_duplicates(["run_id", "metric", "step"], keep="last")
     points = points.sort_values(["metric", "step"]).drop(columns="time")
     return about.merge(points, on="run_id").reset_index(drop=True)
+
+
+def curves_of_cells(
+    measured: Sequence[Measured], metrics: str | Sequence[str] | None = None
+) -> "pd.DataFrame":
+    """Return curves of cells, one point a row, with the settings that differ."""
+    import pandas as pd
+
+    wanted = [metrics] if isinstance(metrics, str) else metrics
+    axes = history.differing_keys([m.point for m in measured])
+    parts = [
+        pd.DataFrame(
+            {"name": cell_title(m.cell, dict.fromkeys(axes, (0, 1)))}
+            | {key: m.point[key] for key in axes}
+            | {"seed": m.cell.seed, "metric": metric, "step": m.steps, "value": values}
+        )
+        for m in measured
+        for metric, values in m.curves.items()
+        if wanted is None or metric in wanted
+    ]
+    columns = ["name", *axes, "seed", "metric", "step", "value"]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
 
 def _parse(text: str) -> Any:

@@ -20,8 +20,9 @@ import distributed
 import pytest
 
 from pipelines.errors import Unavailable, UserError
-from pipelines.measurement import _dask_cluster, _executor, sweep
+from pipelines.measurement import sweep
 from pipelines.measurement.grid import Cell, Cells
+from pipelines.measurement.workers import dask_cluster, executor
 from tests.conftest import ROOT, Go, free_port
 from tests.measurement.test_sweep import NAME, content, settings_in
 
@@ -46,19 +47,19 @@ def test_workers_of_a_claim_that_trains_are_refused() -> None:
     "address", ["nonsense", "tcp://127.0.0.1:{free}", "tcp://127.0.0.1:{mute}"]
 )
 def test_without_a_scheduler_there_is_a_sentence_in_time(address: str, monkeypatch) -> None:
-    monkeypatch.setattr(_dask_cluster, "CONNECT_S", 0.5)
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         at = address.format(free=free_port(), mute=mute.getsockname()[1])
         with (
             pytest.raises(Unavailable, match="A Dask scheduler must answer"),
-            _dask_cluster.connect(at, NAME),
+            dask_cluster.connect(at, NAME),
         ):
             pass
 
 
 def test_a_process_of_other_code_measures_nothing() -> None:
     with pytest.raises(UserError, match="instead of another"):
-        _executor._measure_batch(NAME, "another", 0, Cells((Cell({}, 0),)))
+        executor._measure_batch(NAME, "another", 0, Cells((Cell({}, 0),)))
 
 
 @contextmanager

@@ -12,8 +12,9 @@ import pytest
 from joblib.externals.loky import get_reusable_executor
 
 from pipelines.errors import Unavailable
-from pipelines.measurement import _executor, sweep
+from pipelines.measurement import sweep
 from pipelines.measurement.grid import Cells
+from pipelines.measurement.workers import executor
 from pipelines.tracking import history
 from tests.conftest import Go
 from tests.measurement.test_sweep import NAME, children, content
@@ -21,7 +22,7 @@ from tests.measurement.test_sweep import NAME, children, content
 GRID = ("d=2,3", "gamma=0.5,1", "l=5:20:2x")
 LETHAL = "d=3 gamma=0.5 seed=1"
 TIMES, NOTES = "LETHAL_TIMES", "LETHAL_NOTES"  # in the environment: how often, and a file of pids
-COMPUTE = _executor._measure_batch
+COMPUTE = executor._measure_batch
 
 
 def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
@@ -38,7 +39,7 @@ def deadly(name: str, code: str, number: int, cells: Cells) -> Any:
 @pytest.fixture
 def kills(home: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`kills(n)`: from now on the cell kills n workers; it returns the file that counts them."""
-    monkeypatch.setattr(_executor, "_measure_batch", deadly)
+    monkeypatch.setattr(executor, "_measure_batch", deadly)
 
     def set_to(times: int) -> Path:
         get_reusable_executor().shutdown()  # joblib's workers keep their environment

@@ -13,7 +13,7 @@ from pipelines.measurement import claim_catalog, sweep
 from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment
 from pipelines.results import _trained_networks, scoreboard
-from pipelines.results.evidence import bundles, check, queue
+from pipelines.results.evidence import bundles, queue, recorded
 from pipelines.run_options import RunOptions
 from pipelines.tracking import store, tracked_run
 
@@ -47,7 +47,8 @@ def test_the_cheapest_verdict_comes_first_and_ends_in_the_evidence(digits: Path)
     document = queue.work([THEOREM])
     assert [(each["claim"], each["scale"]) for each in document["measured"]] == [(THEOREM, "smoke")]
     assert [bundles.subject(file) for file in bundles.files()] == [THEOREM]
-    assert check.derive(THEOREM, list(check.read_runs(THEOREM))).seeds == 2  # type: ignore[union-attr]
+    [run] = recorded.read(THEOREM).runs
+    assert run.plan and run.plan.seeds == 2
     assert [each.plan.name for each in queue.plan_decisions()] == [TRAINED]
 
 
@@ -98,8 +99,9 @@ def test_a_pause_keeps_what_was_finished_and_the_work_goes_on(
         queue.work([THEOREM], max_minutes=1e-9)
     [left] = queue.plan_decisions([THEOREM])
     assert len(left.missing) < len(left.plan.cells)
-    assert bundles.rows([THEOREM])
+    assert bundles.rows([THEOREM]) == []  # no seed is complete
     assert queue.work([THEOREM])["measured"]
+    assert bundles.rows([THEOREM])
     assert queue.plan_decisions([THEOREM]) == []
 
 

@@ -15,6 +15,7 @@ from mkdocs.exceptions import PluginError
 from pipelines.measurement import claim_catalog
 from pipelines.results import _claim_charts, claim_pages
 from pipelines.results._claim_charts import Group
+from pipelines.results.evidence import recorded
 from pipelines.results.published import read_rows
 from tests.conftest import ROOT
 
@@ -54,12 +55,15 @@ def test_the_site_says_what_results_md_says(measurement: claim_pages.Measurement
 
 
 def test_a_page_shows_the_newest_of_runs_that_are_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    bundled_runs = list(claim_pages.read_runs(NAME, trainings=True))
-    newest = next(d for d in bundled_runs if d.tags["kind"] == "claim")
-    older = newest.model_copy(update={"run_id": "older", "start_ms": newest.start_ms - 1})
-    monkeypatch.setattr(claim_pages, "read_runs", lambda *_, **__: [older, *bundled_runs])
-    found = claim_pages.read(NAME)
-    assert found and found.result.run.id == newest.run_id
+    evidence = recorded.read(NAME)
+    [newest] = evidence.runs
+    changes = {"run_id": "older", "start_ms": newest.document.start_ms - 1}
+    older = replace(newest, document=newest.document.model_copy(update=changes))
+    for runs in ([older, newest], [newest, older]):
+        found = replace(evidence, runs=runs)
+        monkeypatch.setattr(recorded, "read", lambda _, found=found: found)
+        page = claim_pages.read(NAME)
+        assert page and page.result.run.id == newest.document.run_id
 
 
 def test_no_bound_has_a_verdict_where_nothing_is_judged(

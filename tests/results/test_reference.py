@@ -131,16 +131,6 @@ def test_a_run_that_was_broken_off_and_one_without_a_row_are_cleared(home: Path)
     assert journals.find_stale(home / "live", store.uri()) == []
 
 
-def test_a_store_that_takes_runs_one_by_one_holds_the_same(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "sql_store", lambda: None)
-    assert reference_runs.write(TABLE[:2])["written"] == 2
-    monkeypatch.undo()
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db")
-    assert reference_runs.write(TABLE[:2])["written"] == 0
-
-
 def test_what_is_reported_is_not_taken_for_measured(home: Path) -> None:
     reference_runs.write()
     assert not any(entry.shown for entry in scoreboard.entries())

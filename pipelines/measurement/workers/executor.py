@@ -120,9 +120,9 @@ def _connect_workers(
     warnings.filterwarnings("ignore", r"\d+ tasks (have been successfully|which were still)")
     if plan.scheduler is None:
         return _start_processes(plan, batches)
-    from pipelines.measurement import _dask_cluster
+    from pipelines.measurement.workers import dask_cluster
 
-    return _dask_cluster.connect(plan.scheduler, plan.name)
+    return dask_cluster.connect(plan.scheduler, plan.name)
 
 
 @contextmanager
