@@ -96,14 +96,14 @@ def postgresql_migrated(
     postgresql_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
     """The name of a migrated database without runs: a copy of it is made in a moment."""
-    from pipelines.tracking import store
-
     with new_database(postgresql_server) as url:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("MLFLOW_TRACKING_URI", url)
-            patch.setenv("MLRUNS_HOME", str(tmp_path_factory.mktemp("template")))
-            store.client()
-            store.sql_store().engine.dispose()  # a database in use cannot be copied
+        home = str(tmp_path_factory.mktemp("template"))
+        subprocess.run(  # a database in use cannot be copied
+            [sys.executable, "-c", "from pipelines.tracking import store; store.client()"],
+            cwd=ROOT,
+            env=os.environ | {"MLFLOW_TRACKING_URI": url, "MLRUNS_HOME": home},
+            check=True,
+        )
         yield url.rpartition("/")[2]
 
 

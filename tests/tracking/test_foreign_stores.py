@@ -22,7 +22,7 @@ from mlflow.store.tracking.dbmodels import initial_models
 from pipelines.__main__ import dispatch
 from pipelines.cli.doctor import check_tracking_store
 from pipelines.errors import Unavailable, UserError
-from pipelines.tracking import history, mlflow_ui, store, tracked_run
+from pipelines.tracking import database, history, mlflow_ui, store, tracked_run
 from tests.postgres import execute
 
 OLDER = "0584bdc529eb"  # of the tables of MLflow 2.22
@@ -203,7 +203,7 @@ def test_a_server_s_database_of_another_revision_is_refused_as_it_is(
     monkeypatch.setenv("MLRUNS_HOME", str(tmp_path / "home"))
     with pytest.raises(UserError, match=f"with tables of revision {OLDER}"):
         store.client()
-    execute(postgresql, update.format(store.REVISION))
+    execute(postgresql, update.format(database.REVISION))
     assert store.client().search_experiments()
 
 

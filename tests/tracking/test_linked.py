@@ -64,23 +64,24 @@ def test_a_claim_of_an_attempt_is_on_the_scoreboard_and_travels_alone(
     starter: tracked_run.Run, tmp_path: Path, go: Go, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"])["run_id"]
-    settings = {row.id for row in history.rows(kind="setting")}
     training = recorded("training", {"recipe": "of no claim"})
     assert model_registry.find_claim(history.row(training)) is None
     (entry,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert (entry.verdict, entry.yours and entry.yours.run.id) == ("holds", measured)
     exported = exporting.export_runs(tmp_path / "runs.zip", [measured], None)
-    assert {run["run_id"] for run in exported["runs"]} == {measured, *settings}
+    assert {run["run_id"] for run in exported["runs"]} == {measured}
     exporting.export_runs(tmp_path / "training.zip", [training], None)
     both = exporting.export_runs(tmp_path / "all.zip", [starter.id], None)
-    assert {run["run_id"] for run in both["runs"]} == {starter.id, measured, training, *settings}
+    assert {run["run_id"] for run in both["runs"]} == {starter.id, measured, training}
     monkeypatch.delenv(tracked_run.PARENT_VARIABLE)
     go("elsewhere")
-    assert set(importing.import_runs(tmp_path / "runs.zip")["imported"]) == {measured, *settings}
+    [imported] = importing.import_runs(tmp_path / "runs.zip")["imported"]
+    assert history.row(imported).origin == measured
     (there,) = [entry for entry in scoreboard.entries() if entry.name == NAME]
     assert there.verdict == "holds"
-    assert importing.import_runs(tmp_path / "training.zip")["imported"] == [training]
-    assert model_registry.find_claim(history.row(training)) is None  # its parent is not here
+    [alone] = importing.import_runs(tmp_path / "training.zip")["imported"]
+    assert history.row(alone).origin == training
+    assert model_registry.find_claim(history.row(alone)) is None  # its parent is not here
 
 
 def test_a_starter_that_records_nothing_or_elsewhere_names_no_run(

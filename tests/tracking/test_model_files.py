@@ -446,6 +446,6 @@ def test_a_half_stored_model_is_left_behind(home: Path, go: Go, tmp_path: Path) 
         assert not [name for name in zipped.namelist() if "/models/" in name]
     with_model(tmp_path / "runs.zip", folder, f"runs/{run_id}/models/{model_id}/")
     go("b")
-    importing.import_runs(tmp_path / "runs.zip")
-    assert stored_models.find_id(run_id) is None
+    [imported] = importing.import_runs(tmp_path / "runs.zip")["imported"]
+    assert stored_models.find_id(imported) is None
     assert not list((tmp_path / "b").rglob("model.keras"))

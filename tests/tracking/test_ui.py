@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 import pytest
 
 from pipelines.claims.ours.identity_beats_plain import recipes
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, sweep
+from pipelines.measurement import cells, claim_catalog, run_charts, sweep
+from pipelines.measurement.plan import stated_plan
 from pipelines.results import comparison, reference_runs
 from pipelines.results.evidence import bundles
 from pipelines.run import run
@@ -39,11 +41,41 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
     state = view(note.partition("](")[2].partition(")")[0])
     assert document["run_id"] in state["searchFilter"]
     assert state["runsHiddenMode"] == "SHOW_ALL"
-    assert state["groupBy"]["groupByKeys"]  # the seeds of a setting are one line
-    assert {card["xAxisScaleType"] for card in state["compareRunCharts"]} == {"log"}  # depth
+    assert state["groupBy"] is None  # it is one run
+    cards = {card["displayName"]: card for card in state["compareRunCharts"]}
+    assert {card["xAxisScaleType"] for card in cards.values()} == {"log"}  # depth
+    drawn = cards["gradient_squared vs bound"]["selectedMetricKeys"]
+    assert {key.partition(" ")[0] for key in drawn} == {"curve/gradient_squared", "curve/bound"}
+    assert 2 < len(drawn) <= run_charts.MOST_CURVES
+    assert {*drawn} <= history.row(document["run_id"]).metrics.keys()
+    assert len({card["uuid"] for card in cards.values()}) == len(cards) > 1
+
+
+def test_the_curve_of_a_setting_is_the_mean_over_its_seeds(home: Path) -> None:
+    document = sweep.check(NAME, "smoke", claim_catalog.load(NAME).scales["smoke"], seeds=3)
+    plan = stated_plan(NAME, "smoke", 3)
+    measured = cells.read_plan(plan, document["run_id"]) or []
+    [metric, *_] = [m for m in history.row(document["run_id"]).metrics if m.startswith("curve/")]
+    point = measured[0].point
+    axes = [key for key, values in plan.axes.items() if len(values) > 1]
+    assert metric.split(" ")[1:] == [w for key in axes for w in (key, str(point[key]))]
+    key = metric.removeprefix("curve/").partition(" ")[0]
+    alike = [m.curves[key] for m in measured if m.point == point]
+    assert len(alike) == 3
+    logged = history.histories([document["run_id"]], metric)[document["run_id"]][metric]
+    means = zip(measured[0].steps.tolist(), np.mean(alike, axis=0).tolist(), strict=True)
+    assert logged == pytest.approx(dict(means))
+
+
+def test_a_sweep_s_chart_is_of_its_settings(home: Path) -> None:
+    document = sweep.sweep(NAME, "smoke", ["d=2,3"], seeds=2)
+    note = history.row(document["run_id"]).tags[store.NOTE]
+    state = view(note.partition("](")[2].partition(")")[0])
+    assert document["run_id"] in state["searchFilter"]
+    keys = {each["groupByData"] for each in state["groupBy"]["groupByKeys"]}
+    assert "d" in keys  # the seeds of a setting are one line
     drawn = [card["selectedMetricKeys"] for card in state["compareRunCharts"]]
     assert ["gradient_squared", "bound"] in drawn
-    assert len({card["uuid"] for card in state["compareRunCharts"]}) == len(drawn)
 
 
 def test_an_imported_claim_has_its_chart(
@@ -56,10 +88,12 @@ def test_an_imported_claim_has_its_chart(
     exporting.export_runs(tmp_path / "runs.zip", [NAME], None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/other/mlflow.db")
     bundles.import_runs(tmp_path / "runs.zip")
-    note = history.row(document["run_id"]).tags[store.NOTE]
+    [row] = history.rows(kind="claim")
+    assert row.origin == document["run_id"]
+    note = row.tags[store.NOTE]
     assert note.startswith(f"**{document['verdict']}** at smoke scale: ratio ")
-    assert f"![figure](get-artifact?path=figure.png&run_uuid={document['run_id']})" in note
-    assert store.artifact(document["run_id"], "figure.png")
+    assert f"![figure](get-artifact?path=figure.png&run_uuid={row.id})" in note
+    assert store.artifact(row.id, "figure.png")
     assert view(note.partition("](")[2].partition(")")[0])["compareRunCharts"]
 
 

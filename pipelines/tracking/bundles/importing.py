@@ -225,7 +225,7 @@ WORD = re.compile("%[0-9A-Fa-f]{2}|[0-9a-f]+")  # of a link: a quoted character,
 
 def import_runs(
     file: Path,
-    renew: Callable[[Document, Archive, str], Mapping[str, str]],
+    renew: Callable[[Document, Archive, str], Mapping[str, str]] = lambda *_: {},
     as_project: bool = False,
     present: dict[str, exporting.Present] | None = None,
 ) -> dict[str, Any]:
