@@ -192,7 +192,8 @@ def _print_location(document: Mapping[str, Any]) -> None:
     """Print where to see the curves of a claim, and its page."""
     run_id, name = document["run_id"], document["claim"]
     print(f"The curves and the page of the run, {SERVED}")
-    for link in documents.chart_links(name, run_id, documents.read_table(run_id)).values():
+    cells, metrics = documents.read_table(run_id), history.row(run_id).metrics
+    for link in documents.chart_links(name, run_id, cells, metrics).values():
         print(f"{mlflow_ui.address()}/{link}")
     print(mlflow_ui.run_page(run_id))
 

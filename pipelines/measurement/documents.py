@@ -43,10 +43,13 @@ def run_page(
     judgement: Mapping[str, str],
     values: Mapping[str, Sequence[float]],
     cells: Sequence[Mapping[str, Any]],
-    charts: Sequence[Iterable[str]],
+    metrics: Iterable[str],
 ) -> str:
-    """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table."""
-    command = repeat_command(plan)
+    """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table.
+
+    `metrics` are those of the run, some of which are drawn in its charts.
+    """
+    command, charts = repeat_command(plan), chart_links(plan.name, run_id, cells, metrics)
     decided = "; ".join(map(str, plan.claim.decided_by))
     reported = "; ".join(f"`{key}` {value:g}" for key, value in plan.claim.reported.items())
     figure = f"![figure](get-artifact?path={FIGURE}.png&run_uuid={run_id})"
@@ -57,7 +60,7 @@ def run_page(
         f"Decided by {decided}.",
         f"Quoted: {judgement['as_printed']}." if judgement["as_printed"] else "",
         f"Floor of learning reached: {judgement['floor']}." if judgement["floor"] else "",
-        *(f"[{title}]({link})" for title, link in chart_links(plan, run_id, charts).items()),
+        *(f"[{title}]({link})" for title, link in charts.items()),
         figure if plan.kind == "claim" else "",
         f"Repeat: `{command}`" if len(command) < MAX_PAGE_CHARS // 4 else f"Settings: {CSV}.",
     ]
@@ -81,25 +84,25 @@ def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]
 
 
 def chart_links(
-    plan: MeasurementPlan, run_id: str, charts: Sequence[Iterable[str]]
+    name: str, run_id: str, cells: Sequence[Mapping[str, Any]], metrics: Iterable[str]
 ) -> dict[str, str]:
     """Return by title the addresses, within the UI, of the charts of a run of a claim.
 
-    `charts` are the metrics of each. Those of a sweep are of its children: seeds of one setting are
-    one line. The learning curves of trainings are grouped by arm.
+    `metrics` are those of the run: of a claim the curves of its settings. Of a sweep, which has
+    none, the settings are runs: seeds of one setting, which `cells` tell, are one line. The
+    learning curves of trainings are grouped by arm.
     """
-    log_x, stated = bool(plan.claim.inner), plan.claim.charts
-    if plan.kind == "sweep":
-        drawn = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated]
-        groups = [("param", key) for key, values in plan.axes.items() if len(values) > 1]
-        link = mlflow_ui.children_chart(run_id, drawn, groups or [("tag", "claim")])
-        return {"The curves of its settings": link}
-    links = {}
+    stated = claim_catalog.load(name)
+    log_x, charts, links = bool(stated.inner), run_charts.names(stated.charts, metrics), {}
     if charts:
-        titled = zip(map(" vs ".join, stated), charts, strict=True)
-        drawn = [mlflow_ui.line_chart([*each], log_x=log_x, title=title) for title, each in titled]
+        titled = charts.items()
+        drawn = [mlflow_ui.line_chart(each, log_x=log_x, title=title) for title, each in titled]
         links["The curves of its settings"] = mlflow_ui.run_chart(run_id, drawn)
-    if rows := trainings(run_id) if plan.claim.trains else []:
+    elif stated.charts:
+        drawn = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated.charts]
+        groups = [("param", key) for key in _axes(cells)] or [("tag", "claim")]
+        links["The curves of its settings"] = mlflow_ui.children_chart(run_id, drawn, groups)
+    if rows := trainings(run_id) if stated.trains else []:
         curves = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
         links["The learning curves of its trainings"] = curves
     return links
@@ -154,8 +157,9 @@ def renewed_tags(
     if plan is None or not cells:
         return {}
     judgement = plan.claim.judge(values, plan.scale)
-    charts = run_charts.names(plan, row.metrics)
-    page = run_page(plan, row.id, judgement=judgement, values=values, cells=cells, charts=charts)
+    page = run_page(
+        plan, row.id, judgement=judgement, values=values, cells=cells, metrics=row.metrics
+    )
     result = decisive_numbers(plan, values)
     return {store.NOTE: page, store.RESULT: result, **claim.tags_of(judgement)}
 

@@ -18,35 +18,32 @@ MOST_CURVES, MOST_POINTS = 20, 100  # of a chart, of a curve: more cannot be tol
 UNTAKEN = re.compile(r"[^\w.\- ]+")  # of the characters of a metric's name
 
 
-def charts(plan: MeasurementPlan, measured: Sequence[Measured]) -> list[dict[str, Curve]]:
-    """Return the charts of a claim, each with its curves by metric.
+def curves(plan: MeasurementPlan, measured: Sequence[Measured]) -> dict[str, Curve]:
+    """Return by metric the curves of the charts of a claim.
 
     Of many settings some are drawn, evenly chosen from the first to the last; of a long curve some
     points.
     """
     axes = history.differing_keys([m.point for m in measured])
     settings = split_by(measured, axes)
-    drawn = []
-    for keys in plan.claim.charts:
-        chosen = spread(len(settings), max(1, MOST_CURVES // len(keys)))
-        curves = {
-            name_metric(key, label): thin(*mean_curve(recorded)[:2])
-            for label, cells in (settings[i] for i in chosen)
-            for key in keys
-            if (recorded := [(m.steps, m.curves[key]) for m in cells if key in m.curves])
-        }
-        drawn += [curves] if curves else []
-    return drawn
-
-
-def names(plan: MeasurementPlan, metrics: Iterable[str]) -> list[list[str]]:
-    """Return the charts of a claim by the metrics that a run of it has."""
-    recorded = [metric for metric in metrics if metric.startswith(CURVE)]
-    charts = [
-        [metric for metric in recorded if metric.removeprefix(CURVE).partition(" ")[0] in keys]
+    return {
+        name_metric(key, label): thin(*mean_curve(recorded)[:2])
         for keys in plan.claim.charts
-    ]
-    return [chart for chart in charts if chart]
+        for place in spread(len(settings), max(1, MOST_CURVES // len(keys)))
+        for label, cells in settings[place : place + 1]
+        for key in keys
+        if (recorded := [(m.steps, m.curves[key]) for m in cells if key in m.curves])
+    }
+
+
+def names(charts: Sequence[Sequence[str]], metrics: Iterable[str]) -> dict[str, list[str]]:
+    """Return by title, `ratio vs bound`, the metrics of a run that the charts of its claim draw."""
+    recorded = [metric for metric in metrics if metric.startswith(CURVE)]
+    drawn = {
+        " vs ".join(keys): [m for m in recorded if m.removeprefix(CURVE).partition(" ")[0] in keys]
+        for keys in charts
+    }
+    return {title: chart for title, chart in drawn.items() if chart}
 
 
 def name_metric(key: str, label: Sequence[str]) -> str:

@@ -268,14 +268,13 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
     values = values_by_metric(of_seeds)
     judgement = plan.claim.judge(values, plan.scale, bool(plan.changed_settings))
     table = documents.table_rows(plan, measured)
-    charts = run_charts.charts(plan, measured)
-    for curves in charts:
-        for name, (steps, numbers) in curves.items():
-            run.log_curve(name, steps, numbers)
+    curves = run_charts.curves(plan, measured) if plan.kind == "claim" else {}
+    for name, (steps, numbers) in curves.items():
+        run.log_curve(name, steps, numbers)
     documents.name_arms(plan, run.id)
     run.tag(store.RESULT, documents.decisive_numbers(plan, values))
     page = documents.run_page(
-        plan, run.id, judgement=judgement, values=values, cells=table, charts=charts
+        plan, run.id, judgement=judgement, values=values, cells=table, metrics=curves
     )
     run.tag(store.NOTE, page)
     run.bytes(cells.pack(plan, measured), cells.TABLE)

@@ -102,10 +102,6 @@ def journal_of_a_deleted_run(home: Path, patch: Patch) -> None:
     recovery.deliver_journals()
 
 
-def unknown_tables(home: Path, patch: Patch) -> None:
-    patch.setattr(store, "REVISION", "another")
-
-
 def home_below_a_file(home: Path, patch: Patch) -> None:
     patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlflow.db/below/mlflow.db")
 
@@ -156,7 +152,6 @@ BROKEN: list[Broken] = [
     (run_of_a_dead_process, "running runs", "note", "python -m pipelines recover"),
     (journal_of_a_deleted_run, "running runs", "note", "*.orphan, then delete"),
     (damaged_journal, "running runs", "note", "*.orphan, then delete"),
-    (unknown_tables, "tracking store", "note", "make setup"),
     (home_below_a_file, "tracking store", "problem", "MLFLOW_TRACKING_URI"),
     (corrupt_runs, "tracking store", "problem", "MLFLOW_TRACKING_URI"),
     (absent_server, "tracking store", "problem", "start its server"),
