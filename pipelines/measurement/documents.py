@@ -6,7 +6,7 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -43,7 +43,7 @@ def run_page(
     judgement: Mapping[str, str],
     values: Mapping[str, Sequence[float]],
     cells: Sequence[Mapping[str, Any]],
-    metrics: Iterable[str],
+    metrics: Collection[str],
 ) -> str:
     """Return the run's page as Markdown: verdict, numbers, how to repeat it, its table.
 
@@ -84,7 +84,7 @@ def decisive_numbers(plan: MeasurementPlan, values: Mapping[str, Sequence[float]
 
 
 def chart_links(
-    name: str, run_id: str, cells: Sequence[Mapping[str, Any]], metrics: Iterable[str]
+    name: str, run_id: str, cells: Sequence[Mapping[str, Any]], metrics: Collection[str]
 ) -> dict[str, str]:
     """Return by title the addresses, within the UI, of the charts of a run of a claim.
 
@@ -93,15 +93,17 @@ def chart_links(
     learning curves of trainings are grouped by arm.
     """
     stated = claim_catalog.load(name)
-    log_x, charts, links = bool(stated.inner), run_charts.names(stated.charts, metrics), {}
-    if charts:
-        titled = charts.items()
-        drawn = [mlflow_ui.line_chart(each, log_x=log_x, title=title) for title, each in titled]
-        links["The curves of its settings"] = mlflow_ui.run_chart(run_id, drawn)
+    log_x, links = bool(stated.inner), {}
+    if sections := run_charts.sections(stated.charts, metrics):
+        drawn = {
+            title: [mlflow_ui.line_chart(each, log_x=log_x) for each in charts]
+            for title, charts in sections.items()
+        }
+        links["The curves of its settings"] = mlflow_ui.run_chart(run_id, drawn, metrics)
     elif stated.charts:
-        drawn = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated.charts]
+        charts = [mlflow_ui.line_chart(keys, log_x=log_x) for keys in stated.charts]
         groups = [("param", key) for key in _axes(cells)] or [("tag", "claim")]
-        links["The curves of its settings"] = mlflow_ui.children_chart(run_id, drawn, groups)
+        links["The curves of its settings"] = mlflow_ui.children_chart(run_id, charts, groups)
     if rows := trainings(run_id) if stated.trains else []:
         curves = mlflow_ui.learning_curves([row.id for row in rows], _group(rows))
         links["The learning curves of its trainings"] = curves

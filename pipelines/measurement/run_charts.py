@@ -1,6 +1,6 @@
 """A claim's charts in MLflow: the curves of its settings as metrics of its one run.
 
-A metric is a curve at a setting, the mean over its seeds: `curve/ratio d 8 gamma 1`. Curves that
+A metric is a curve at a setting, the mean over its seeds: `curve/d 8 gamma 1 ratio`. Curves that
 the claim compares, such as what is measured and its bound, share a chart.
 """
 
@@ -14,7 +14,8 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.tracking import history
 
 CURVE = "curve/"  # begins the names of these metrics
-MOST_CURVES, MOST_POINTS = 20, 100  # of a chart, of a curve: more cannot be told apart
+MOST_SETTINGS, MOST_POINTS = 6, 100  # the UI has six kinds of dashes; of a curve
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 UNTAKEN = re.compile(r"[^\w.\- ]+")  # of the characters of a metric's name
 
 
@@ -24,32 +25,44 @@ def curves(plan: MeasurementPlan, measured: Sequence[Measured]) -> dict[str, Cur
     Of many settings some are drawn, evenly chosen from the first to the last; of a long curve some
     points.
     """
-    axes = history.differing_keys([m.point for m in measured])
-    settings = split_by(measured, axes)
+    settings = split_by(measured, history.differing_keys([m.point for m in measured]))
     return {
-        name_metric(key, label): thin(*mean_curve(recorded)[:2])
-        for keys in plan.claim.charts
-        for place in spread(len(settings), max(1, MOST_CURVES // len(keys)))
-        for label, cells in settings[place : place + 1]
-        for key in keys
+        name_metric(label, key): thin(*mean_curve(recorded)[:2])
+        for label, cells in (settings[i] for i in spread(len(settings), MOST_SETTINGS))
+        for key in dict.fromkeys(key for keys in plan.claim.charts for key in keys)
         if (recorded := [(m.steps, m.curves[key]) for m in cells if key in m.curves])
     }
 
 
-def names(charts: Sequence[Sequence[str]], metrics: Iterable[str]) -> dict[str, list[str]]:
-    """Return by title, `ratio vs bound`, the metrics of a run that the charts of its claim draw."""
-    recorded = [metric for metric in metrics if metric.startswith(CURVE)]
-    drawn = {
-        " vs ".join(keys): [m for m in recorded if m.removeprefix(CURVE).partition(" ")[0] in keys]
-        for keys in charts
-    }
-    return {title: chart for title, chart in drawn.items() if chart}
+def sections(charts: Sequence[Sequence[str]], metrics: Iterable[str]) -> dict[str, list[list[str]]]:
+    """Return by title, `ratio vs bound`, the charts that a claim's become, by a run's metrics.
+
+    All curves of a run have one colour in the UI. So what is compared with a bound has a chart a
+    setting, in which two or three lines are told apart; one curve has a chart of all settings.
+    """
+    settings: dict[str, dict[str, str]] = {}
+    for metric in (each for each in metrics if each.startswith(CURVE)):
+        setting, _, key = metric.removeprefix(CURVE).rpartition(" ")
+        settings.setdefault(setting, {})[key] = metric
+    ordered = [settings[setting] for setting in sorted(settings, key=_numbers_as_such)]
+    drawn: dict[str, list[list[str]]] = {}
+    for keys in charts:
+        each = [[of[key] for key in keys if key in of] for of in ordered]
+        together = [[metric for chart in each for metric in chart]]
+        drawn[" vs ".join(keys)] = [c for c in (each if len(keys) > 1 else together) if c]
+    return {title: found for title, found in drawn.items() if found}
 
 
-def name_metric(key: str, label: Sequence[str]) -> str:
-    """Return `curve/ratio d 8 gamma 1`, of characters that MLflow takes."""
-    words = [UNTAKEN.sub("_", part.replace("=", " ")) for part in label]
-    return " ".join([f"{CURVE}{key}", *words])[:250]
+def _numbers_as_such(setting: str) -> list[tuple[bool, float, str]]:
+    """Return what settings are sorted by: 8 comes before 64."""
+    words = ((NUMBER.fullmatch(word), word) for word in setting.split(" "))
+    return [(True, float(word), "") if is_number else (False, 0, word) for is_number, word in words]
+
+
+def name_metric(setting: Sequence[str], key: str) -> str:
+    """Return `curve/d 8 gamma 1 ratio`, of characters that MLflow takes."""
+    words = [UNTAKEN.sub("_", part.replace("=", " ")) for part in setting]
+    return f"{CURVE}{' '.join([*words, key])}"[-250:]
 
 
 def spread(length: int, most: int) -> list[int]:

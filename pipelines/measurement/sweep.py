@@ -271,10 +271,13 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
     curves = run_charts.curves(plan, measured) if plan.kind == "claim" else {}
     for name, (steps, numbers) in curves.items():
         run.log_curve(name, steps, numbers)
+    summary = summarize(values) | {"wall_s": wall_s, "total/cells": len(measured)}
+    summary |= {"total/points": sum(len(m.steps) for m in measured)}
+    logged = [*curves, *summary, *(f"{claim.SEED_PREFIX}{key}" for key in values)]
     documents.name_arms(plan, run.id)
     run.tag(store.RESULT, documents.decisive_numbers(plan, values))
     page = documents.run_page(
-        plan, run.id, judgement=judgement, values=values, cells=table, metrics=curves
+        plan, run.id, judgement=judgement, values=values, cells=table, metrics=logged
     )
     run.tag(store.NOTE, page)
     run.bytes(cells.pack(plan, measured), cells.TABLE)
@@ -283,11 +286,7 @@ def _record(plan: MeasurementPlan, run: Run, measured: Sequence[Measured], wall_
         run.figure(plan.draw(part, run.id), f"{' '.join([documents.FIGURE, *point])}.png")
     for key, value in claim.tags_of(judgement).items():
         run.tag(key, value)
-    run.log(
-        summarize(values)
-        | {"total/cells": len(measured), "total/points": sum(len(m.steps) for m in measured)}
-        | {"wall_s": wall_s}
-    )
+    run.log(summary)
 
 
 def measuring_seconds(measured: Iterable[Measured]) -> float:

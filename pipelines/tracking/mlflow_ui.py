@@ -11,7 +11,7 @@ import re
 import socket
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -73,7 +73,8 @@ TITLES = {  # what follows an experiment's name, the view, and of which kinds a 
 }
 LEARNING = ("val_error_pct", "train_error_pct", "val_loss", "train_loss", "learning_rate")
 Group = tuple[str, str]  # "tag" or "param", and its name
-TITLE_CHARS = 24  # of a chart in half the width
+CURVES = "curves"  # title of a section of charts
+TITLE_CHARS, MANY_CHARTS = 24, 4  # of a chart in half the width; so many are, whatever their titles
 
 
 def address(host: str = "127.0.0.1", port: int = 5000) -> str:
@@ -153,15 +154,12 @@ def _write_view(number: str, key: str, state: Mapping[str, Any]) -> str:
     return f"#/experiments/{number}/runs?{MODELS}&viewStateShareKey={key}"
 
 
-def line_chart(
-    curves: Sequence[str], *, log_x: bool = False, log_y: bool = True, title: str = ""
-) -> dict[str, Any]:
+def line_chart(curves: Sequence[str], *, log_x: bool = False, log_y: bool = True) -> dict[str, Any]:
     """Return a chart of curves over steps, the first of every run solid, the others dashed.
 
-    Without a title the UI itself makes one: `ratio vs bound`.
+    The UI itself makes its title: `ratio vs bound`.
     """
     return {
-        **({"displayName": title} if title else {}),
         "type": "LINE",
         "runsCountToCompare": 100,
         "metricKey": curves[0],
@@ -190,24 +188,27 @@ def bar_chart(metric: str) -> dict[str, Any]:
     return {"type": "BAR", "runsCountToCompare": 100, "metricKey": metric}
 
 
-def _chart_state(charts: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> dict[str, Any]:
+def _chart_state(
+    sections: Mapping[str, Sequence[Mapping[str, Any]]], groups: Sequence[Group] = ()
+) -> dict[str, Any]:
     """Return the part of a view that draws charts of all its runs, as wide as titles are long.
 
-    Runs that share the values of all `groups` are drawn as their mean, in a band of all of them.
+    A section without charts is folded. Runs that share the values of all `groups` are drawn as
+    their mean, in a band of all of them.
     """
-    titles = [
-        chart.get("displayName") or " vs ".join(chart.get("selectedMetricKeys", ("",)))
-        for chart in charts
-    ]
-    columns = 1 if max(map(len, titles)) > TITLE_CHARS else 2
-    section = {"uuid": "claim", "name": "curves", "display": True, "isReordered": False}
-    section |= {"deleted": False, "isGenerated": False, "columns": columns, "cardHeight": 330}
-    common = {"metricSectionId": "claim", "deleted": False, "isGenerated": False}
+    charts = [(name, each) for name, charts in sections.items() for each in charts]
     return {
         "compareRunCharts": [
-            {**chart, **common, "uuid": f"chart-{i}"} for i, chart in enumerate(charts)
+            {**each, "metricSectionId": name, "uuid": f"chart-{i}"}
+            | {"deleted": False, "isGenerated": False}
+            for i, (name, each) in enumerate(charts)
         ],
-        "compareRunSections": [section],
+        "compareRunSections": [
+            {"uuid": name, "name": name, "display": bool(drawn), "columns": _columns(drawn)}
+            | {"isReordered": False, "deleted": False, "isGenerated": False, "cardHeight": 330}
+            for name, drawn in sections.items()
+        ],
+        "isAccordionReordered": True,  # in this order
         "runsHiddenMode": "SHOW_ALL",  # not the first ten alone
         "groupBy": {
             "aggregateFunction": "average",
@@ -216,6 +217,11 @@ def _chart_state(charts: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -
         if groups
         else None,
     }
+
+
+def _columns(charts: Sequence[Mapping[str, Any]]) -> int:
+    titles = [" vs ".join(chart.get("selectedMetricKeys", ("",))) for chart in charts]
+    return 1 if max(map(len, titles), default=0) > TITLE_CHARS and len(charts) < MANY_CHARTS else 2
 
 
 def _experiment_of(run_id: str) -> str:
@@ -240,7 +246,7 @@ def comparison_page(run_ids: Sequence[str], charts: Sequence[Mapping[str, Any]] 
     """Return the address of these charts of runs; of runs of several experiments, of a table."""
     numbers = _experiments_of(run_ids)
     if charts and len(numbers) == 1 and store.is_ours(store.client().get_experiment(numbers[0])):
-        return f"{address()}/{_runs_chart(numbers[0], run_ids, charts)}"
+        return f"{address()}/{_runs_chart(numbers[0], run_ids, {CURVES: charts})}"
     ids, experiments = quote(json.dumps(list(run_ids))), quote(json.dumps(numbers))
     return f"{address()}/#/compare-runs?{MODELS}&runs={ids}&experiments={experiments}"
 
@@ -257,24 +263,31 @@ def learning_curves(run_ids: Sequence[str], tag: str | None = None) -> str:
         query = f"{query}&orderByKey={quote(BY_NAME)}&compareRunsMode=CHART"
         return f"#/compare-experiments/s?{MODELS}&{query}"
     charts = [learning_chart(curve) for curve in LEARNING]
-    return _runs_chart(numbers[0], run_ids, charts, [("tag", tag)] if tag else [])
+    return _runs_chart(numbers[0], run_ids, {CURVES: charts}, [("tag", tag)] if tag else [])
 
 
 def _runs_chart(
     number: str,
     run_ids: Sequence[str],
-    charts: Sequence[Mapping[str, Any]],
+    sections: Mapping[str, Sequence[Mapping[str, Any]]],
     groups: Sequence[Group] = (),
 ) -> str:
     """Return the address, within the UI, of charts of these runs of an experiment."""
-    state = _chart_state(charts, groups) | _table_state(_listed(run_ids), BY_NAME, True)
+    state = _chart_state(sections, groups) | _table_state(_listed(run_ids), BY_NAME, True)
     key = digest([*run_ids, state])
     return f"{_write_view(number, key, state)}&compareRunsMode=CHART"
 
 
-def run_chart(run_id: str, charts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the address, within the UI, of charts of the curves of one run."""
-    return _runs_chart(_experiment_of(run_id), [run_id], charts)
+def run_chart(
+    run_id: str, sections: Mapping[str, Sequence[Mapping[str, Any]]], metrics: Iterable[str]
+) -> str:
+    """Return the address, within the UI, of charts of the curves of one run, in sections.
+
+    The UI adds a chart of each of its `metrics`: below, folded, by what their names begin with.
+    """
+    begins = sorted({metric.partition("/")[0] for metric in metrics if "/" in metric})
+    folded = dict.fromkeys([*begins, "Model metrics"], ())
+    return _runs_chart(_experiment_of(run_id), [run_id], {**sections, **folded})
 
 
 def _listed(run_ids: Sequence[str]) -> str:
@@ -289,7 +302,7 @@ def children_chart(
     """Return the address, within the UI, of the curves of a run's children, in these charts."""
     number, below = _experiment_of(run_id), f"tags.`{store.PARENT}` = '{run_id}'"
     if charts:
-        state = _chart_state(charts, groups) | _table_state(below, BY_NAME, True)
+        state = _chart_state({CURVES: charts}, groups) | _table_state(below, BY_NAME, True)
         return f"{_write_view(number, run_id, state)}&compareRunsMode=CHART"
     query = f"searchFilter={quote(below)}&orderByKey={quote(BY_NAME)}"  # other orders are folded
     return f"#/experiments/{number}/runs?{MODELS}&{query}&compareRunsMode=CHART"

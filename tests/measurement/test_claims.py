@@ -72,7 +72,7 @@ def test_claim_at_smoke_scale(
 
 
 def name_of_curve(metric: str) -> str:
-    return metric.removeprefix(CURVE).partition(" ")[0]
+    return metric.removeprefix(CURVE).rpartition(" ")[2]
 
 
 @pytest.mark.parametrize("name", claim_catalog.names())

@@ -42,13 +42,21 @@ def test_a_claim_s_page_leads_to_a_chart_of_measured_and_bound(home: Path, tmp_p
     assert document["run_id"] in state["searchFilter"]
     assert state["runsHiddenMode"] == "SHOW_ALL"
     assert state["groupBy"] is None  # it is one run
-    cards = {card["displayName"]: card for card in state["compareRunCharts"]}
-    assert {card["xAxisScaleType"] for card in cards.values()} == {"log"}  # depth
-    drawn = cards["gradient_squared vs bound"]["selectedMetricKeys"]
-    assert {key.partition(" ")[0] for key in drawn} == {"curve/gradient_squared", "curve/bound"}
-    assert 2 < len(drawn) <= run_charts.MOST_CURVES
-    assert {*drawn} <= history.row(document["run_id"]).metrics.keys()
-    assert len({card["uuid"] for card in cards.values()}) == len(cards) > 1
+    cards = state["compareRunCharts"]
+    assert {card["xAxisScaleType"] for card in cards} == {"log"}  # depth
+    by_section: dict[str, list[list[str]]] = {}
+    for card in cards:
+        by_section.setdefault(card["metricSectionId"], []).append(card["selectedMetricKeys"])
+    compared = by_section["gradient_squared vs bound"]  # a chart a setting
+    assert 1 < len(compared) <= run_charts.MOST_SETTINGS
+    for measured, bound in compared:
+        assert measured.removesuffix("gradient_squared") == bound.removesuffix("bound")
+    drawn = {key for card in cards for key in card["selectedMetricKeys"]}
+    assert drawn <= history.row(document["run_id"]).metrics.keys()
+    assert len({card["uuid"] for card in cards}) == len(cards)
+    sections = {each["name"]: each["display"] for each in state["compareRunSections"]}
+    assert [name for name, shown in sections.items() if shown] == [*by_section]
+    assert {"curve", "seed", "Model metrics"} <= sections.keys()  # which the UI adds: folded
 
 
 def test_the_curve_of_a_setting_is_the_mean_over_its_seeds(home: Path) -> None:
@@ -58,8 +66,8 @@ def test_the_curve_of_a_setting_is_the_mean_over_its_seeds(home: Path) -> None:
     [metric, *_] = [m for m in history.row(document["run_id"]).metrics if m.startswith("curve/")]
     point = measured[0].point
     axes = [key for key, values in plan.axes.items() if len(values) > 1]
-    assert metric.split(" ")[1:] == [w for key in axes for w in (key, str(point[key]))]
-    key = metric.removeprefix("curve/").partition(" ")[0]
+    *words, key = metric.removeprefix("curve/").split(" ")
+    assert words == [word for axis in axes for word in (axis, str(point[axis]))]
     alike = [m.curves[key] for m in measured if m.point == point]
     assert len(alike) == 3
     logged = history.histories([document["run_id"]], metric)[document["run_id"]][metric]
@@ -210,3 +218,12 @@ def test_a_port_that_is_taken_is_said_so() -> None:
         with pytest.raises(UserError, match=f"free port. Received: 127.0.0.1:{port}"):
             mlflow_ui.check_port("127.0.0.1", port)
     mlflow_ui.check_port("127.0.0.1", port)
+
+
+def test_settings_are_drawn_in_the_order_of_their_numbers() -> None:
+    metrics = [f"curve/d {d} rate {rate} loss" for d in (2, 64, 8) for rate in (0.5, 1e-05)]
+    [[drawn]] = run_charts.sections([("loss",)], metrics).values()
+    assert [key.split(" ")[1] for key in drawn] == ["2", "2", "8", "8", "64", "64"]
+    assert drawn[0] == "curve/d 2 rate 1e-05 loss"
+    assert run_charts.sections([("loss",)], ["curve/loss"]) == {"loss": [["curve/loss"]]}
+    assert run_charts.sections([("loss", "bound")], ["val_loss"]) == {}
