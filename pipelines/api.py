@@ -157,7 +157,7 @@ def scoreboard() -> "pd.DataFrame":
 
         api.scoreboard().verdict.value_counts()
 
-    The first call takes in what the project has measured, in half a minute.
+    The first call takes in what the project has measured, in some seconds.
     """
     import pandas as pd
 

@@ -24,7 +24,7 @@ VIEW = "mlflow.sharedViewState."  # begins the tag of a view
 MAX_LISTED_IDS = 100  # in the filter of a view, whose tag holds 5,000 characters
 DESCRIPTIONS = {  # the experiments: one a family of claims, and what serves them
     "linear theory": "Claims about linear networks with identity shortcuts: every run is a claim "
-    "or a sweep, and the runs below it are its settings, with the bound beside what was measured.",
+    "or a sweep, with the bound beside what was measured. The runs below a sweep are its settings.",
     "trained networks": "Claims about trained networks, the recipes they train, and what the "
     "papers report (tag `source` is `paper`). Runs over seeds have means, sd/, n/, ci_low/, "
     "ci_high/.",

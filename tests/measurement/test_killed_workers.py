@@ -100,7 +100,7 @@ def test_a_setting_that_kills_its_worker_again_fails_by_name(backend: str, kills
         notes = kills(99)
         with (
             workers(backend) as options,
-            pytest.raises(Unavailable, match=f"by each of: {LETHAL}\\. Everything else is rec"),
+            pytest.raises(Unavailable, match=f"by each of: {LETHAL}\\. Everything else is kept"),
         ):
             swept(**options)
         assert len(notes.read_text().splitlines()) in (2, 3)  # in company, in its batch, alone

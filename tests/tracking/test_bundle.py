@@ -469,5 +469,5 @@ def test_a_keras_model_predicts_the_same(home: Path, go: Go, tmp_path: Path) -> 
     exported(tmp_path / "runs.zip")
     go("b")
     importing.import_runs(tmp_path / "runs.zip")
-    after = mlflow.pyfunc.load_model(f"runs:/{run.id}/model").predict(inputs)
+    after = mlflow.pyfunc.load_model(f"runs:/{row_here(run.id).id}/model").predict(inputs)
     np.testing.assert_array_equal(after, before)
