@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pipelines.errors import Ended, Paused, Pruned, hide_passwords
-from pipelines.runtime import backend, heartbeat, progress, provenance
+from pipelines.runtime import backend, heartbeat, progress, provenance, signals
 from pipelines.tracking import history, journals, store
 from pipelines.tracking.outbox import FLUSH_S, MODEL_FOLDER, Outbox, send_fact
 
@@ -183,7 +183,8 @@ def track(
             run.text(hide_passwords(traceback.format_exc()), "traceback.txt")
         raise
     finally:
-        run.outbox.close(status)
+        with signals.defer():  # or a run that has ended would say RUNNING until the next command
+            run.outbox.close(status)
 
 
 def inherited_parent() -> Parent | None:

@@ -184,6 +184,26 @@ def test_a_signal_marks_killed(
     assert history_of(journal.stem, "batch_loss")
 
 
+def test_a_signal_while_a_run_is_closed_waits_until_it_is(
+    on_sqlite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = store.client()
+    end = type(client).set_terminated
+
+    def interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        end(*arguments)
+
+    monkeypatch.setattr(type(client), "set_terminated", interrupted)
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tracked_run.track("r", experiment="test", kind="training") as run,
+    ):
+        run.log({"loss": 1.0}, 1)
+    assert history.row(run.id).status == "FINISHED"
+    assert journals.find_stale(store.home() / "live", store.uri()) == []
+
+
 def test_a_torn_last_line_of_a_journal_is_left_out(home: Path) -> None:
     folder = home / "live"
     with tracked_run.track("r", experiment="test", kind="training") as run:
