@@ -55,7 +55,7 @@ def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -
         "sys.exit(shell.run_command_safely(lambda _: quickstart.quickstart(False), []))\n"
     )
     with subprocess.Popen([sys.executable, "-c", source], cwd=ROOT) as process:
-        while not (history.rows("RUNNING", kind="trial") and "batch_loss" in journals(home)):
+        while not ("batch_loss" in journals(home) and history.rows("RUNNING", kind="trial")):
             assert process.poll() is None
             time.sleep(0.1)
         process.terminate()
@@ -63,6 +63,6 @@ def test_a_stopped_quickstart_leaves_nothing_running(home: Path, digits: Path) -
     assert history.rows("RUNNING") == []
     ended = [row.tags for row in history.rows("KILLED")]
     killed = Counter(tags["kind"] for tags in ended if IMPORTING not in tags)
-    assert killed["study"] == 1
+    assert killed["study"] == killed["trial"] == 1
     assert killed.keys() <= {"study", "trial", "claim", "setting", "training"}
     assert max(killed.values()) == 1  # of a claim that was measured beside it, one of each

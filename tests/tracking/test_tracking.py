@@ -190,11 +190,11 @@ def test_a_signal_while_a_run_is_closed_waits_until_it_is(
     client = store.client()
     end = type(client).set_terminated
 
-    def interrupted(*arguments: Any) -> None:
+    def interrupt_and_end(*arguments: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         end(*arguments)
 
-    monkeypatch.setattr(type(client), "set_terminated", interrupted)
+    monkeypatch.setattr(type(client), "set_terminated", interrupt_and_end)
     with (
         pytest.raises(KeyboardInterrupt),
         tracked_run.track("r", experiment="test", kind="training") as run,
