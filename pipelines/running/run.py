@@ -70,22 +70,21 @@ def run(
         if isinstance(found, Reuse):
             Saving(checkpoint_folder(found.result.run_id)).discard()  # a kill came before that
             return found.result
-        checks.check_here(recipe)
-        if isinstance(found, Resume):
-            print(found, file=sys.stderr)
         backend.keras()
         from pipelines.training.job import prepare
 
         job = prepare(recipe, run_options.machines, watch.validate_every if watch else None)
+        if isinstance(found, Resume):
+            print(found, file=sys.stderr)
         seed, named = f"seed {recipe.seed}", {store.ARM: arm} if arm else {}
-        about = {"recipe": recipe.name, "source": recipe.source, **named, **(tags or {})}
+        about = {"recipe": recipe.name, "source": recipe.source, "device": job.device}
         below = f"{arm} {seed} {recipe.name}".lstrip()
         with tracked_run.track(
             title or (below if parent else f"{recipe.name} {seed}"),
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,
             params=recipe.flat(),
-            tags=identity(recipe.fingerprint) | about,
+            tags={**identity(recipe.fingerprint), **about, **named, **(tags or {})},
             parent=parent,
             resume=found.run_id,
             system_metrics=run_options.system_metrics,
@@ -124,7 +123,6 @@ def _train(
     recipe, splits = job.recipe, job.splits
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
-    tracked.tag("device", job.device)
     folder = checkpoint_folder(tracked.id)
     saving = Saving(folder, run_options.checkpoint_every, run_options.until)
     try:
