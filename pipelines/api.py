@@ -23,7 +23,6 @@ from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import cells, claim_catalog, documents, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.measurement.verdict import format_spread, metric_spreads
 from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import frames
@@ -31,6 +30,7 @@ from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import PER_STEP, select_final
 from pipelines.running.run_options import RunOptions
+from pipelines.running.seed_statistics import format_spread, metric_spreads
 from pipelines.running.seeds import repeat
 from pipelines.tracking import history, recovery, store
 

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.errors import UserError, check_counts
-from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
 from pipelines.running import existing, training_page
 from pipelines.running.existing import Result
 from pipelines.running.run import EXPERIMENT, check_trainable, run
 from pipelines.running.run_options import DEFAULT, RunOptions
+from pipelines.running.seed_statistics import format_spread, metric_spreads, summarize
 from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
