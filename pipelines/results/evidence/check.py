@@ -12,6 +12,7 @@ from typing import Any
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.verdict import UNDECIDED
 from pipelines.results import counts, scoreboard
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import draw, is_measurable
@@ -138,7 +139,7 @@ def count_other_code(run: RecordedRun) -> int:
 def _compare_row(derived: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
     """Yield in what the evidence of a claim and its row of RESULTS.md disagree."""
     if derived is None:
-        if row.get("verdict") not in verdict.UNDECIDED:
+        if row.get("verdict") not in UNDECIDED:
             yield (
                 f"RESULTS.md says {row['verdict']}, and no evidence says so"
                 if row
