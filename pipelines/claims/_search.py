@@ -11,7 +11,7 @@ from pipelines.claims._arms import Arms, scale_width
 from pipelines.errors import MOST, WORKERS, UserError, check_counts
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import code_digest
+from pipelines.running import code_digest
 from pipelines.runtime.provenance import digest
 from pipelines.runtime.subcommands import run_study
 

@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 
 from pipelines.measurement.claim_catalog import load, locate
-from pipelines.runtime import code_digest
+from pipelines.running import code_digest
 from pipelines.runtime.provenance import ROOT
 
 JUDGING = ("pipelines.measurement.claim", "pipelines.measurement.verdict")

@@ -42,7 +42,10 @@ class Bench:
         """Train, in a child of this run unless an earlier run is the same; return the result."""
         self.trained[recipe.fingerprint] = None
         arm = self._arm_of(recipe)
-        result = run(recipe, self.run_options, parent=self.run, arm=arm, tags=self.tags)
+        named = {store.ARM: arm} if arm else {}
+        title = f"{arm} seed {recipe.seed} {recipe.name}".lstrip()
+        how: Any = {"parent": self.run, "title": title, "tags": {**named, **self.tags}}
+        result = run(recipe, self.run_options, **how)
         if result.reused:  # a child of another run: say which
             self.run.tag(f"{store.REUSED}{result.run_id}", f"{recipe.name} seed {recipe.seed}")
         return result

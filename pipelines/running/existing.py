@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes.recipe import Recipe
+from pipelines.running import code_digest
 from pipelines.running.run_options import RunOptions
-from pipelines.runtime import code_digest
 from pipelines.tracking import history, store
 from pipelines.tracking.store import PARENT
 from pipelines.tracking.tracked_run import BEGUN_WITH_CODE, FAILURE, Parent, Run

@@ -52,13 +52,12 @@ def run(
     kind: str = TRAINING,
     watch: TrainingObserver | None = None,
     title: str | None = None,
-    arm: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> Result:
     """Train as the recipe says and record it; a finished run of the same recipe is used again.
 
     A run that was interrupted goes on from its last checkpoint, as the same run. What is
-    watched leaves the test set unread, as searches must. `arm` is what a claim calls it.
+    watched leaves the test set unread, as searches must.
     """
     if watch:
         checks.check_searchable(recipe)
@@ -76,15 +75,13 @@ def run(
         job = prepare(recipe, run_options.machines, watch.validate_every if watch else None)
         if isinstance(found, Resume):
             print(found, file=sys.stderr)
-        seed, named = f"seed {recipe.seed}", {store.ARM: arm} if arm else {}
         about = {"recipe": recipe.name, "source": recipe.source, "device": job.device}
-        below = f"{arm} {seed} {recipe.name}".lstrip()
         with tracked_run.track(
-            title or (below if parent else f"{recipe.name} {seed}"),
-            experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
+            title or f"{recipe.name} seed {recipe.seed}",
+            experiment=EXPERIMENT,
             kind=kind,
             params=recipe.flat(),
-            tags={**identity(recipe.fingerprint), **about, **named, **(tags or {})},
+            tags={**identity(recipe.fingerprint), **about, **(tags or {})},
             parent=parent,
             resume=found.run_id,
             system_metrics=run_options.system_metrics,

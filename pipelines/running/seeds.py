@@ -66,7 +66,8 @@ def _over_seeds(
     ) as parent:
         results: list[Result] = []
         for each in recipes:
-            results.append(run(each, run_options, parent=parent, tags=tags))
+            title = f"seed {each.seed} {each.name}"
+            results.append(run(each, run_options, parent=parent, title=title, tags=tags))
             if not results[-1].reused:
                 run_options.pause(len(results), seeds, "seeds")
         stats = summarize({key: [r.metrics[key] for r in results] for key in results[0].metrics})

@@ -159,6 +159,7 @@ def track(
     """
     where = store.uri()
     above = parent or inherited_parent()
+    experiment = parent.experiment if parent else experiment  # the UI nests within one
     below = {store.PARENT: above.id} if above else {}
     all_tags = {**heartbeat.tags(), **below, "kind": kind, **(tags or {})}
     run_id = resume or _create(where, name, experiment, all_tags)

@@ -18,7 +18,7 @@ from pipelines.cli import data_command
 from pipelines.data import datasets
 from pipelines.data.splits import Photographs, Pictures, Splits
 from pipelines.errors import Unavailable, UserError
-from pipelines.runtime import code_digest
+from pipelines.running import code_digest
 from tests.conftest import ROOT, needs
 
 SIZES = {"digits": (1078, 269, 450), "synthetic": (1800, 200, 500)}

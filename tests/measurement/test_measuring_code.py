@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.measurement import claim_catalog, claim_code
-from pipelines.runtime import code_digest
+from pipelines.running import code_digest
 
 CLAIM = """
 \"\"\"A claim.\"\"\"

@@ -102,7 +102,9 @@ def _train_seed(
     wanted = existing.identity(recipe.fingerprint) | {store.PARENT: parent.id}
     if rows := history.rows(kind=SEED_KIND, **wanted):
         return rows[0].metrics[OBJECTIVE]
-    result = run(recipe, TRAIN_ALWAYS, parent=parent, kind=SEED_KIND, watch=watch, tags=tags)
+    title = f"seed {recipe.seed} {recipe.name}"
+    how: dict[str, Any] = {"parent": parent, "kind": SEED_KIND, "title": title, "tags": tags}
+    result = run(recipe, TRAIN_ALWAYS, watch=watch, **how)
     return result.metrics[OBJECTIVE]
 
 

@@ -23,9 +23,8 @@ from pipelines.recipes import checks
 from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
-from pipelines.running import existing
+from pipelines.running import code_digest, existing
 from pipelines.running.run_options import RunOptions
-from pipelines.runtime import code_digest
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
 
