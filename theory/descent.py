@@ -82,7 +82,12 @@ def descent_path(
     *,
     penalty: Penalty | None = None,
 ) -> Iterator[Array]:
-    """Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `gradient_descent`, new arrays."""
+    """Yield Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of descent on all layers at once.
+
+    It starts at the identity unless `start` [..., l, d, d] is given, and descends the loss plus the
+    penalty of which `penalty` is the gradient. ValueError if steps < 0 or if start does not have
+    the depth and width given.
+    """
     Theta, Phi, rate = _begin(Phi, depth, rate, steps, start)
     for _ in range(steps):
         yield Theta
@@ -96,16 +101,9 @@ def gradient_descent(
     rate: ArrayLike,
     steps: int,
     start: ArrayLike | None = None,
-    *,
-    penalty: Penalty | None = None,
 ) -> Array:
-    """Losses [..., steps + 1] of gradient descent on all layers at once, BHL.
-
-    It starts at the identity unless `start` [..., l, d, d] is given, and descends the loss plus the
-    penalty of which `penalty` is the gradient; the losses returned are without it. ValueError if
-    steps < 0 or if start does not have the depth and width given.
-    """
-    path = descent_path(Phi, depth, rate, steps, start, penalty=penalty)
+    """Return the losses [..., steps + 1] along `descent_path` without a penalty, BHL."""
+    path = descent_path(Phi, depth, rate, steps, start)
     return np.stack([loss(Theta, Phi) for Theta in path], axis=-1)
 
 
@@ -176,20 +174,17 @@ def power_projection(
 
 
 @_quiet
-def eigenvalue_recursion(
-    phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int, every: int = 1
-) -> Array:
-    """Layer eigenvalues lam of descent from the identity, Phi symmetric, BHL; [n, ...].
+def eigenvalue_recursion(phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int) -> Array:
+    """Layer eigenvalues lam of descent from the identity, Phi symmetric, BHL.
 
     lam <- lam + rate lam^{l-1} (phi - lam^l) from lam = 1, separately for each eigenvalue phi of
-    Phi; phi, depth and rate broadcast to [...]. Only the steps 0, every, 2 every, ... are kept,
-    n = steps // every + 1 of them. ValueError if steps < 0 or every < 1.
+    Phi; phi, depth and rate broadcast to [...]. Shape [steps + 1, ...]. ValueError if steps < 0.
     """
-    if steps < 0 or every < 1:
-        raise ValueError(f"Make steps >= 0 and every >= 1. Received: {steps=}, {every=}.")
+    if steps < 0:
+        raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")
     shape = np.broadcast_shapes(np.shape(phi), np.shape(depth), np.shape(rate))
-    eigenvalues = np.empty((steps // every + 1, *shape))
-    for k, (lam, _) in enumerate(islice(eigenvalue_path(phi, depth, rate), 0, steps + 1, every)):
+    eigenvalues = np.empty((steps + 1, *shape))
+    for k, (lam, _) in enumerate(islice(eigenvalue_path(phi, depth, rate), steps + 1)):
         eigenvalues[k] = lam
     return eigenvalues
 

@@ -151,21 +151,6 @@ def balanced_bound(R: ArrayLike, depth: Depth) -> Array:
     return 2 * np.sin(polar_angle(R) / (2 * n)) + np.expm1(conditioning(R) / n)
 
 
-def psd_bound(R: ArrayLike, depth: Depth) -> Array:
-    """Bound (1) at theta = 0, e^{gamma/l} - 1, at most 3 gamma/l if l >= gamma; shape [...].
-
-    ValueError if R is not symmetric positive definite, and as in `balanced`.
-    """
-    n, R = check_depth(depth), check_square(R)
-    skew, low = np.max(np.abs(R - R.mT)), np.min(np.linalg.eigvalsh(R))
-    if skew > 1e-12 * np.max(np.abs(R)) or low <= 0:
-        raise ValueError(
-            f"R must be symmetric positive definite. Received: smallest eigenvalue {low:.3g}, "
-            f"largest asymmetry {skew:.3g}. Use balanced_bound(R, depth) instead."
-        )
-    return np.expm1(conditioning(R) / n)
-
-
 def lower_bound(R: ArrayLike, depth: Depth) -> Array:
     """Least possible max ||A_i|| of l layers with product R, from below (ours); shape [...].
 

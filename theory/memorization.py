@@ -111,12 +111,14 @@ def _check_premise(
         )
 
 
-def neighbour_move(ratio: float, rho: float = 0.1) -> float:
+def neighbour_move(ratio: float) -> float:
     """Return how far a block moves a point that HM Lemma B.1 says it leaves alone.
 
     Of two points at squared distance `ratio` rho', both of squared norm 1 + rho', the block knows
-    the first. Over the first one's own move it is 1 - ratio/6, and 0 from 6 on; 3 is printed.
+    the first; rho' = 0.1. Over the first one's own move it is 1 - ratio/6, and 0 from 6 on; 3 is
+    printed.
     """
+    rho = 0.1
     square = 1 + rho
     cosine = 1 - ratio * rho / (2 * square)
     directions = np.array([[1.0, 0.0], [cosine, math.sqrt(1 - cosine**2)]])
@@ -129,17 +131,6 @@ def neighbour_move(ratio: float, rho: float = 0.1) -> float:
 def paper_width(n: int, separation: float) -> int:
     """k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho > 0."""
     return math.ceil(10 * math.log(n) / separation**2)
-
-
-def sufficient_width(n: int, shrink: float = 0.1, failure: float = 0.01) -> int:
-    """k at which A_0 brings no pair of n points nearer than `shrink` of its squared distance.
-
-    Except with probability `failure`: (4 ln n - 2 ln(2 failure)) / (shrink - 1 - ln shrink), by the
-    lower tail of chi^2 alone and for every pair (ours). The margin is then shrink rho / 2 or more,
-    rho being the least squared distance: in contrast to `paper_width`, rho is not in the width.
-    """
-    tail = shrink - 1 - math.log(shrink)
-    return math.ceil((4 * math.log(n) - 2 * math.log(2 * failure)) / tail)
 
 
 def parameter_count(n: int, d: int, labels: int, width: int) -> int:

@@ -110,38 +110,6 @@ def potential(W: ArrayLike, W_star: ArrayLike) -> Array:
     return np.asarray(_growth(_pair(W, W_star)).sum(axis=-1))[()]
 
 
-def column_potentials(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """g_j = g without the summand of index j, LY section 3; shape [..., d]."""
-    g = _growth(_pair(W, W_star))
-    return np.asarray(g.sum(axis=-1, keepdims=True) - g)
-
-
-def potential_matrix(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """Return A = sum_j b*_j b*_j^T/|b*_j| - b_j b_j^T/|b_j|, of trace g; LY section 3.
-
-    Shape [..., d, d].
-    """
-    p = _pair(W, W_star)
-    return np.asarray(
-        (p.B_star / p.m[..., None, :]) @ p.B_star.mT - (p.B / p.n[..., None, :]) @ p.B.mT
-    )
-
-
-def inner_product_near_zero(W: ArrayLike, scale: str = "true") -> Array:
-    """<-grad, -W> at W* = 0 to leading order in small columns (ours); shape [...].
-
-    pi <-grad, -W> ~ pi/2 (||W||_F^2 + |Wu|^2) + sum_{i != j} w_ij w_ji - sum_j w_jj^2
-                     - g (||W||_F^2/2 - g).
-    Only the last term takes it below 0, where 0 < g < ||W||_F^2/2, and by at most ||W||_F^4/16:
-    negative values need ||W||_F^2 > 8 pi - 16, and W nearly skew with Wu near 0.
-    """
-    W = check_square(W, "W")
-    g, size = potential(W, np.zeros_like(W)), np.sum(W**2, axis=(-2, -1))
-    swapped = np.einsum("...ij,...ji->...", W, W) - 2 * np.einsum("...ii,...ii->...", W, W)
-    near = np.pi / 2 * (size + np.sum(W.sum(axis=-1) ** 2, axis=-1)) + swapped
-    return np.asarray(scale_factor(scale) * (near - g * (size / 2 - g)))[()]
-
-
 def hessian_vector(W: ArrayLike, W_star: ArrayLike, V: ArrayLike) -> Array:
     """Hessian of L at W times V [..., d, d], by central differences of the gradient; [..., d, d].
 

@@ -25,7 +25,6 @@ class SmoothMap:
     jacobian: Map  # [..., n, d] -> [..., n, d, d]
     constants: Callable[[float], tuple[Array, Array]]  # radius -> alpha and M, [...] each
     dimension: int = 2
-    inverse: Map | None = None  # where it has a closed form
 
     def __call__(self, x: Array) -> Array:
         return self.function(x)
@@ -77,19 +76,15 @@ def _shear(size: float) -> Array:
 
 
 def _normal_henon(a: float) -> SmoothMap:
-    def bend(x: Array, sign: int) -> Array:
-        return np.stack([x[..., 0], x[..., 1] + sign * a * x[..., 0] ** 2], axis=-1)
-
     def jacobian(x: Array) -> Array:
         J = np.broadcast_to(np.eye(2), (*x.shape, 2)).copy()
         J[..., 1, 0] = -2 * a * x[..., 0]
         return J
 
     return SmoothMap(
-        lambda x: bend(x, -1),
+        lambda x: np.stack([x[..., 0], x[..., 1] - a * x[..., 0] ** 2], axis=-1),
         jacobian,
         lambda radius: (np.asarray(2 * abs(a)), _shear(2 * abs(a) * radius)),
-        inverse=lambda u: bend(u, 1),
     )
 
 
@@ -136,9 +131,6 @@ def henon_map(a: float = A, b: float = -0.3) -> SmoothMap:
         lambda x: np.stack([1 - a * x[..., 0] ** 2 + x[..., 1], b * x[..., 0]], axis=-1),
         jacobian,
         constants,
-        inverse=lambda u: np.stack(
-            [u[..., 1] / b, u[..., 0] - 1 + a * (u[..., 1] / b) ** 2], axis=-1
-        ),
     )
 
 
@@ -176,14 +168,13 @@ def bump(centre: Array, x: Array) -> Array:
 def graph_map(centre: ArrayLike) -> SmoothMap:
     """(x, b) -> (x, b + f(x)) of R^{d+1}, f the `bump` about c [..., d]: f(x) at b = 0.
 
-    Its inverse is (x, b - f(x)); alpha = max |f''| = 1, and M is that of a shear by
-    max |f'| = e^{-1/2}.
+    Its inverse is (x, b - f(x)); alpha = max |f''| = 1, and M that of a shear by max |f'| = 0.61.
     """
     c = np.asarray(centre, dtype=np.float64)
     d = c.shape[-1]
 
-    def lift(z: Array, sign: int) -> Array:
-        top = (z[..., -1] + sign * bump(c, z[..., :-1]))[..., None]
+    def lift(z: Array) -> Array:
+        top = (z[..., -1] + bump(c, z[..., :-1]))[..., None]
         x = np.broadcast_to(z[..., :-1], (*top.shape[:-1], d))
         return np.concatenate([x, top], axis=-1)
 
@@ -195,11 +186,10 @@ def graph_map(centre: ArrayLike) -> SmoothMap:
         return J
 
     return SmoothMap(
-        lambda z: lift(z, 1),
+        lift,
         jacobian,
         lambda radius: (np.asarray(1.0), _shear(np.exp(-0.5))),
         d + 1,
-        inverse=lambda u: lift(u, -1),
     )
 
 

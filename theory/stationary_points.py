@@ -36,20 +36,6 @@ class Layer(NamedTuple):
     distance: ArrayLike  # ||h - Id||_L or a bound on it, [...]
 
 
-def tanh_layers(A: ArrayLike, B: ArrayLike) -> list[Layer]:
-    """h_i(u) = u + A_i tanh(B_i u), within ||A_i|| ||B_i|| of the identity; A, B [..., m, d, d].
-
-    ValueError if A and B do not have one m and one d, or on use with points of another width.
-    """
-    A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
-    if min(A.ndim, B.ndim) < 3 or A.shape[-3:] != B.shape[-3:] or A.shape[-1] != A.shape[-2]:
-        raise ValueError(
-            "A and B must be [..., m, d, d] with one m and one d. "
-            f"Received: shapes {A.shape} and {B.shape}. Make the last three axes agree."
-        )
-    return residual_layers(A, B, "tanh")
-
-
 def residual_layers(
     A: ArrayLike, B: ArrayLike, activation: str, shifts: ArrayLike = 0.0
 ) -> list[Layer]:
