@@ -28,13 +28,13 @@ _quiet = np.errstate(over="ignore", invalid="ignore")  # divergence is a result,
 
 @_quiet
 def product(Theta: ArrayLike) -> Array:
-    """Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
+    """Return Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
     T = np.moveaxis(check_layers(Theta, "Theta"), -3, 0)
     return reduce(lambda P, M: M @ P, T, np.broadcast_to(np.eye(T.shape[-1]), T.shape[1:]))
 
 
 def check_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
-    """Theta [..., l, d, d], l >= 1, and Phi [..., d, d] as float64; ValueError if they are not."""
+    """Return Theta [..., l, d, d], l >= 1, and Phi [..., d, d] in float64. ValueError otherwise."""
     Theta, Phi = check_layers(Theta, "Theta"), np.asarray(Phi, dtype=np.float64)
     if Theta.shape[-3] == 0 or Phi.shape[-2:] != Theta.shape[-2:]:
         raise ValueError(
@@ -45,19 +45,19 @@ def check_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
 
 
 def residual(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
+    """Return E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
     Theta, Phi = check_network(Theta, Phi)
     return product(Theta) - Phi
 
 
 @_quiet
 def loss(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """1/2 ||E||_F^2, BHL; shape [...]."""
+    """Return 1/2 ||E||_F^2, BHL; shape [...]."""
     return np.asarray(np.sum(residual(Theta, Phi) ** 2, axis=(-2, -1)) / 2)[()]
 
 
 def loss_gradient(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """Gradient of the loss in 3 l matrix products, BHL; shape [..., l, d, d].
+    """Return the gradient of the loss in 3 l matrix products, BHL; shape [..., l, d, d].
 
     (Theta_L...Theta_{i+1})^T E (Theta_{i-1}...Theta_1)^T, half of linear_resnet.gradient at
     A = Theta - I, Sigma = I. That one adds A times a factor; only multiplying by Theta gives two
@@ -108,7 +108,7 @@ def gradient_descent(
 
 
 def margin(M: ArrayLike) -> Array:
-    """Least u^T M u over unit vectors u, from the symmetric part of M; [..., d, d] -> [...]."""
+    """Return the least u^T M u over unit vectors u; [..., d, d] -> [...]."""
     M = check_square(M, "M")
     return np.asarray(np.linalg.eigvalsh((M + M.mT) / 2)[..., 0])[()]
 
@@ -134,7 +134,7 @@ def projection_path(
     *,
     start: ArrayLike | None = None,
 ) -> Iterator[Array]:
-    """Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `power_projection`."""
+    """Yield Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `power_projection`."""
     low = np.asarray(margin, dtype=np.float64)
     if not np.all(low > 0):
         raise ValueError(f"margin must be > 0. Received: {margin=}. Take one that Phi has.")
@@ -163,7 +163,7 @@ def power_projection(
     *,
     start: ArrayLike | None = None,
 ) -> Array:
-    """Losses [..., steps + 1] of power projection, BHL, for a target Phi with a positive margin.
+    """Return the losses [..., steps + 1] of power projection, BHL, for Phi with a positive margin.
 
     A step of `gradient_descent` on all layers, then `project_margin` of their product to the margin
     [...], then the `balanced` layers of the result. It starts at Theta_i = margin^{1/l} I, the
@@ -175,7 +175,7 @@ def power_projection(
 
 @_quiet
 def eigenvalue_recursion(phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int) -> Array:
-    """Layer eigenvalues lam of descent from the identity, Phi symmetric, BHL.
+    """Return the layer eigenvalues lam of descent from the identity, Phi symmetric, BHL.
 
     lam <- lam + rate lam^{l-1} (phi - lam^l) from lam = 1, separately for each eigenvalue phi of
     Phi; phi, depth and rate broadcast to [...]. Shape [steps + 1, ...]. ValueError if steps < 0.
@@ -190,7 +190,7 @@ def eigenvalue_recursion(phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: i
 
 
 def eigenvalue_path(phi: ArrayLike, depth: Depth, rate: ArrayLike) -> Iterator[tuple[Array, Array]]:
-    """Endless lam, phi - lam^l [...] of `eigenvalue_recursion`; each step overwrites the last."""
+    """Yield lam and phi - lam^l [...] of `eigenvalue_recursion` forever, in the same two arrays."""
     phi, rate = np.asarray(phi, dtype=np.float64), np.asarray(rate, dtype=np.float64)
     exponent = check_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
     lam = np.ones(np.broadcast_shapes(phi.shape, exponent.shape, rate.shape))
@@ -214,7 +214,7 @@ def _step(Theta: Array, Phi: Array, rate: Array, penalty: Penalty | None = None)
 def _begin(
     Phi: ArrayLike, depth: int, rate: ArrayLike, steps: int, start: ArrayLike | None, *more: int
 ) -> tuple[Array, Array, Array]:
-    """Theta at step 0, Phi, and the rate shaped to multiply Theta; `more` are leading axes."""
+    """Return Theta at step 0, Phi, and the rate to multiply Theta by; `more` are leading axes."""
     Phi, rate = check_square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
     if steps < 0:
         raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")

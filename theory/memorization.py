@@ -67,7 +67,7 @@ def printed(
     share: float = 1 / 6,
     check: bool = True,
 ) -> Memorizer:
-    """HM's own construction, with one threshold 1 - 2 rho' (Lemma B.1) for unit points X [n, d].
+    """Return HM's own construction for unit points X [n, d]: one threshold 1 - 2 rho', Lemma B.1.
 
     rho' is that share of the least squared distance of projected points: a sixth makes the lemma
     true, a third is printed. A width of d takes A_0 = I. ValueError as in `memorize`, or where the
@@ -129,17 +129,17 @@ def neighbour_move(ratio: float) -> float:
 
 
 def paper_width(n: int, separation: float) -> int:
-    """k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho > 0."""
+    """Return k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho."""
     return math.ceil(10 * math.log(n) / separation**2)
 
 
 def parameter_count(n: int, d: int, labels: int, width: int) -> int:
-    """k d + n (2k + 1) + r (k + 1 + r) parameters for n points, HM Theorem 3.2."""
+    """Return k d + n (2k + 1) + r (k + 1 + r) parameters for n points, HM Theorem 3.2."""
     return width * d + n * (2 * width + 1) + labels * (width + 1 + labels)
 
 
 def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[Array]:
-    """A_0 [k, d] with entries N(0, 1/k) for the widths that are tried; at last the identity."""
+    """Yield A_0 [k, d] with entries N(0, 1/k) for the widths to try; at last the identity."""
     if width is not None and (
         type(width) is bool or not isinstance(width, int | np.integer) or width < 1
     ):
