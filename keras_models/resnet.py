@@ -97,7 +97,7 @@ def residual(
         y = layers.ReLU(name=f"{name}_relu{i - 1}")(y) if i > 1 else y
         y = normalized_convolution(y, channels, kernel_size, stride, name=f"{name}_conv{i}")
     stride = prod(stride for _, _, stride in convolutions)
-    y = SHORTCUTS[shortcut](x, y, stride, name, normalized_convolution)
+    y = _join(x, y, stride, shortcut=shortcut, convolve=normalized_convolution, name=name)
     return layers.ReLU(name=f"{name}_out")(y)
 
 
@@ -114,7 +114,7 @@ def preactivated_residual(
         y = centred_convolution(y, channels, kernel_size, stride, name=f"{name}_conv{i}")
     x = first if x.shape != y.shape else x
     stride = prod(stride for _, _, stride in convolutions)
-    return SHORTCUTS[shortcut](x, y, stride, name, centred_convolution)
+    return _join(x, y, stride, shortcut=shortcut, convolve=centred_convolution, name=name)
 
 
 def basic(
@@ -177,22 +177,19 @@ def _frame(x: Any, pixels: int, name: str) -> Any:
     return layers.ZeroPadding2D(pixels, data_format="channels_last", name=name)(x)
 
 
-def _pad(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    if stride > 1:
-        x = layers.AveragePooling2D(
-            1, stride, data_format="channels_last", name=f"{name}_subsample"
-        )(x)
-    return layers.Add(name=f"{name}_add")([pad_channels(x, y.shape[-1]), y])
-
-
-def _projection(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    if x.shape != y.shape:
+def _join(x: Any, y: Any, stride: int, *, shortcut: str, convolve: Convolve, name: str) -> Any:
+    """Return the sum of a block's input x and its branch y, or y alone without a shortcut."""
+    if shortcut == "none":
+        return y
+    if shortcut == "pad":
+        if stride > 1:
+            x = layers.AveragePooling2D(
+                1, stride, data_format="channels_last", name=f"{name}_subsample"
+            )(x)
+        x = pad_channels(x, y.shape[-1])
+    elif x.shape != y.shape:
         x = convolve(x, y.shape[-1], 1, stride, name=f"{name}_projection")
     return layers.Add(name=f"{name}_add")([x, y])
-
-
-def _plain(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    return y
 
 
 BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottleneck}
@@ -200,10 +197,3 @@ BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottlenec
 STEMS: dict[str, Callable[[Any, int], Any]] = {"cifar": cifar_stem, "imagenet": imagenet_stem}
 
 UNITS: dict[str, Unit] = {"original": residual, "preactivation": preactivated_residual}
-
-# How a block's input x joins its branch y; a projection is made by the last argument.
-SHORTCUTS: dict[str, Callable[[Any, Any, int, str, Convolve], Any]] = {
-    "pad": _pad,
-    "projection": _projection,
-    "none": _plain,
-}

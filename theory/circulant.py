@@ -80,9 +80,8 @@ def circulant_descent(
 
 
 def circulant_measures(column: ArrayLike, scale: str = "true") -> dict[str, Array]:
-    """Return what LY Figure 8 shows of the circulant W with first column c [..., d], W* = 0.
+    """Return the numbers [...] of LY Figure 8 at the first column c [..., d] of W, W* = 0.
 
-    Shape [...] each.
     inner_product <-grad, -W> at that scale, potential g, loss, distance ||W||_F; and trace, with
     the angle_terms and length_terms of pi <-grad, -W> (relu_population.InnerTerms).
     ValueError for an unknown scale, or if c is not finite, d < 3 or column 0 of I + W is 0.

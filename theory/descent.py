@@ -114,9 +114,8 @@ def margin(M: ArrayLike) -> Array:
 
 
 def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
-    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL.
+    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL; [..., d, d].
 
-    Shape [..., d, d].
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
     M = check_square(M, "M")

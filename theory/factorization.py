@@ -49,9 +49,8 @@ def balanced(R: ArrayLike, depth: int) -> Array:
 
 
 def printed(R: ArrayLike, depth: int) -> Array:
-    """Return the paper's own split into 4q + p = l layers, proof of HM Theorem 2.1.
+    """Return the paper's own split into 4q + p = l layers, proof of HM Theorem 2.1; [..., l, d, d].
 
-    Shape [..., l, d, d].
     R = U K V^T with rotations U, V: q layers turn the angles below pi and q the pairs of -1, for
     V^T and again for U, with p layers K^{1/p} between them. The integers q, p >= 1 minimize the
     proof's estimate max(2 sin(pi/2q), e^{gamma/p} - 1). ValueError as in `balanced`, or depth < 5.
@@ -60,9 +59,8 @@ def printed(R: ArrayLike, depth: int) -> Array:
 
 
 def merged_split(R: ArrayLike, depth: int) -> Array:
-    """Return the split of `printed` with 2q + p = l layers, nearer to the identity.
+    """Return the split of `printed` with 2q + p = l layers, nearer to the identity; [..., l, d, d].
 
-    Shape [..., l, d, d].
     A pair of -1 is a turn by pi, so the q layers that turn the angles below pi can turn the pairs
     of -1 as well (ours). ValueError as in `balanced`, or depth < 3.
     """

@@ -77,9 +77,8 @@ def equalise_scales(fine: ArrayLike, layers: int) -> Array:
 
 
 def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Array:
-    """Return points of the ball |x| <= radius: the centre, the ends of the axes, then random ones.
+    """Return points [n, d] of the ball |x| <= radius: centre, ends of the axes, then random ones.
 
-    Shape [n, d].
     Half of the random ones are uniform on the sphere, half in the ball; n = 1 + 2d + samples.
     ValueError unless dimension >= 1 and the radius is finite and > 0.
     """
