@@ -55,7 +55,7 @@ def build(
     zeros: Literal["after", "around"] = "after",
     logits_bias: bool = False,
 ) -> keras.Model:
-    """Network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
+    """Return the network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
 
     `blocks_per_stage`: residual blocks, one number for all stages or one for each.
     `widths`: channels of the stages.
@@ -132,7 +132,7 @@ def residual_block(
     dropout: float,
     name: str,
 ) -> Any:
-    """Block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
+    """Apply a block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
     convolve = partial(convolution, channels=width, init=init, use_bias=use_bias)
     y = convolve(x, stride=stride, name=f"{name}_conv1")
     y = normalize(y, f"{name}_norm1") if batch_norm else y
