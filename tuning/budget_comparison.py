@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pipelines.errors import UserError, check_counts
+from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import run
+from pipelines.running.run import run
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import tracked_run
 from tuning import catalog
@@ -139,7 +140,7 @@ def compare_budgets(
         )
     study, shares = catalog.load(name, storage.resolve_url(where)), list(dict.fromkeys(shares))
     plan = Plan.to_continue(study)
-    plan.base.check_here()
+    checks.check_here(plan.base)
     finished = trial_results.finished_trials(study.get_trials(deepcopy=False))
     complete = sorted(
         (t for t in finished if t.state.name == "COMPLETE"), key=trial_results.error_pct

@@ -13,7 +13,7 @@ from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import LISTED_BY, Ended, unknown
-from pipelines.recipes import catalog
+from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.scheduling.steps import Pipeline, run_pipeline
 from pipelines.scheduling.workflows import (
@@ -61,7 +61,7 @@ def _parse_training(rest: list[str]) -> tuple[TrainAndRegister[Recipe], list[str
         prog=f"{PROG} {TRAIN}",
     )
     changed = apply_overrides(recipe, parsed.override)
-    changed.require_validation("A champion is chosen")
+    checks.require_validation(changed, "A champion is chosen")
     return dataclasses.replace(parsed, override=changed), overrides
 
 

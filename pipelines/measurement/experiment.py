@@ -18,9 +18,9 @@ from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import EXPERIMENT, Words
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.resume import DIVERGED, TRAINING
-from pipelines.run import Result, TrainingObserver, check_trainable, run
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running.existing import DIVERGED, TRAINING, Result
+from pipelines.running.run import TrainingObserver, check_trainable, run
+from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.tracking import history, store, tracked_run
 
 

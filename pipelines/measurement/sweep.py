@@ -30,7 +30,7 @@ from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
 from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.measurement.workers import executor
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import history, recovery, store, tracked_run

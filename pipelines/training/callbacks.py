@@ -70,14 +70,13 @@ class Curves(keras.callbacks.Callback):
         looks = {"looks": self.seen.looks} if self.seen else {}
         return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s} | looks
 
-    def resume(self, note: Mapping[str, Any], means: bool) -> None:
-        """Go on where the run that wrote the note was; `means`: with its running means."""
+    def resume(self, note: Mapping[str, Any]) -> None:
+        """Go on where the run that wrote the note was."""
         for name in self.note.keys() - {"wall_s", "looks"}:
             setattr(self, name, note.get(name, getattr(self, name)))  # an older note has no `best`
         if self.seen:
             self.seen.looks = list(note["looks"])
         self.began = time.perf_counter() - note.get("wall_s", 0.0)
-        self.continued = means and self.step % self.epoch > 0
         self.advance(self.step, math.nan)
 
     @property
@@ -224,9 +223,8 @@ class Saver(keras.callbacks.Callback):
         self.resumed: Arrays | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on with the running means of an epoch that was not over."""
-        if checkpoint.step % self.curves.epoch:
-            self.resumed = checkpoint.arrays
+        """Go on with the running means of the epoch in which the checkpoint was saved."""
+        self.curves.continued, self.resumed = True, checkpoint.arrays
 
     def wishes(self) -> dict[str, float]:
         """Return what this machine asks for: a checkpoint, an end, a pause."""

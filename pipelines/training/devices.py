@@ -13,7 +13,9 @@ import keras
 
 from pipelines.data.splits import WHOLE, Part
 from pipelines.errors import UserError
+from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
+from pipelines.training import tf_config
 
 SEEDS_APART = 0x9E3779B9  # odd: no two devices draw alike
 
@@ -58,7 +60,13 @@ def place(recipe: Recipe) -> Place:
     """Return where the recipe trains: MirroredStrategy or, on JAX, DataParallel over devices.
 
     Call it before anything else starts the backend: several CPU devices can be made only then.
+    UserError where TF_CONFIG names several machines, which `multi_machine` has.
     """
+    if role := tf_config.role():
+        raise UserError(
+            "Several machines train one recipe, once, by `python -m pipelines run`. Received: "
+            f"a TF_CONFIG with {role.workers} machines. Unset TF_CONFIG."
+        )
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
     return backends[keras.backend.backend()](recipe)
 
@@ -122,7 +130,7 @@ def round_products(precision: str) -> None:
 def _count(recipe: Recipe, gpus: int) -> int:
     """Return how many devices the recipe asks for. UserError where they are not there."""
     count = recipe.devices or max(1, gpus)
-    recipe.check_even(count)
+    checks.check_even(recipe, count)
     if gpus and count > gpus:
         raise UserError(
             f"devices must be at most the number of GPUs. Received: devices={count} with "

@@ -17,7 +17,7 @@ from pipelines.data import tasks
 from pipelines.data.splits import Photographs, Splits
 from pipelines.data.tasks import MEAN
 from pipelines.errors import UserError
-from pipelines.recipes import lr
+from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _device_data, devices
 from pipelines.training.input_pipeline import CROPS
@@ -31,12 +31,11 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
-    steps = recipe.steps_over(examples)
     try:
         return lr.table(
             recipe.schedule,
             recipe.learning_rate,
-            steps,
+            checks.count_steps(recipe, examples),
             recipe.warmup,
             recipe.warmup_level,
             **recipe.schedule_args,

@@ -58,7 +58,7 @@ def training(
 
     try:
         saving = Saving(folder / name, every) if every else None
-        model = train.train(job(changes), log, saving).model
+        model = train.train(job(changes), log, saving, saving and saving.latest()).model
         np.savez(folder / f"{name}.npz", *map(array, model.variables))
     except (Stopped, Diverged, UserError) as error:
         logged[f"{type(error).__name__}: {error}"] = {}

@@ -42,7 +42,8 @@ def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
         if step == stop_at:
             raise Stopped
 
-    return train(build_job(chosen, splits, devices.place(chosen)), log, saving)
+    job = build_job(chosen, splits, devices.place(chosen))
+    return train(job, log, saving, saving and saving.latest())
 
 
 @pytest.mark.parametrize("shift", [None, 2, 4])

@@ -15,8 +15,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import derive
-from pipelines.run import TrainingObserver, run
-from pipelines.run_options import RunOptions
+from pipelines.running.run import TrainingObserver, run
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from pipelines.training.seen_test import SeenTest
@@ -32,8 +32,9 @@ def small(**changes: Any) -> Recipe:
 
 def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> tuple[Any, Points]:
     """Train; with `stop_at` it is killed when that step is logged."""
+    from pipelines.training import devices
     from pipelines.training.job import build_job
-    from pipelines.training.train import Trainer, train
+    from pipelines.training.train import train
 
     points: Points = {}
 
@@ -45,7 +46,8 @@ def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
 
     splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
     try:
-        return train(build_job(recipe, splits, Trainer().place(recipe)), log, saving), points
+        job = build_job(recipe, splits, devices.place(recipe))
+        return train(job, log, saving, saving and saving.latest()), points
     except KeyboardInterrupt:
         return None, points
 

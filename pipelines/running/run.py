@@ -1,38 +1,40 @@
 """One recipe, its data, its network and its training, as one tracked run. Read this first.
 
-Recipe -> datasets.load -> Splits -> train(log=run.log) -> mlruns/ -> scoreboard
+recipe -> existing: Reuse | Resume | Start -> job: data, network, rates, devices -> train -> page
 """
 
 import functools
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import resume, training_page
 from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError
-from pipelines.recipes import lr
+from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running import training_page
+from pipelines.running.existing import (
+    TRAINING,
+    Result,
+    Resume,
+    Reuse,
+    Start,
+    checkpoint_folder,
+    existing,
+    find_finished,
+    identity,
+    report_stop,
+)
+from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.tracking import recovery, store, tracked_run
 from pipelines.training.checkpoints import Saving
 
 EXPERIMENT = "trained networks"
-PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
-
-
-@dataclass(frozen=True)
-class Result:
-    """The final numbers of a training run, and whether an earlier run already had them."""
-
-    run_id: str
-    metrics: dict[str, float]
-    reused: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def run(
     run_options: RunOptions = DEFAULT,
     *,
     parent: tracked_run.Run | tracked_run.Parent | None = None,
-    kind: str = "training",
+    kind: str = TRAINING,
     watch: TrainingObserver | None = None,
     title: str | None = None,
     arm: str = "",
@@ -64,64 +66,55 @@ def run(
     watched leaves the test set unread, as searches must. `arm` is what a claim calls it.
     """
     if watch:
-        recipe.check_searchable()
-    identity = resume.identity(recipe.fingerprint)
+        checks.check_searchable(recipe)
     waiting = f"Another process trains the same {recipe.name}; waiting for it."
     with recovery.one_at_a_time(f"{kind}-{recipe.fingerprint}", waiting):
-        if done := [] if run_options.force else resume.find_finished(kind, recipe.fingerprint):
-            if run_options.trainer:
-                run_options.trainer.dismiss(recipe)
-            Saving(resume.checkpoint_folder(done[0].id)).discard()  # a kill came before that
-            return Result(done[0].id, select_final(done[0].metrics), reused=True)
-        if run_options.until < math.inf and (before := resume.find_diverged(kind, **identity)):
-            raise before  # in an earlier slice: a later one has other things to do
-        recipe.check_here()
-        interrupted = None if run_options.new_run else resume.find_interrupted(kind, recipe, parent)
-        backend.keras()
-        from pipelines.training.train import Trainer
-
-        trainer = run_options.trainer or Trainer()
-        alone = f"{recipe.name} seed {recipe.seed}"
-        job = prepare(recipe, trainer, watch.validate_every if watch else None)
+        found = existing(recipe, kind, parent, run_options)
+        if run_options.machines:
+            run_options.machines.share(found)
+        if isinstance(found, Reuse):
+            Saving(checkpoint_folder(found.result.run_id)).discard()  # a kill came before that
+            return found.result
+        checks.check_here(recipe)
+        if isinstance(found, Resume):
+            print(found, file=sys.stderr)
+        job = prepare(recipe, run_options.machines, watch.validate_every if watch else None)
+        seed, named = f"seed {recipe.seed}", {store.ARM: arm} if arm else {}
+        about = {"recipe": recipe.name, "source": recipe.source, **named, **(tags or {})}
+        below = f"{arm} {seed} {recipe.name}".lstrip()
         with tracked_run.track(
-            title or (f"{arm} seed {recipe.seed} {recipe.name}".lstrip() if parent else alone),
+            title or (below if parent else f"{recipe.name} {seed}"),
             experiment=parent.experiment if parent else EXPERIMENT,  # the UI nests within one
             kind=kind,
             params=recipe.flat(),
-            tags={
-                **identity,
-                "recipe": recipe.name,
-                "source": recipe.source,
-                **({store.ARM: arm} if arm else {}),
-                **(tags or {}),
-            },
+            tags=identity(recipe.fingerprint) | about,
             parent=parent,
-            resume=interrupted,
+            resume=found.run_id,
             system_metrics=run_options.system_metrics,
         ) as tracked:
-            metrics = _train_and_record(job, trainer, tracked, run_options, watch)
+            metrics = _train(job, found, tracked, run_options, watch)
             tracked.tag(store.RESULT, training_page.describe_errors(metrics))
             tracked.tag(store.NOTE, training_page.write(recipe, metrics, tracked.id))
-            result = Result(tracked.id, metrics)
-        Saving(resume.checkpoint_folder(result.run_id)).discard()
-        return result
+        Saving(checkpoint_folder(tracked.id)).discard()
+        return Result(tracked.id, metrics)
 
 
 def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     """Raise what `check_here` raises, unless a finished run has the numbers."""
     try:
-        recipe.check_here()
+        checks.check_here(recipe)
     except (UserError, Unavailable):
-        if run_options.force or not resume.find_finished("training", recipe.fingerprint):
+        if run_options.force or not find_finished(TRAINING, recipe.fingerprint):
             raise
 
 
-def prepare(recipe: Recipe, trainer: Any, validate_every: int | None = None) -> Any:
+def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> Any:
     """Return the recipe with its devices, data and rates: the job that `train` takes."""
+    backend.keras()
+    from pipelines.training import devices
     from pipelines.training.job import build_job
 
-    place = trainer.place(recipe)  # before data, which start TensorFlow
-    trainer.announce(place, work=True)
+    place = machines or devices.place(recipe)  # before data, which start TensorFlow
     drawn = json.dumps(dict(recipe.data_args))
     home = datasets.data_home()
     splits = _splits(recipe.data, recipe.train_examples, drawn, recipe.validation, home)
@@ -136,9 +129,9 @@ def _splits(
     return datasets.load(name, train_examples, json.loads(data_args), validation)
 
 
-def _train_and_record(
+def _train(
     job: Any,
-    trainer: Any,
+    found: Resume | Start,
     tracked: tracked_run.Run,
     run_options: RunOptions,
     watch: TrainingObserver | None,
@@ -155,12 +148,18 @@ def _train_and_record(
     tracked.dataset(recipe.data, splits.digest, len(splits.train), splits.source)
     tracked.figure(lr.figure(job.rates), "learning_rate.png")
     tracked.tag("device", job.device)
-    saving = Saving(
-        resume.checkpoint_folder(tracked.id), run_options.checkpoint_every, run_options.until
-    )
+    folder = checkpoint_folder(tracked.id)
+    saving = Saving(folder, run_options.checkpoint_every, run_options.until)
     try:
-        with tracked_run.system_metrics(tracked), resume.report_stop(tracked):
-            trained = train(job, log, saving, test=watch is None, trainer=trainer)
+        with tracked_run.system_metrics(tracked), report_stop(tracked):
+            trained = train(
+                job,
+                log,
+                saving,
+                found.checkpoint,
+                test=watch is None,
+                machines=run_options.machines,
+            )
     except Diverged as error:
         if watch is None:
             raise
@@ -171,8 +170,3 @@ def _train_and_record(
         raise
     tracked.model(serving_model(trained.model, splits.train))
     return trained.metrics
-
-
-def select_final(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Return the final numbers among a run's metrics: no per-step curves, no system metrics."""
-    return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
