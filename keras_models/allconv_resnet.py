@@ -108,10 +108,10 @@ def build(
 
 
 def standardize_each(x: Any) -> Any:
-    """Bring each picture, pixels in [0, 1], to mean 0 and deviation 1 over pixels and channels.
+    """Bring each image, pixels in [0, 1], to mean 0 and deviation 1 over pixels and channels.
 
     As TensorFlow's `per_image_standardization` does with pixels in 0, ..., 255, where no deviation
-    counts less than 1/sqrt(N), for N numbers in a picture.
+    counts less than 1/sqrt(N), for N numbers in an image.
     """
     axes = (1, 2, 3)
     least = 1 / (255 * sqrt(prod(x.shape[1:])))

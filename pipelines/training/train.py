@@ -89,7 +89,7 @@ class KerasLoop:
         """Let Keras make the running means of an epoch, which one that was interrupted restores."""
         set_steps(model, job.per_call(job.epoch))  # before anything is compiled
         splits = job.splits
-        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
+        any_examples = splits.val if splits.has_validation else splits.train.head(1)
         self.evaluate(job, model, any_examples, steps=1)
 
 
@@ -204,7 +204,7 @@ def _evaluate(job: Job, model: keras.Model, loop: KerasLoop) -> dict[str, float]
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
     test = rename_means("test", loop.evaluate(job, job.tester(model), splits.test))
-    first = splits.train.beginning(FITTED)
+    first = splits.train.head(FITTED)
     fitted = rename_means("train", loop.evaluate(job, model, first))
     return test | {f"final_{key}": value for key, value in fitted.items()}
 
