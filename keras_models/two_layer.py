@@ -38,10 +38,14 @@ def build(
     """
     x = inputs = keras.Input(tuple(input_shape), name="input")
     if variant == "three-block":
-        outputs = _sums(_three_blocks(x, hidden), classes)
-        return keras.Model(inputs, outputs, name="two_layer")
+        for name in ("block1", "block2", "block3"):
+            x = linear(x, hidden, "he", False, f"{name}_linear")
+            x = layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
+        return keras.Model(inputs, _sums(x, classes), name="two_layer")
     s = singular_values(input_shape[0], start_norm, start_frobenius)
-    outputs = _sums(_units(x, identity=variant == "reslink"), classes)
+    y = layers.Dense(x.shape[-1], use_bias=False, kernel_initializer="zeros", name="W")(x)
+    y = layers.Add(name="identity")([x, y]) if variant == "reslink" else y
+    outputs = _sums(layers.ReLU(name="relu")(y), classes)
     model = keras.Model(inputs, outputs, name="two_layer")
     model.get_layer("W").kernel.assign(_start(s))
     return model
@@ -59,23 +63,6 @@ def matrix(model: keras.Model) -> NDArray[np.float64] | None:
 def weights(model: keras.Model) -> NDArray[np.float64]:
     """Return W [d, d] of a network that has a matrix."""
     return np.asarray(ops.convert_to_numpy(model.get_layer("W").kernel), np.float64)
-
-
-def _units(x: Any, identity: bool) -> Any:
-    """Return the d ReLUs, whose weights are set when the network is there."""
-    width = x.shape[-1]
-    y = layers.Dense(width, use_bias=False, kernel_initializer="zeros", name="W")(x)
-    if identity:
-        y = layers.Add(name="identity")([x, y])
-    return layers.ReLU(name="relu")(y)
-
-
-def _three_blocks(x: Any, hidden: int) -> Any:
-    """Apply three linear maps without bias, each normalized over the batch and rectified."""
-    for name in ("block1", "block2", "block3"):
-        x = linear(x, hidden, "he", False, f"{name}_linear")
-        x = layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
-    return x
 
 
 def _sums(x: Any, classes: int) -> Any:

@@ -72,13 +72,15 @@ class Split:
         index = batch_index(len(self), step, batch_size, seed)[mine]
         if shift is None:
             return self.take(index)
-        corners, flips = _draws(batch_size, shift, np.random.default_rng([seed, 1, step]))
+        rng = np.random.default_rng([seed, 1, step])
+        corners = PAD - shift + rng.integers(0, 2 * shift + 1, (batch_size, 2))
+        flips = rng.random((batch_size,)) < 0.5
         return self.cut(index, corners[mine], flips[mine])
 
     def cut(
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what `take` does, of images [b] cut at `corners` [b, 2] and some flipped."""
+        """Return what `take` does, images padded, cut at upper left `corners` [b, 2], flipped."""
         x, y = self.take(index)
         return _crop_flip(x, corners, flips), y
 
@@ -178,13 +180,6 @@ def share(batch_size: int, part: Part) -> slice:
     i, parts = part
     size = batch_size // parts
     return slice(i * size, (i + 1) * size)
-
-
-def _draws(
-    b: int, shift: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return upper left corners [b, 2] of crops in padded images, and which are flipped [b]."""
-    return PAD - shift + rng.integers(0, 2 * shift + 1, (b, 2)), rng.random((b,)) < 0.5
 
 
 def _crop_flip(
