@@ -20,7 +20,6 @@ from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
 from pipelines.running.existing import Reuse, refuse_changed
-from pipelines.running.run import prepare
 from pipelines.running.run_options import RunOptions
 from pipelines.running.seeds import repeat
 from pipelines.runtime import backend
@@ -136,6 +135,7 @@ def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> Non
     checks.check_here(recipe)
     backend.keras()
     from pipelines.training import multi_machine
+    from pipelines.training.job import prepare
     from pipelines.training.train import train
 
     machines = multi_machine.meet(recipe, role)

@@ -152,8 +152,7 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
 
     With cells `given`, by fingerprint, these make a new run, and none is measured.
     """
-    for recipe in _recipes(plan, plan.cells):
-        recipe.check()
+    plan.claim.check_recipes(_recipes(plan, plan.cells))
     tags = {"fingerprint": plan.fingerprint, "code": plan.verdict_digest, "scale": plan.scale}
     waiting = f"Another process measures the same settings of {plan.name}; waiting for it."
     with recovery.one_at_a_time(f"{plan.kind}-{plan.fingerprint}", waiting):

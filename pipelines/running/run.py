@@ -3,16 +3,11 @@
 recipe -> existing: Reuse | Resume | Start -> job: data, network, rates, devices -> train -> page
 """
 
-import functools
-import json
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from pipelines.data import datasets
-from pipelines.data.splits import Splits
 from pipelines.errors import Diverged, Pruned, Unavailable, UserError
 from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
@@ -78,6 +73,9 @@ def run(
         checks.check_here(recipe)
         if isinstance(found, Resume):
             print(found, file=sys.stderr)
+        backend.keras()
+        from pipelines.training.job import prepare
+
         job = prepare(recipe, run_options.machines, watch.validate_every if watch else None)
         seed, named = f"seed {recipe.seed}", {store.ARM: arm} if arm else {}
         about = {"recipe": recipe.name, "source": recipe.source, **named, **(tags or {})}
@@ -106,27 +104,6 @@ def check_trainable(recipe: Recipe, run_options: RunOptions = DEFAULT) -> None:
     except (UserError, Unavailable):
         if run_options.force or not find_finished(TRAINING, recipe.fingerprint):
             raise
-
-
-def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> Any:
-    """Return the recipe with its devices, data and rates: the job that `train` takes."""
-    backend.keras()
-    from pipelines.training import devices
-    from pipelines.training.job import build_job
-
-    place = machines or devices.place(recipe)  # before data, which start TensorFlow
-    drawn = json.dumps(dict(recipe.data_args))
-    home = datasets.data_home()
-    splits = _splits(recipe.data, recipe.train_examples, drawn, recipe.validation, home)
-    return build_job(recipe, splits, place, validate_every)
-
-
-@functools.lru_cache(maxsize=1)
-def _splits(
-    name: str, train_examples: int | None, data_args: str, validation: bool, folder: Path
-) -> Splits:
-    """Return the data, read once for trainings of a process that follow one another on them."""
-    return datasets.load(name, train_examples, json.loads(data_args), validation)
 
 
 def _train(

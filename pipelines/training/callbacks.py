@@ -20,6 +20,7 @@ from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data
 from pipelines.training.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.training.devices import Place
+from pipelines.training.evaluation import rename_means
 from pipelines.training.seen_test import SeenTest
 
 Log = Callable[[Mapping[str, float], int], None]
@@ -157,16 +158,6 @@ class Curves(keras.callbacks.Callback):
             self.best = {**validated, "best_step": float(self.step)}
         self.log(curves, self.step)
         self.last = curves
-
-
-def rename_means(split: str, logs: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Return Keras's means over a split by our names: `{split}_{number}`."""
-    start = prefix + MEAN
-    return {
-        f"{split}_{key.removeprefix(start)}": float(value)
-        for key, value in logs.items()
-        if key.startswith(start)
-    }
 
 
 SECONDS = 60.0  # between checkpoints where no number of steps is given

@@ -10,12 +10,12 @@ import keras
 
 from pipelines.data.splits import Part, Photographs, Split
 from pipelines.errors import UserError
-from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _multi_worker, devices, input_pipeline
 from pipelines.training.callbacks import Curves, Saver
 from pipelines.training.checkpoints import Checkpoint
 from pipelines.training.devices import Place
+from pipelines.training.evaluation import rename_means
 from pipelines.training.job import Job
 from pipelines.training.tf_config import Role
 from pipelines.training.train import KerasLoop, callbacks_of
@@ -73,10 +73,10 @@ class Machines(Place, KerasLoop):
         )
 
     def evaluate(
-        self, job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
+        self, job: Job, model: keras.Model, split: Split | Photographs, name: str
     ) -> dict[str, float]:
-        """Return Keras's means over a split, of which each machine reads a part of every batch."""
-        return dict(self._evaluation(job, model, split)())
+        """Return the means over a split, of which each machine reads a part of every batch."""
+        return rename_means(name, self._evaluation(job, model, split)())
 
     def _evaluation(
         self, job: Job, model: keras.Model, split: Split | Photographs
@@ -107,6 +107,5 @@ def meet(recipe: Recipe, role: Role) -> Machines:
             f"{recipe.test_every} with TF_CONFIG. Set --test-every None, or unset TF_CONFIG."
         )
     strategy = _multi_worker.strategy(role)
-    checks.check_even(recipe, strategy.num_replicas_in_sync)
     count, kind = strategy.num_replicas_in_sync, devices.gpu_kind()
     return Machines(count, kind, strategy, role=role)

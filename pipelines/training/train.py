@@ -23,10 +23,10 @@ from pipelines.training.callbacks import (
     Curves,
     Log,
     Saver,
-    rename_means,
     restore,
 )
 from pipelines.training.checkpoints import Checkpoint, Saving
+from pipelines.training.evaluation import rename_means, tester
 from pipelines.training.job import Job
 from pipelines.training.seen_test import SEEN, SeenTest
 
@@ -78,19 +78,19 @@ class KerasLoop:
             )
 
     def evaluate(
-        self, job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
+        self, job: Job, model: keras.Model, split: Split | Photographs, name: str
     ) -> dict[str, float]:
-        """Return Keras's means over a split, or its first batches."""
+        """Return the means of the task's numbers over a split of that name."""
         stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
-        logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
-        return logs
+        return rename_means(name, model.evaluate(stream, verbose=0, return_dict=True))
 
     def _restore_means(self, job: Job, model: keras.Model) -> None:
         """Let Keras make the running means of an epoch, which one that was interrupted restores."""
         set_steps(model, job.per_call(job.epoch))  # before anything is compiled
         splits = job.splits
         any_examples = splits.val if splits.has_validation else splits.train.head(1)
-        self.evaluate(job, model, any_examples, steps=1)
+        stream = input_pipeline.evaluation(job.recipe, any_examples, job.place.replicas)
+        model.evaluate(stream, steps=1, verbose=0)
 
 
 def callbacks_of(job: Job, curves: Curves, saver: Saver) -> list[keras.callbacks.Callback]:
@@ -186,12 +186,13 @@ def _seen_test(job: Job, model: keras.Model, loop: KerasLoop) -> SeenTest:
     averages = Averages() if job.recipe.ema else None
     if averages:
         averages.set_model(model)
-    tester = job.tester(model)
+    with job.place.scope():
+        network = tester(model, job.splits.test, job.splits.task)
 
     def evaluate(half: Split | Photographs) -> dict[str, float]:
         if averages:
             averages.on_test_begin()
-        numbers = rename_means(SEEN, loop.evaluate(job, tester, half))
+        numbers = loop.evaluate(job, network, half, SEEN)
         if averages:
             averages.on_test_end()
         return numbers
@@ -203,9 +204,10 @@ def _seen_test(job: Job, model: keras.Model, loop: KerasLoop) -> SeenTest:
 def _evaluate(job: Job, model: keras.Model, loop: KerasLoop) -> dict[str, float]:
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
-    test = rename_means("test", loop.evaluate(job, job.tester(model), splits.test))
-    first = splits.train.head(FITTED)
-    fitted = rename_means("train", loop.evaluate(job, model, first))
+    with job.place.scope():
+        network = tester(model, splits.test, splits.task)
+    test = loop.evaluate(job, network, splits.test, "test")
+    fitted = loop.evaluate(job, model, splits.train.head(FITTED), "train")
     return test | {f"final_{key}": value for key, value in fitted.items()}
 
 

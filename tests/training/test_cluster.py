@@ -65,7 +65,7 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
     splits = datasets.load(recipe.data, recipe.train_examples)
     logged: dict[tuple[str, int], float] = {}
     alone = train.train(
-        build_job(recipe, splits, devices.place(recipe)),
+        build_job(recipe, splits, devices.place(recipe.devices)),
         lambda metrics, step: logged.update({(key, step): v for key, v in metrics.items()}),
     )
     assert two.codes() == {"worker0": 0, "worker1": 0}, two.everything()

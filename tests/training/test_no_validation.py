@@ -33,7 +33,7 @@ def trained(recipe: Recipe, log: Any, saving: Saving | None = None) -> Any:
     from pipelines.training.train import train
 
     splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
-    job = build_job(recipe, splits, devices.place(recipe))
+    job = build_job(recipe, splits, devices.place(recipe.devices))
     return train(job, log, saving, saving and saving.latest())
 
 

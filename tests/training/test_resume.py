@@ -62,7 +62,7 @@ def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
     from pipelines.training.job import build_job
 
     splits = datasets.load(recipe.data, recipe.train_examples)
-    job = build_job(recipe, splits, devices.place(recipe))
+    job = build_job(recipe, splits, devices.place(recipe.devices))
     return train.train(job, log, saving, saving and saving.latest())
 
 

@@ -46,7 +46,7 @@ def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
 
     splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
     try:
-        job = build_job(recipe, splits, devices.place(recipe))
+        job = build_job(recipe, splits, devices.place(recipe.devices))
         return train(job, log, saving, saving and saving.latest()), points
     except KeyboardInterrupt:
         return None, points
@@ -149,7 +149,7 @@ def test_the_end_of_pictures_that_a_device_holds_is_theirs(digits: Path) -> None
 
     recipe = small(pictures="device")
     splits = datasets.load("digits")
-    there = _device_data.place_pictures(recipe, splits, devices.place(recipe)).test
+    there = _device_data.place_pictures(recipe, splits, devices.place(recipe.devices)).test
     assert isinstance(splits.test, Pictures)
     where, labels = there.tail(100).take(slice(None))  # type: ignore[union-attr]
     whole, _ = there.take(slice(None))  # type: ignore[union-attr]

@@ -10,7 +10,7 @@ import pytest
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evaluation
 from pipelines.running.run import run
-from pipelines.training.job import average_crops
+from pipelines.training.evaluation import average_crops
 from tests.conftest import PREPARED, needs
 
 

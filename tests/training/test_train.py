@@ -17,6 +17,7 @@ import pytest
 from pipelines.data import datasets
 from pipelines.data.splits import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import history, store
@@ -47,7 +48,7 @@ def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type:
     from pipelines.training.job import build_job
     from pipelines.training.train import train
 
-    place = devices.place(recipe)
+    place = devices.place(recipe.devices)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     return train(build_job(recipe, splits, place), log or Log(), test=test)
 
@@ -153,7 +154,7 @@ def test_what_cannot_be_trained_is_one_sentence(
     digits: Path, changes: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        trained(small(**changes))
+        checks.check_here(small(**changes))
 
 
 def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits: Path) -> None:

@@ -109,7 +109,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
             losses[step - 1] = metrics["batch_loss"]
 
     with contextlib.suppress(Diverged):
-        train(build_job(recipe, few, devices.place(recipe)), log, test=False)
+        train(build_job(recipe, few, devices.place(recipe.devices)), log, test=False)
     return losses
 
 
