@@ -52,8 +52,8 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
     Where they are many it names the command that lists them, or the first few.
     """
     choices = sorted(set(choices))
-    beginning = [name for name in choices if received and name.startswith(received)]
-    near = difflib.get_close_matches(received, choices, n=1) or beginning
+    prefixed = [name for name in choices if received and name.startswith(received)]
+    near = difflib.get_close_matches(received, choices, n=1) or prefixed
     hint = f"Did you mean {near[0]}? " if near else ""
     listed = f"Choices: {', '.join(choices[:FEW])}."
     if len(choices) > FEW:
