@@ -114,7 +114,7 @@ def build_job(precision: str, **habits: Any) -> Any:
         **habits,
     )
     splits = datasets.load("cifar10", recipe.train_examples)
-    few = dataclasses.replace(splits, val=splits.val.beginning(128))
+    few = dataclasses.replace(splits, val=splits.val.head(128))
     return side_by_side.build_job(recipe, few)
 
 

@@ -59,7 +59,7 @@ def short(recipe: Recipe, steps: int) -> Recipe:
 def report_training(arm: str, recipe: Recipe, steps: int, run: tracked_run.Run) -> float:
     """Print and log what a network's training takes; return its minutes."""
     splits = datasets.load(recipe.data, recipe.train_examples)
-    few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
+    few = dataclasses.replace(splits, val=splits.val.head(recipe.batch_size))
     rate = side_by_side.images_per_s(side_by_side.build_job(short(recipe, steps), few))
     minutes = equivalent_images(recipe, splits) / rate / 60
     print(f"{arm:>24}  {rate:.0f} images/s, {minutes:.1f} minutes", flush=True)

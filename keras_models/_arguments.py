@@ -19,12 +19,12 @@ from typing import Any
 
 from ._start_weights import singular_values
 
-MOST = 100_000  # of a size: no network of this package comes near it
-LARGEST = 10**9  # of any other number
+MOST = 100_000  # the largest size: no network of this package comes near it
+LARGEST = 10**9  # the largest other number
 WIDEST = 100  # times the published channels
 
 Types = Mapping[str, str]  # by argument, as the source writes them
-DIMENSIONS = {  # of an input
+DIMENSIONS = {  # how many an input has
     **dict.fromkeys(("alexnet", "allcnn", "allconv_resnet", "densenet", "resnet", "skip56"), 3),
     **dict.fromkeys(("linear_resnet", "two_layer"), 1),
 }
@@ -170,7 +170,7 @@ def _check_shared(name: str, a: Any) -> None:
     given = vars(a)
     if name in DIMENSIONS:
         check_shape("input_shape", a.input_shape, DIMENSIONS[name])
-    if isinstance(given.get("blocks_per_stage"), Sequence):  # of numbers, one for every stage
+    if isinstance(given.get("blocks_per_stage"), Sequence):  # one number for every stage
         check_shape("blocks_per_stage", a.blocks_per_stage, len(a.widths))
     if not 0 <= given.get("dropout", 0) < 1 and a.dropout is not True:  # whether there is any
         raise ValueError(f"dropout must be in [0, 1). Received: dropout={a.dropout!r}.")

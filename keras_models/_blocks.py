@@ -23,7 +23,7 @@ INITIAL_STD: dict[str, Callable[[int, int], float]] = {
 def normal_initializer(
     init: str, kernel_size: int, channels: int
 ) -> keras.initializers.Initializer:
-    """Fresh Gaussian initializer: a reused object would repeat its values in the next layer."""
+    """Return a new Gaussian initializer: a reused one would repeat its values in the next layer."""
     return keras.initializers.RandomNormal(stddev=INITIAL_STD[init](kernel_size, channels))
 
 
@@ -38,7 +38,7 @@ def convolution(
     padding: str = "same",
     name: str,
 ) -> Any:
-    """Convolution that keeps the image size, up to its stride, with Gaussian initial weights."""
+    """Convolve with Gaussian initial weights; the image size is kept, up to the stride."""
     return layers.Conv2D(
         channels,
         kernel_size,
@@ -52,7 +52,7 @@ def convolution(
 
 
 def normalize(x: Any, name: str) -> Any:
-    """Batch normalization with momentum 0.9 and epsilon 1e-5, which He et al. 2016 do not state.
+    """Normalize over the batch, momentum 0.9 and epsilon 1e-5, which He et al. 2016 do not state.
 
     They are those of the public re-implementation fb.resnet.torch. Keras's epsilon, 1e-3, is about
     the variance that weights of "small" standard deviation leave, and would damp their outputs.

@@ -13,7 +13,7 @@ Array = NDArray[np.float64]
 
 
 def singular_values(d: int, norm: float, frobenius: float) -> Array:
-    """Linear from a to `norm` with root sum of squares `frobenius`, LY section 5.2; [d], ascending.
+    """Return d values in a line from a to `norm`, root sum of squares `frobenius`, LY section 5.2.
 
     a is >= 0. ValueError unless norm > 0 and frobenius is between that of a = 0 and norm sqrt(d).
     """
@@ -33,7 +33,7 @@ def singular_values(d: int, norm: float, frobenius: float) -> Array:
 
 
 def draw(d: int, norm: float, frobenius: float, rng: np.random.Generator) -> Array:
-    """W = U diag(singular_values) V^T with independent uniform orthogonal U, V; [d, d].
+    """Return W = U diag(singular_values) V^T with independent uniform orthogonal U, V; [d, d].
 
     ValueError as `singular_values`.
     """

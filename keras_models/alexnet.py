@@ -29,7 +29,7 @@ def build(
     dropout: float = 0.5,
     init: Literal["published", "he"] = "published",
 ) -> keras.Model:
-    """AlexNet; images [n, height, width, channels] -> logits [n, classes].
+    """Return AlexNet; images [n, height, width, channels] -> logits [n, classes].
 
     `width`: multiple of the channels and units of every layer but the last.
     `dropout`: rate at which units are dropped in both hidden fully connected layers.
@@ -67,7 +67,7 @@ def features(x: Any, width: float, init: str) -> Any:
 
 
 def two_towers(x: Any, channels: int, kernel_size: int, *, init: str, name: str) -> Any:
-    """Convolution in two groups: each half of the channels out sees one half of those in."""
+    """Convolve in two groups: each half of the channels out sees one half of those in."""
     towers = [
         convolution(half, channels // 2, kernel_size, init=init, bias=1, name=f"{name}_tower{i}")
         for i, half in enumerate(ops.split(x, 2, axis=-1), 1)
@@ -78,7 +78,7 @@ def two_towers(x: Any, channels: int, kernel_size: int, *, init: str, name: str)
 def convolution(
     x: Any, channels: int, kernel_size: int, stride: int = 1, *, init: str, bias: int, name: str
 ) -> Any:
-    """ReLU of a convolution with bias; it keeps the image size where its stride is 1."""
+    """Apply a convolution with bias and a ReLU; stride 1 keeps the image size."""
     return layers.Conv2D(
         channels,
         kernel_size,
@@ -92,7 +92,7 @@ def convolution(
 
 
 def response_normalization(x: Any) -> Any:
-    """x / (2 + 1e-4 S)^0.75, S: sum of squares over five adjacent channels (section 3.3)."""
+    """Return x / (2 + 1e-4 S)^0.75, S: sum of squares over five adjacent channels (section 3.3)."""
     channels = x.shape[-1]
     squares = ops.pad(ops.square(0.01 * x), ((0, 0), (0, 0), (0, 0), (2, 2)))
     windows = sum(squares[..., i : i + channels] for i in range(5))
@@ -100,19 +100,19 @@ def response_normalization(x: Any) -> Any:
 
 
 def pool(x: Any, name: str) -> Any:
-    """Maximum over windows of 3x3 pixels that overlap by one."""
+    """Return the maximum over windows of 3x3 pixels that overlap by one."""
     return layers.MaxPooling2D(3, strides=2, data_format="channels_last", name=name)(x)
 
 
 def pad_to_windows(x: Any) -> Any:
-    """Zeros at the borders until windows of 11 pixels, 4 apart, leave no pixel over."""
+    """Pad with zeros until windows of 11 pixels, 4 apart, leave no pixel over."""
     missing = [-(size - 11) % 4 for size in x.shape[1:3]]
     borders = tuple((extra // 2, extra - extra // 2) for extra in missing)
     return layers.ZeroPadding2D(borders, data_format="channels_last", name="padding")(x)
 
 
 def _initializers(init: str, bias: int) -> dict[str, Any]:
-    """Fresh initializers of a layer's kernel and bias."""
+    """Return new initializers of a layer's kernel and bias."""
     if init == "he":
         return {"kernel_initializer": "he_normal", "bias_initializer": "zeros"}
     return {
@@ -122,5 +122,5 @@ def _initializers(init: str, bias: int) -> dict[str, Any]:
 
 
 def _nearest_even(channels: float) -> int:
-    """Nearest even number: half of it for each tower."""
+    """Return the nearest even number, half of it for each tower."""
     return 2 * max(1, round(channels / 2))

@@ -107,7 +107,7 @@ def build(
 def convolution(
     x: Any, row: Row, activation: str | None = "relu", *, name: str, dtype: str | None = None
 ) -> Any:
-    """Convolution with bias, and the ReLU after it."""
+    """Apply a convolution with bias, and the ReLU after it."""
     return layers.Conv2D(
         row.channels,
         row.kernel_size,

@@ -34,8 +34,6 @@ from ._blocks import blocks_of_stages, convolution, drop, logits, normalize, pad
 
 TINY = {"blocks_per_stage": 2, "widths": (8, 12), "stem_width": 4}
 
-Join = Callable[..., Any]  # (x, y, stride, *, use_bias, zeros, leak, name) -> the block's output
-
 
 def build(
     input_shape: Sequence[int],
@@ -57,7 +55,7 @@ def build(
     zeros: Literal["after", "around"] = "after",
     logits_bias: bool = False,
 ) -> keras.Model:
-    """Network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
+    """Return the network of HM Table 1; images [n, height, width, channels] -> logits [n, classes].
 
     `blocks_per_stage`: residual blocks, one number for all stages or one for each.
     `widths`: channels of the stages.
@@ -91,7 +89,7 @@ def build(
     x = layers.ReLU(negative_slope=leak, name="stem_relu")(x) if outer_relus else x
     block = partial(
         residual_block,
-        join=partial(SHORTCUTS[shortcut], use_bias=use_bias, zeros=zeros, leak=leak),
+        join=partial(join_branch, shortcut=shortcut, use_bias=use_bias, zeros=zeros, leak=leak),
         leak=leak,
         init=init,
         use_bias=use_bias,
@@ -110,10 +108,10 @@ def build(
 
 
 def standardize_each(x: Any) -> Any:
-    """Bring each picture, pixels in [0, 1], to mean 0 and deviation 1 over pixels and channels.
+    """Bring each image, pixels in [0, 1], to mean 0 and deviation 1 over pixels and channels.
 
     As TensorFlow's `per_image_standardization` does with pixels in 0, ..., 255, where no deviation
-    counts less than 1/sqrt(N), for N numbers in a picture.
+    counts less than 1/sqrt(N), for N numbers in an image.
     """
     axes = (1, 2, 3)
     least = 1 / (255 * sqrt(prod(x.shape[1:])))
@@ -126,7 +124,7 @@ def residual_block(
     width: int,
     stride: int,
     *,
-    join: Join,
+    join: Callable[..., Any],
     leak: float,
     init: str,
     use_bias: bool,
@@ -134,7 +132,7 @@ def residual_block(
     dropout: float,
     name: str,
 ) -> Any:
-    """Block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
+    """Apply a block x + C2(ReLU(C1 x)) of HM Table 1; the stride is the first convolution's."""
     convolve = partial(convolution, channels=width, init=init, use_bias=use_bias)
     y = convolve(x, stride=stride, name=f"{name}_conv1")
     y = normalize(y, f"{name}_norm1") if batch_norm else y
@@ -145,42 +143,30 @@ def residual_block(
     return join(x, y, stride, name=name)
 
 
-def pool_and_pad(x: Any, channels: int, stride: int, zeros: str, name: str) -> Any:
-    """Identity between shapes: average over stride x stride pixels, then channels of zeros."""
-    if stride > 1:
-        x = layers.AveragePooling2D(
-            stride, padding="same", data_format="channels_last", name=f"{name}_pool"
-        )(x)
-    return pad_channels(x, channels, around=zeros == "around")
-
-
-def _identity(
-    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
+def join_branch(
+    x: Any,
+    y: Any,
+    stride: int,
+    *,
+    shortcut: str,
+    use_bias: bool,
+    zeros: str,
+    leak: float,
+    name: str,
 ) -> Any:
-    x = pool_and_pad(x, y.shape[-1], stride, zeros, name)
-    return layers.Add(name=f"{name}_add")([x, y])
-
-
-def _projection(
-    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
-) -> Any:
-    if x.shape != y.shape:
+    """Return a block's output from its input x and its residual branch y."""
+    if shortcut == "none":
+        return layers.ReLU(negative_slope=leak, name=f"{name}_out")(y)
+    if shortcut == "identity":
+        if stride > 1:
+            x = layers.AveragePooling2D(
+                stride, padding="same", data_format="channels_last", name=f"{name}_pool"
+            )(x)
+        x = pad_channels(x, y.shape[-1], around=zeros == "around")
+    elif x.shape != y.shape:
         x = convolution(x, y.shape[-1], 1, stride, use_bias=use_bias, name=f"{name}_projection")
     return layers.Add(name=f"{name}_add")([x, y])
 
-
-def _plain(
-    x: Any, y: Any, stride: int, *, use_bias: bool, zeros: str, leak: float, name: str
-) -> Any:
-    return layers.ReLU(negative_slope=leak, name=f"{name}_out")(y)
-
-
-# How a block's input x joins its residual branch y.
-SHORTCUTS: dict[str, Join] = {
-    "identity": _identity,
-    "projection": _projection,
-    "none": _plain,
-}
 
 # Kernel size and stride of the stem, stride of the first stage.
 STEMS = {"cifar": (3, 1, 1), "imagenet": (7, 2, 2)}

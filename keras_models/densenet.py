@@ -35,7 +35,7 @@ def build(
     compression: float = 0.5,
     dropout: float = 0.0,
 ) -> keras.Model:
-    """DenseNet-BC, or DenseNet; images [n, height, width, channels] -> logits [n, classes].
+    """Return DenseNet-BC, or DenseNet; images [n, height, width, channels] -> logits [n, classes].
 
     `depth`: how many convolutions, and the last layer: 6n + 4 with bottlenecks, 3n + 4 without.
     `growth`: channels that every layer adds.
@@ -68,7 +68,7 @@ def dense_layer(x: Any, growth: int, *, bottleneck: bool, dropout: float, name: 
 
 
 def transition(x: Any, compression: float, *, dropout: float, name: str) -> Any:
-    """Fewer channels by a 1x1 convolution, then the average over 2x2 pixels."""
+    """Reduce the channels by a 1x1 convolution, then average over 2x2 pixels."""
     channels = max(1, int(compression * x.shape[-1]))
     x = norm_relu_conv(x, channels, 1, dropout=dropout, name=name)
     return layers.AveragePooling2D(
@@ -77,11 +77,11 @@ def transition(x: Any, compression: float, *, dropout: float, name: str) -> Any:
 
 
 def norm_relu_conv(x: Any, channels: int, kernel_size: int, *, dropout: float, name: str) -> Any:
-    """Convolution of the normalized and rectified input, and the dropout after it."""
+    """Convolve the normalized and rectified input, then drop out."""
     x = convolution(norm_relu(x, name), channels, kernel_size, init="he", name=f"{name}_conv")
     return layers.Dropout(dropout, name=f"{name}_dropout")(x) if dropout else x
 
 
 def norm_relu(x: Any, name: str) -> Any:
-    """ReLU of the batch-normalized input."""
+    """Normalize over the batch, then rectify."""
     return layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))

@@ -63,9 +63,9 @@ def build(
     depth: int = 16,
     init: Literal["small", "standard", "he"] = "small",
 ) -> keras.Model:
-    """Flatten, linear map to `width`, `depth` blocks, a layer of `classes` units, linear outputs.
+    """Return the network; vectors or images -> outputs [n, classes].
 
-    Vectors or images -> outputs [n, classes].
+    Flatten, linear map to `width`, `depth` blocks, a layer of `classes` units, linear outputs.
 
     `width`: numbers between two blocks, and units of a block.
     `depth`: how many blocks.
@@ -102,7 +102,7 @@ def _network(
     init: str = "small",
     dtype: str | None = None,
 ) -> keras.Model:
-    """`blocks`: (depth, units) of every layer of blocks."""
+    """Return the network with layers of `blocks`, each (depth, units)."""
     full = dtype or keras.config.floatx()
     inputs = keras.Input(tuple(input_shape), dtype=full, name="input")
     x = layers.Flatten(dtype=dtype, name="flatten")(inputs)

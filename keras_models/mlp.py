@@ -23,7 +23,7 @@ def build(
     use_bias: bool = False,
     init: Literal["small", "standard", "he"] = "small",
 ) -> keras.Model:
-    """Flatten, linear stem, `depth` residual blocks; vectors or images -> logits [n, classes].
+    """Return a linear stem and `depth` residual blocks; vectors or images -> logits [n, classes].
 
     `width`: units of every layer.
     `depth`: how many residual blocks.
@@ -42,7 +42,7 @@ def build(
 
 
 def residual_block(x: Any, identity: bool, init: str, use_bias: bool, name: str) -> Any:
-    """Block x + V ReLU(U x + s) of HM section 3, or its plain twin."""
+    """Apply a block x + V ReLU(U x + s) of HM section 3, or its plain twin."""
     y = linear(x, x.shape[-1], init, use_bias, f"{name}_U")
     y = layers.ReLU(name=f"{name}_relu")(y)
     y = linear(y, x.shape[-1], init, False, f"{name}_V")
@@ -52,6 +52,6 @@ def residual_block(x: Any, identity: bool, init: str, use_bias: bool, name: str)
 
 
 def linear(x: Any, width: int, init: str, use_bias: bool, name: str) -> Any:
-    """Linear map with Gaussian initial weights: a convolution of kernel size 1, for `init`."""
+    """Map linearly with Gaussian initial weights; `init` sees a convolution of kernel size 1."""
     initializer = normal_initializer(init, 1, width)
     return layers.Dense(width, use_bias=use_bias, kernel_initializer=initializer, name=name)(x)

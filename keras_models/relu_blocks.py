@@ -20,7 +20,7 @@ def build(
     identity: bool = True,
     init: Literal["zeros", "uniform"] = "uniform",
 ) -> keras.Model:
-    """Flatten to d numbers, `depth` blocks relu(x + W x) with W [d, d], logits [n, classes].
+    """Return `depth` blocks relu(x + W x), W [d, d], of d pixels; images -> logits [n, classes].
 
     `depth`: how many blocks.
     `identity`: whether blocks add x; without it the plain twin, blocks relu(W x).

@@ -43,7 +43,7 @@ def build(
     shortcut: Literal["pad", "projection", "none"] = "pad",
     unit: Literal["original", "preactivation"] = "original",
 ) -> keras.Model:
-    """Images [n, height, width, channels] -> logits [n, classes]; the default is ResNet-110.
+    """Return a ResNet, by default ResNet-110; images [n, h, w, channels] -> logits [n, classes].
 
     `blocks_per_stage`: residual blocks, one number for all stages or one for each.
     `widths`: channels of the stages; a bottleneck block gives out four times as many.
@@ -79,7 +79,7 @@ def network(
     head: Callable[[Any], Any] | None = None,
     name: str,
 ) -> keras.Model:
-    """Stem, stages of `block(x, width, stride, name=...)`, head, mean over pixels, linear map."""
+    """Return stem, stages of `block(x, width, stride, name=...)`, head, average pooling, logits."""
     blocks = blocks_of_stages(blocks_per_stage, widths)
     inputs = keras.Input(tuple(input_shape), name="image")
     x = stages(stem(inputs, widths[0]), widths, blocks, block)
@@ -91,20 +91,20 @@ def network(
 def residual(
     x: Any, convolutions: Sequence[tuple[int, int, int]], *, shortcut: str, name: str
 ) -> Any:
-    """ReLU(x + branch) with a branch of convolutions (channels, kernel size, stride)."""
+    """Return ReLU(x + branch) with a branch of convolutions (channels, kernel size, stride)."""
     y = x
     for i, (channels, kernel_size, stride) in enumerate(convolutions, 1):
         y = layers.ReLU(name=f"{name}_relu{i - 1}")(y) if i > 1 else y
         y = normalized_convolution(y, channels, kernel_size, stride, name=f"{name}_conv{i}")
     stride = prod(stride for _, _, stride in convolutions)
-    y = SHORTCUTS[shortcut](x, y, stride, name, normalized_convolution)
+    y = _join(x, y, stride, shortcut=shortcut, convolve=normalized_convolution, name=name)
     return layers.ReLU(name=f"{name}_out")(y)
 
 
 def preactivated_residual(
     x: Any, convolutions: Sequence[tuple[int, int, int]], *, shortcut: str, name: str
 ) -> Any:
-    """x + branch, normalized and rectified ahead of each convolution of the branch.
+    """Return x + branch, normalized and rectified ahead of each convolution of the branch.
 
     Where the shape changes, ahead of the shortcut too, as in the authors' public code.
     """
@@ -114,33 +114,33 @@ def preactivated_residual(
         y = centred_convolution(y, channels, kernel_size, stride, name=f"{name}_conv{i}")
     x = first if x.shape != y.shape else x
     stride = prod(stride for _, _, stride in convolutions)
-    return SHORTCUTS[shortcut](x, y, stride, name, centred_convolution)
+    return _join(x, y, stride, shortcut=shortcut, convolve=centred_convolution, name=name)
 
 
 def basic(
     x: Any, width: int, stride: int, *, shortcut: str, name: str, unit: Unit = residual
 ) -> Any:
-    """Block of two 3x3 convolutions; the stride is the first one's."""
+    """Apply a block of two 3x3 convolutions; the stride is the first one's."""
     return unit(x, [(width, 3, stride), (width, 3, 1)], shortcut=shortcut, name=name)
 
 
 def bottleneck(
     x: Any, width: int, stride: int, *, shortcut: str, name: str, unit: Unit = residual
 ) -> Any:
-    """Block that narrows to `width` for its 3x3 convolution; stride in the first, as published."""
+    """Apply a block that narrows to `width` for its 3x3 convolution; the stride is in the first."""
     convolutions = [(width, 1, stride), (width, 3, 1), (4 * width, 1, 1)]
     return unit(x, convolutions, shortcut=shortcut, name=name)
 
 
 def activate(x: Any, name: str) -> Any:
-    """Batch normalization and ReLU."""
+    """Normalize over the batch, then rectify."""
     return layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
 
 
 def normalized_convolution(
     x: Any, channels: int, kernel_size: int = 3, stride: int = 1, *, name: str
 ) -> Any:
-    """Convolution and batch normalization."""
+    """Convolve, then normalize over the batch."""
     return normalize(
         centred_convolution(x, channels, kernel_size, stride, name=name), f"{name}_norm"
     )
@@ -149,7 +149,7 @@ def normalized_convolution(
 def centred_convolution(
     x: Any, channels: int, kernel_size: int = 3, stride: int = 1, *, name: str
 ) -> Any:
-    """Convolution of "he" initial weights.
+    """Convolve with "he" initial weights.
 
     A strided convolution is padded alike on all sides and so is centred on the pixels that a
     strided shortcut keeps; Keras's "same" would centre it between them at even sizes.
@@ -161,12 +161,12 @@ def centred_convolution(
 
 
 def cifar_stem(x: Any, width: int) -> Any:
-    """3x3 convolution, batch normalization, ReLU; keeps the image size."""
+    """Apply a 3x3 convolution, batch normalization and ReLU; the image size is kept."""
     return layers.ReLU(name="stem_relu")(normalized_convolution(x, width, name="stem"))
 
 
 def imagenet_stem(x: Any, width: int) -> Any:
-    """7x7 convolution of stride 2, batch normalization, ReLU, 3x3 maximum of stride 2."""
+    """Apply a 7x7 convolution of stride 2, batch normalization, ReLU, 3x3 maximum of stride 2."""
     x = layers.ReLU(name="stem_relu")(normalized_convolution(x, width, 7, 2, name="stem"))
     x = _frame(x, 1, "stem_pool_frame")  # after a ReLU no maximum changes by zeros
     return layers.MaxPooling2D(3, 2, data_format="channels_last", name="stem_pool")(x)
@@ -177,22 +177,19 @@ def _frame(x: Any, pixels: int, name: str) -> Any:
     return layers.ZeroPadding2D(pixels, data_format="channels_last", name=name)(x)
 
 
-def _pad(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    if stride > 1:
-        x = layers.AveragePooling2D(
-            1, stride, data_format="channels_last", name=f"{name}_subsample"
-        )(x)
-    return layers.Add(name=f"{name}_add")([pad_channels(x, y.shape[-1]), y])
-
-
-def _projection(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    if x.shape != y.shape:
+def _join(x: Any, y: Any, stride: int, *, shortcut: str, convolve: Convolve, name: str) -> Any:
+    """Return the sum of a block's input x and its branch y, or y alone without a shortcut."""
+    if shortcut == "none":
+        return y
+    if shortcut == "pad":
+        if stride > 1:
+            x = layers.AveragePooling2D(
+                1, stride, data_format="channels_last", name=f"{name}_subsample"
+            )(x)
+        x = pad_channels(x, y.shape[-1])
+    elif x.shape != y.shape:
         x = convolve(x, y.shape[-1], 1, stride, name=f"{name}_projection")
     return layers.Add(name=f"{name}_add")([x, y])
-
-
-def _plain(x: Any, y: Any, stride: int, name: str, convolve: Convolve) -> Any:
-    return y
 
 
 BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottleneck}
@@ -200,10 +197,3 @@ BLOCKS: dict[str, Callable[..., Any]] = {"basic": basic, "bottleneck": bottlenec
 STEMS: dict[str, Callable[[Any, int], Any]] = {"cifar": cifar_stem, "imagenet": imagenet_stem}
 
 UNITS: dict[str, Unit] = {"original": residual, "preactivation": preactivated_residual}
-
-# How a block's input x joins its branch y; a projection is made by the last argument.
-SHORTCUTS: dict[str, Callable[[Any, Any, int, str, Convolve], Any]] = {
-    "pad": _pad,
-    "projection": _projection,
-    "none": _plain,
-}

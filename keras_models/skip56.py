@@ -26,7 +26,7 @@ def build(
     blocks_per_stage: int | Sequence[int] = 9,
     widths: Sequence[int] = (16, 32, 64),
 ) -> keras.Model:
-    """Images [n, height, width, channels] -> logits [n, classes]; two layers are a block.
+    """Return the network; images [n, height, width, channels] -> logits; two layers are a block.
 
     `variant`: "two-layer", ResNet-56; "single", every layer ReLU(x + BN(C x)); "vanilla",
     every layer ReLU(BN(C x)). Where the shape changes, skips keep every second pixel and append

@@ -26,7 +26,7 @@ def build(
     start_frobenius: float = 5.0,
     hidden: int = 500,
 ) -> keras.Model:
-    """Vectors [n, d] -> sums of ReLUs [n, classes], each over d / classes of them; LY: classes = 1.
+    """Return the network; vectors [n, d] -> sums [n, classes] of d / classes ReLUs; LY: one class.
 
     `variant`: "reslink", relu(x + W^T x) with W [d, d], columns w_i; "vanilla", relu(W^T x);
     "three-block", three times linear map to `hidden` units, batch normalization and ReLU, which is
@@ -38,17 +38,21 @@ def build(
     """
     x = inputs = keras.Input(tuple(input_shape), name="input")
     if variant == "three-block":
-        outputs = _sums(_three_blocks(x, hidden), classes)
-        return keras.Model(inputs, outputs, name="two_layer")
+        for name in ("block1", "block2", "block3"):
+            x = linear(x, hidden, "he", False, f"{name}_linear")
+            x = layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
+        return keras.Model(inputs, _sums(x, classes), name="two_layer")
     s = singular_values(input_shape[0], start_norm, start_frobenius)
-    outputs = _sums(_units(x, identity=variant == "reslink"), classes)
+    y = layers.Dense(x.shape[-1], use_bias=False, kernel_initializer="zeros", name="W")(x)
+    y = layers.Add(name="identity")([x, y]) if variant == "reslink" else y
+    outputs = _sums(layers.ReLU(name="relu")(y), classes)
     model = keras.Model(inputs, outputs, name="two_layer")
     model.get_layer("W").kernel.assign(_start(s))
     return model
 
 
 def matrix(model: keras.Model) -> NDArray[np.float64] | None:
-    """B [d, d] of a network x -> sum relu(B^T x), so I + W or W; None for any other network."""
+    """Return B [d, d] of a network x -> sum relu(B^T x), so I + W or W; None for any other."""
     names = [layer.name for layer in model.layers]
     if model.name != "two_layer" or "W" not in names:
         return None
@@ -61,25 +65,8 @@ def weights(model: keras.Model) -> NDArray[np.float64]:
     return np.asarray(ops.convert_to_numpy(model.get_layer("W").kernel), np.float64)
 
 
-def _units(x: Any, identity: bool) -> Any:
-    """Return the d ReLUs, whose weights are set when the network is there."""
-    width = x.shape[-1]
-    y = layers.Dense(width, use_bias=False, kernel_initializer="zeros", name="W")(x)
-    if identity:
-        y = layers.Add(name="identity")([x, y])
-    return layers.ReLU(name="relu")(y)
-
-
-def _three_blocks(x: Any, hidden: int) -> Any:
-    """Three linear maps without bias, each normalized over the batch, with ReLU."""
-    for name in ("block1", "block2", "block3"):
-        x = linear(x, hidden, "he", False, f"{name}_linear")
-        x = layers.ReLU(name=f"{name}_relu")(normalize(x, f"{name}_norm"))
-    return x
-
-
 def _sums(x: Any, classes: int) -> Any:
-    """Sums over equal groups of the units; full precision also in mixed precision; [n, classes]."""
+    """Return sums [n, classes] over equal groups of units, in full precision also in mixed."""
     units = x.shape[-1]
     full = keras.config.floatx()
     groups = layers.Reshape((classes, units // classes), dtype=full, name="groups")(x)
@@ -87,6 +74,6 @@ def _sums(x: Any, classes: int) -> Any:
 
 
 def _start(s: NDArray[np.float64]) -> Any:
-    """U diag(s) V^T with random orthogonal U and V; [d, d]."""
+    """Return U diag(s) V^T with random orthogonal U and V; [d, d]."""
     U, V = (keras.initializers.Orthogonal()((len(s), len(s))) for _ in range(2))
     return ops.matmul(U * ops.convert_to_tensor(s, U.dtype), ops.transpose(V))

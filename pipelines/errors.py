@@ -10,13 +10,13 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-DAMAGE_ERRORS = (  # what zipfile, json, NumPy and h5py raise for bytes that are not theirs
+DAMAGE_ERRORS = (  # raised by zipfile, json, NumPy and h5py for bytes that are not theirs
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, struct.error, EOFError, OSError),
     *(ValueError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError),
 )
 SECRETS = "passw(?:or)?d|pwd|token|secret|api_?key|signature"  # names of values in a URL
 RECOVERING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE)
-MOST = 100_000  # of what is counted out one by one: seeds, trials
+MOST = 100_000  # things counted out one by one: seeds, trials
 WORKERS = 1_024  # processes on one machine
 FEW = 8  # names: no more are listed in a sentence
 LISTED_BY = "python -m pipelines list"  # claims, recipes, models, schedules
@@ -40,8 +40,8 @@ class Unavailable(RuntimeError):
 def disk_error(error: OSError) -> type[UserError] | type[Unavailable]:
     """Return what a file that cannot be read or written is: a mistake, unless the disk may recover.
 
-    Of a full disk, or one that fails, the same command may succeed later; a place that is not
-    there, or not ours to write, is a person's choice.
+    Where a disk is full or fails, the same command may succeed later; a place that is not there, or
+    not ours to write, is a person's choice.
     """
     return Unavailable if error.errno in RECOVERING else UserError
 
@@ -52,8 +52,8 @@ def unknown(what: str, received: str, choices: Iterable[str], listed_by: str = "
     Where they are many it names the command that lists them, or the first few.
     """
     choices = sorted(set(choices))
-    beginning = [name for name in choices if received and name.startswith(received)]
-    near = difflib.get_close_matches(received, choices, n=1) or beginning
+    prefixed = [name for name in choices if received and name.startswith(received)]
+    near = difflib.get_close_matches(received, choices, n=1) or prefixed
     hint = f"Did you mean {near[0]}? " if near else ""
     listed = f"Choices: {', '.join(choices[:FEW])}."
     if len(choices) > FEW:

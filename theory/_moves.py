@@ -22,14 +22,14 @@ class Plan:
 
     A0: Array  # [k, d]
     Z: Array  # [m, k]
-    number: NDArray[np.int64]  # of the points in X, [m]
+    number: NDArray[np.int64]  # the points' places in X, [m]
     codes: Layer  # the readout; its U are the codes [r, k]
     t: Array  # [m]
     gap: Array  # |z_i|^2 less the largest product that must not fire, [m]
 
     @property
     def margin(self) -> float:
-        """The least gap, that of the readout included, over the largest |z|^2."""
+        """Return the least gap, that of the readout included, over the largest |z|^2."""
         readout = 2 * np.min(np.sum(self.codes.U**2, axis=1) - self.codes.t)
         return float(min(self.gap.min(), readout) / np.sum(self.Z**2, axis=1).max())
 
@@ -53,7 +53,7 @@ def network(points: Points, plan: Plan) -> Memorizer:
     with np.errstate(all="ignore"):  # an error that is not finite is found below
         blocks = [_block(*stacked), _block(*(array[whole:] for array in parts))]
     V, drifts = (np.concatenate(each) for each in zip(*blocks, strict=True))
-    reading = np.abs(plan.codes.V).T @ _lengths(plan.codes.U)  # of a drift of 1, per output
+    reading = np.abs(plan.codes.V).T @ _lengths(plan.codes.U)  # per output, for a drift of 1
     room = np.min((plan.t - (plan.Z @ plan.codes.U.T).max(axis=1)) / _lengths(plan.Z))
     drift = drifts.max()
     error = float(drift * reading.max()) if drift < room else np.inf  # also if it is not a number
@@ -73,7 +73,7 @@ def unchecked_network(points: Points, plan: Plan) -> Memorizer:
 
 
 def _block(U: Array, t: Array, moves: Array) -> tuple[Array, Array]:
-    """V [m, k] of blocks [..., b, k] with these moves, and how far rounding may leave points [m].
+    """Return V [m, k] of blocks [..., b, k] with these moves, and points' drift by rounding [m].
 
     Every activation is wrong by the rounding of a product, which V takes along.
     """
@@ -85,7 +85,7 @@ def _block(U: Array, t: Array, moves: Array) -> tuple[Array, Array]:
 
 
 def _activations(U: Array, t: Array) -> Array:
-    """M = ReLU(U U^T - t) of a block, units x points; [..., b, b].
+    """Return M = ReLU(U U^T - t) of a block, units x points; [..., b, b].
 
     Unit i knows point i, and fires at no point after it: the matrix is triangular.
     """
@@ -104,7 +104,7 @@ def readout(q: Array) -> Layer:
 
 
 def codes(r: int, k: int) -> Array:
-    """r codes in the unit ball of width k, far apart, of norms that do not increase; [r, k]."""
+    """Return codes in the unit ball, far apart, of norms that do not increase; [r, k]."""
     if k == 1:
         return np.arange(r, 0, -1)[:, None] / r
     if k == 2:

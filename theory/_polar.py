@@ -20,7 +20,7 @@ def check_depth(depth: Depth) -> NDArray[np.int64]:
 
 
 def check_layers(A: ArrayLike, name: str = "A") -> Array:
-    """Layers [..., l, d, d] as float64, l = 0 included; ValueError, with their name, if not so."""
+    """Return layers [..., l, d, d], l >= 0, as float64. ValueError, with their name, for others."""
     A = np.asarray(A, dtype=np.float64)
     if A.ndim < 3 or A.shape[-1] != A.shape[-2] or A.shape[-1] == 0:
         raise ValueError(
@@ -66,7 +66,7 @@ def positive_svd(R: ArrayLike) -> tuple[Array, Array, Array]:
 
 @partial(np.vectorize, signature="(d,d)->(d,d),(h)")
 def rotation_angles(Q: Array) -> tuple[Array, Array]:
-    """Basis Z [..., d, d] in which Q turns axes (0, 1), (2, 3), ... by angles [..., d//2]."""
+    """Return Z [..., d, d], in which Q turns axes (0, 1), (2, 3), ... by angles [..., d//2]."""
     from scipy.linalg import schur  # takes a third of a second to import
 
     T, Z = schur(Q, output="real")
@@ -80,7 +80,7 @@ def rotation_angles(Q: Array) -> tuple[Array, Array]:
 
 
 def turn_less_one(X: Array, t: Array) -> Array:
-    """(T - I) X, where T turns row pairs of X [..., d, n] by t [..., d//2]; nothing cancels."""
+    """Return (T - I) X, T turning row pairs of X [..., d, n] by t [..., d//2]; nothing cancels."""
     c, s = -2 * np.sin(t / 2)[..., None] ** 2, np.sin(t)[..., None]
     n = 2 * t.shape[-1]
     x, y = X[..., 0:n:2, :], X[..., 1:n:2, :]

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
-SCALES = {"true": 1 / np.pi, "printed": 1.0}  # of pi times the gradient
+SCALES = {"true": 1 / np.pi, "printed": 1.0}  # factors of pi times the gradient
 
 
 def circulant_start(
     d: int, frobenius: float, trace: float, rng: np.random.Generator | None = None
 ) -> Array:
-    """First column [d] of W = S + (tr W/d) I, with S skew, flat spectrum and Su = 0 (ours).
+    """Return the first column [d] of W = S + (tr W/d) I; S skew, flat spectrum, Su = 0 (ours).
 
     With tr W near -3/4 ||W||_F^2 and ||W||_F above 3, -grad points away from W* = 0 there, and
     ||W|| is nearly the least for that ||W||_F. S is a multiple of the discrete Hilbert transform;
@@ -43,7 +43,7 @@ def circulant_start(
 
 
 def circulant_matrix(column: ArrayLike) -> Array:
-    """W_ij = c_{i-j mod d} from its first column c [..., d]; shape [..., d, d]."""
+    """Return W_ij = c_{i-j mod d} from its first column c [..., d]; shape [..., d, d]."""
     c = _check_column(column)
     i = np.arange(c.shape[-1])
     return np.asarray(c[..., (i[:, None] - i) % len(i)])
@@ -52,7 +52,7 @@ def circulant_matrix(column: ArrayLike) -> Array:
 def circulant_path(
     column: ArrayLike, rate: ArrayLike, steps: int, scale: str = "true"
 ) -> Iterator[Array]:
-    """First columns [..., d] at the steps 0, 1, ..., `steps` of `circulant_descent`."""
+    """Yield the first columns [..., d] at the steps 0, 1, ..., `steps` of `circulant_descent`."""
     c, rates = _begin(column, rate, steps, scale)
     for step in range(steps):
         yield c
@@ -63,7 +63,7 @@ def circulant_path(
 def circulant_descent(
     column: ArrayLike, rate: ArrayLike, steps: int, scale: str = "true"
 ) -> dict[str, Array]:
-    """Curves [..., steps + 1] of gradient descent from first columns [..., d], teacher W* = 0.
+    """Return curves [..., steps + 1] of gradient descent from columns [..., d], teacher W* = 0.
 
     `rate` is a number, or one for each step, [..., steps]; with scale "printed" the step is that of
     LY Lemma 2.1, pi times the gradient. Curves: those of `circulant_measures`. ValueError for steps
@@ -80,9 +80,8 @@ def circulant_descent(
 
 
 def circulant_measures(column: ArrayLike, scale: str = "true") -> dict[str, Array]:
-    """Return what LY Figure 8 shows of the circulant W with first column c [..., d], W* = 0.
+    """Return the numbers [...] of LY Figure 8 at the first column c [..., d] of W, W* = 0.
 
-    Shape [...] each.
     inner_product <-grad, -W> at that scale, potential g, loss, distance ||W||_F; and trace, with
     the angle_terms and length_terms of pi <-grad, -W> (relu_population.InnerTerms).
     ValueError for an unknown scale, or if c is not finite, d < 3 or column 0 of I + W is 0.
@@ -104,7 +103,7 @@ def circulant_terms(column: ArrayLike, teacher: ArrayLike, scale: str = "true") 
     growth = _dot(gap, b_star + b) / (n + m)  # m - n
     F, F_star = np.fft.rfft(b), np.fft.rfft(b_star)
     x = _cosines(F.conj() * F, n * n, d)
-    y = _cosines(F_star.conj() * F, m * n, d)  # of b*_k and b_0
+    y = _cosines(F_star.conj() * F, m * n, d)  # cosines of b*_k and b_0
     arcs = np.fft.rfft(np.arcsin(y)) * F_star - np.fft.rfft(np.arcsin(x)) * F
     a = (d - 1) * growth + n * versine(x).sum(axis=-1) - m * versine(y).sum(axis=-1)
     unit, unit_star = b / n[..., None], b_star / m[..., None]
@@ -134,7 +133,7 @@ def scale_factor(scale: str) -> float:
 
 
 def versine(x: Array) -> Array:
-    """1 - sqrt(1 - x^2) at cosines x, without cancellation."""
+    """Return 1 - sqrt(1 - x^2) at cosines x, without cancellation."""
     square = x * x
     root = np.sqrt(1 - square)
     root += 1
@@ -147,14 +146,14 @@ def _dot(a: Array, b: Array) -> Array:
 
 
 def _cosines(spectrum: NDArray[np.complex128], lengths: Array, d: int) -> Array:
-    """Correlations over lengths, 0 for the paired columns; [..., d]."""
+    """Return the correlations over lengths, 0 for the paired columns; [..., d]."""
     x = np.fft.irfft(spectrum, d) / lengths[..., None]
     x[..., 0] = 0
     return np.clip(x, -1, 1)
 
 
 def _forces(c: Array) -> tuple[Array, dict[str, Array]]:
-    """pi times the negative gradient's first column [..., d], and the measures [...] of c."""
+    """Return pi times the first column [..., d] of -grad, and the measures [...] of c."""
     d, total = c.shape[-1], c.sum(axis=-1)
     rest = np.einsum("...k,...k->...", c[..., 1:], c[..., 1:])  # sums without an array for squares
     b, square = c.copy(), c[..., 0] ** 2 + rest
@@ -164,7 +163,7 @@ def _forces(c: Array) -> tuple[Array, dict[str, Array]]:
     sine, F = np.sqrt(rest) / n, np.fft.rfft(b)
     x, y = np.fft.irfft(F.real**2 + F.imag**2, d), b / n[..., None]
     x /= (n * n)[..., None]
-    x[..., 0] = y[..., 0] = 0  # what is left are the sums over k != 0
+    x[..., 0] = y[..., 0] = 0  # the sums are over k != 0
     np.clip(x, -1, 1, out=x)
     arc_x, arc_y, v_x, v_y = np.arcsin(x), np.arcsin(y), versine(x), versine(y)
     sum_x, sum_y = v_x.sum(axis=-1), v_y.sum(axis=-1)
@@ -192,7 +191,7 @@ def _scale_measures(measures: dict[str, Array], scale: str) -> dict[str, Array]:
 
 
 def _begin(column: ArrayLike, rate: ArrayLike, steps: int, scale: str) -> tuple[Array, Array]:
-    """First columns at step 0, and what multiplies `_forces` at every step, [..., steps]."""
+    """Return the columns at step 0, and the factor of `_forces` at every step, [..., steps]."""
     c, rate = _check_column(column), np.asarray(rate, dtype=np.float64)
     if steps < 0 or not np.all((rate > 0) & (rate < np.inf)):
         raise ValueError(

@@ -36,12 +36,12 @@ def near_layers(g: Map, jacobian: Map, a: Array) -> list[Map]:
 
 
 def compose(layers: Sequence[Map], x: Array) -> Array:
-    """h_m(... h_1(x)) at points x [..., n, d]; shape [..., n, d]."""
+    """Return h_m(... h_1(x)) at points x [..., n, d]; shape [..., n, d]."""
     return reduce(lambda u, layer: layer(u), layers, x)
 
 
 def inverse(g: Map, jacobian: Map, u: Array) -> Array:
-    """g^{-1}(u) by Newton's method from u on, its steps halved where they go astray; [..., n, d].
+    """Return g^{-1}(u) by Newton's method from u on, with steps halved where needed; [..., n, d].
 
     ValueError where no point is found that g maps to u.
     """
@@ -66,7 +66,7 @@ def inverse(g: Map, jacobian: Map, u: Array) -> Array:
 
 
 def whole_layers(h: SmoothMap, x0: ArrayLike, a: Array, depth: int) -> list[Map]:
-    """h itself, not normalized, as m + depth near-identity layers of points x, h_1 first.
+    """Return h itself, not normalized, as m + depth near-identity layers of points x, h_1 first.
 
     h(x) = h(x0) + Dh(x0) g(x - x0): the m layers of g at scales a [m], then the depth layers of
     `factorization.balanced` for Dh(x0). The shifts, by x0 [..., d], change no seminorm and belong
@@ -83,7 +83,7 @@ def whole_layers(h: SmoothMap, x0: ArrayLike, a: Array, depth: int) -> list[Map]
 
 
 def whole_profile(h: SmoothMap, x0: ArrayLike, x: Array, layers: int) -> Array:
-    """||h_i - Id||_L of m layers of h itself, equal steps and then linear ones; shape [..., m].
+    """Return ||h_i - Id||_L of m layers of h itself, equal steps and then linear ones; [..., m].
 
     Measured at points x [..., n, d] of a ball about x0, and split so that the largest is small.
     ValueError as in `normalize`, or if layers < 2.

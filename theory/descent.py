@@ -28,13 +28,13 @@ _quiet = np.errstate(over="ignore", invalid="ignore")  # divergence is a result,
 
 @_quiet
 def product(Theta: ArrayLike) -> Array:
-    """Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
+    """Return Theta_L...Theta_1 of layers [..., l, d, d]; shape [..., d, d]."""
     T = np.moveaxis(check_layers(Theta, "Theta"), -3, 0)
     return reduce(lambda P, M: M @ P, T, np.broadcast_to(np.eye(T.shape[-1]), T.shape[1:]))
 
 
 def check_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
-    """Theta [..., l, d, d], l >= 1, and Phi [..., d, d] as float64; ValueError if they are not."""
+    """Return Theta [..., l, d, d], l >= 1, and Phi [..., d, d] in float64. ValueError otherwise."""
     Theta, Phi = check_layers(Theta, "Theta"), np.asarray(Phi, dtype=np.float64)
     if Theta.shape[-3] == 0 or Phi.shape[-2:] != Theta.shape[-2:]:
         raise ValueError(
@@ -45,19 +45,19 @@ def check_network(Theta: ArrayLike, Phi: ArrayLike) -> tuple[Array, Array]:
 
 
 def residual(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
+    """Return E = Theta_L...Theta_1 - Phi; shape [..., d, d]."""
     Theta, Phi = check_network(Theta, Phi)
     return product(Theta) - Phi
 
 
 @_quiet
 def loss(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """1/2 ||E||_F^2, BHL; shape [...]."""
+    """Return 1/2 ||E||_F^2, BHL; shape [...]."""
     return np.asarray(np.sum(residual(Theta, Phi) ** 2, axis=(-2, -1)) / 2)[()]
 
 
 def loss_gradient(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """Gradient of the loss in 3 l matrix products, BHL; shape [..., l, d, d].
+    """Return the gradient of the loss in 3 l matrix products, BHL; shape [..., l, d, d].
 
     (Theta_L...Theta_{i+1})^T E (Theta_{i-1}...Theta_1)^T, half of linear_resnet.gradient at
     A = Theta - I, Sigma = I. That one adds A times a factor; only multiplying by Theta gives two
@@ -82,7 +82,12 @@ def descent_path(
     *,
     penalty: Penalty | None = None,
 ) -> Iterator[Array]:
-    """Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `gradient_descent`, new arrays."""
+    """Yield Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of descent on all layers at once.
+
+    It starts at the identity unless `start` [..., l, d, d] is given, and descends the loss plus the
+    penalty of which `penalty` is the gradient. ValueError if steps < 0 or if start does not have
+    the depth and width given.
+    """
     Theta, Phi, rate = _begin(Phi, depth, rate, steps, start)
     for _ in range(steps):
         yield Theta
@@ -96,29 +101,21 @@ def gradient_descent(
     rate: ArrayLike,
     steps: int,
     start: ArrayLike | None = None,
-    *,
-    penalty: Penalty | None = None,
 ) -> Array:
-    """Losses [..., steps + 1] of gradient descent on all layers at once, BHL.
-
-    It starts at the identity unless `start` [..., l, d, d] is given, and descends the loss plus the
-    penalty of which `penalty` is the gradient; the losses returned are without it. ValueError if
-    steps < 0 or if start does not have the depth and width given.
-    """
-    path = descent_path(Phi, depth, rate, steps, start, penalty=penalty)
+    """Return the losses [..., steps + 1] along `descent_path` without a penalty, BHL."""
+    path = descent_path(Phi, depth, rate, steps, start)
     return np.stack([loss(Theta, Phi) for Theta in path], axis=-1)
 
 
 def margin(M: ArrayLike) -> Array:
-    """Least u^T M u over unit vectors u, from the symmetric part of M; [..., d, d] -> [...]."""
+    """Return the least u^T M u over unit vectors u; [..., d, d] -> [...]."""
     M = check_square(M, "M")
     return np.asarray(np.linalg.eigvalsh((M + M.mT) / 2)[..., 0])[()]
 
 
 def project_margin(M: ArrayLike, margin: ArrayLike) -> Array:
-    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL.
+    """Return the matrix nearest to M (Frobenius) with u^T M u >= margin |u|^2, BHL; [..., d, d].
 
-    Shape [..., d, d].
     It lifts eigenvalues of the symmetric part to the margin [...] and keeps the skew part.
     """
     M = check_square(M, "M")
@@ -136,7 +133,7 @@ def projection_path(
     *,
     start: ArrayLike | None = None,
 ) -> Iterator[Array]:
-    """Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `power_projection`."""
+    """Yield Theta [..., l, d, d] at the steps 0, 1, ..., `steps` of `power_projection`."""
     low = np.asarray(margin, dtype=np.float64)
     if not np.all(low > 0):
         raise ValueError(f"margin must be > 0. Received: {margin=}. Take one that Phi has.")
@@ -165,7 +162,7 @@ def power_projection(
     *,
     start: ArrayLike | None = None,
 ) -> Array:
-    """Losses [..., steps + 1] of power projection, BHL, for a target Phi with a positive margin.
+    """Return the losses [..., steps + 1] of power projection, BHL, for Phi with a positive margin.
 
     A step of `gradient_descent` on all layers, then `project_margin` of their product to the margin
     [...], then the `balanced` layers of the result. It starts at Theta_i = margin^{1/l} I, the
@@ -176,26 +173,23 @@ def power_projection(
 
 
 @_quiet
-def eigenvalue_recursion(
-    phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int, every: int = 1
-) -> Array:
-    """Layer eigenvalues lam of descent from the identity, Phi symmetric, BHL; [n, ...].
+def eigenvalue_recursion(phi: ArrayLike, depth: Depth, rate: ArrayLike, steps: int) -> Array:
+    """Return the layer eigenvalues lam of descent from the identity, Phi symmetric, BHL.
 
     lam <- lam + rate lam^{l-1} (phi - lam^l) from lam = 1, separately for each eigenvalue phi of
-    Phi; phi, depth and rate broadcast to [...]. Only the steps 0, every, 2 every, ... are kept,
-    n = steps // every + 1 of them. ValueError if steps < 0 or every < 1.
+    Phi; phi, depth and rate broadcast to [...]. Shape [steps + 1, ...]. ValueError if steps < 0.
     """
-    if steps < 0 or every < 1:
-        raise ValueError(f"Make steps >= 0 and every >= 1. Received: {steps=}, {every=}.")
+    if steps < 0:
+        raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")
     shape = np.broadcast_shapes(np.shape(phi), np.shape(depth), np.shape(rate))
-    eigenvalues = np.empty((steps // every + 1, *shape))
-    for k, (lam, _) in enumerate(islice(eigenvalue_path(phi, depth, rate), 0, steps + 1, every)):
+    eigenvalues = np.empty((steps + 1, *shape))
+    for k, (lam, _) in enumerate(islice(eigenvalue_path(phi, depth, rate), steps + 1)):
         eigenvalues[k] = lam
     return eigenvalues
 
 
 def eigenvalue_path(phi: ArrayLike, depth: Depth, rate: ArrayLike) -> Iterator[tuple[Array, Array]]:
-    """Endless lam, phi - lam^l [...] of `eigenvalue_recursion`; each step overwrites the last."""
+    """Yield lam and phi - lam^l [...] of `eigenvalue_recursion` forever, in the same two arrays."""
     phi, rate = np.asarray(phi, dtype=np.float64), np.asarray(rate, dtype=np.float64)
     exponent = check_depth(depth) - 1.0  # integers as floats: exact signs, and no cast per step
     lam = np.ones(np.broadcast_shapes(phi.shape, exponent.shape, rate.shape))
@@ -219,7 +213,7 @@ def _step(Theta: Array, Phi: Array, rate: Array, penalty: Penalty | None = None)
 def _begin(
     Phi: ArrayLike, depth: int, rate: ArrayLike, steps: int, start: ArrayLike | None, *more: int
 ) -> tuple[Array, Array, Array]:
-    """Theta at step 0, Phi, and the rate shaped to multiply Theta; `more` are leading axes."""
+    """Return Theta at step 0, Phi, and the rate to multiply Theta by; `more` are leading axes."""
     Phi, rate = check_square(Phi, "Phi"), np.asarray(rate, dtype=np.float64)
     if steps < 0:
         raise ValueError(f"steps must be >= 0. Received: {steps=}. Count the iterations.")

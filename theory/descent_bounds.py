@@ -1,4 +1,4 @@
-"""What is proved about gradient descent on deep linear networks, BHL, and as on B's slides.
+"""Proved bounds of gradient descent on deep linear networks, BHL, and as on B's slides.
 
 Layers Theta [..., l, d, d], Theta_1 first, target Phi [..., d, d], E = Theta_L...Theta_1 - Phi and
 a = max ||Theta_i - I||. The loss is 1/2 ||E||_F^2, as in theory.descent; leading axes broadcast.
@@ -53,7 +53,7 @@ def iteration_bound(
 def iterations_to(
     phi: ArrayLike, depth: Depth, rate: ArrayLike, tolerance: ArrayLike, limit: int
 ) -> NDArray[np.int64]:
-    """First step of descent from the identity with loss <= tolerance, -1 if none <= limit; [...].
+    """Return the first step from the identity with loss <= tolerance, -1 if none <= limit; [...].
 
     phi [..., d] are the eigenvalues of a symmetric Phi; the loss is 1/2 sum_j (lam_j^l - phi_j)^2
     along descent.eigenvalue_recursion. Depth, rate and tolerance broadcast with the leading axes.
@@ -72,7 +72,7 @@ def iterations_to(
 
 
 def negative_floor(phi: ArrayLike) -> Array:
-    """1/2 sum_j min(phi_j, 0)^2 over eigenvalues phi [..., d] of a symmetric Phi, BHL (b); [...].
+    """Return 1/2 sum_j min(phi_j, 0)^2, phi [..., d] the eigenvalues of a symmetric Phi, BHL (b).
 
     The loss of descent from the identity never goes below it: at any rate if the depth is even,
     with a penalty of penalties.ALIKE or without, and at small rates if it is odd and at least 3.
@@ -82,25 +82,25 @@ def negative_floor(phi: ArrayLike) -> Array:
 
 
 def distance(Theta: ArrayLike) -> Array:
-    """a = max ||Theta_i - I||, the spectral distance from the identity start; shape [...]."""
+    """Return a = max ||Theta_i - I||, the spectral distance from the identity start; [...]."""
     Theta = check_layers(Theta, "Theta")
     return max_norm(Theta - np.eye(Theta.shape[-1]))
 
 
 def stay_close_bound(Theta: ArrayLike, Phi: ArrayLike, rate: ArrayLike) -> Array:
-    """a + rate (1+a)^{l-1} sqrt(2 loss), at least a after one gradient step, BHL; shape [...]."""
+    """Return a + rate (1+a)^{l-1} sqrt(2 loss), at least a after one gradient step, BHL; [...]."""
     a, depth = distance(Theta), np.shape(Theta)[-3]
     return np.asarray(a + rate * (1 + a) ** (depth - 1) * np.sqrt(2 * loss(Theta, Phi)))[()]
 
 
 def printed_stay_close_bound(Theta: ArrayLike, Phi: ArrayLike, rate: ArrayLike) -> Array:
-    """a + rate (1+a)^l sqrt(2 loss), as the slide prints it; shape [...]."""
+    """Return a + rate (1+a)^l sqrt(2 loss), as the slide prints it; shape [...]."""
     a, depth = distance(Theta), np.shape(Theta)[-3]
     return np.asarray(a + rate * (1 + a) ** depth * np.sqrt(2 * loss(Theta, Phi)))[()]
 
 
 def gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """2 l (1-a)^{2l-2} loss <= ||grad loss||_F^2, 1 - a counting as 0 beyond a = 1; shape [...].
+    """Return 2 l (1-a)^{2l-2} loss <= ||grad loss||_F^2, 1 - a counting as 0 beyond a = 1; [...].
 
     It is HM (2.3) at Sigma = I, the risk being twice the loss; an equality at Theta_i = I.
     """
@@ -109,13 +109,13 @@ def gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
 
 def printed_gradient_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """4 l (1-a)^{2l} loss as the slide prints it, twice too much at Theta_i = I; shape [...]."""
+    """Return 4 l (1-a)^{2l} loss as the slide prints it, twice too much at Theta_i = I; [...]."""
     near, depth = np.maximum(1 - distance(Theta), 0), np.shape(Theta)[-3]
     return np.asarray(4 * depth * near ** (2 * depth) * loss(Theta, Phi))[()]
 
 
 def hessian(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """Exact Hessian of the loss; shape [..., l d^2, l d^2], entries of Theta in row-major order.
+    """Return the Hessian of the loss; [..., l d^2, l d^2], entries of Theta in row-major order.
 
     J^T J + S + S^T: J is the Jacobian of the product, S its second derivatives in two layers i < j
     against E, from B = (Theta_{i-1}...Theta_1) E^T (Theta_L...Theta_{j+1}) and what stands between,
@@ -137,7 +137,7 @@ def hessian(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
 
 def hessian_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """3 l d (1+z)^{2l-2} >= ||Hessian||_F, at the least z the lemma allows; shape [...].
+    """Return 3 l d (1+z)^{2l-2} >= ||Hessian||_F, at the least z the lemma allows; shape [...].
 
     The lemma needs ||Theta_i - I|| <= z and ||Phi|| <= (1+z)^l: 1 + z = max(1 + a, ||Phi||^{1/l}).
     """
@@ -148,14 +148,14 @@ def hessian_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
 
 
 def printed_hessian_bound(Theta: ArrayLike) -> Array:
-    """3 l d^5 (1+a)^{2l} as the slide prints it, without a premise on Phi; shape [...]."""
+    """Return 3 l d^5 (1+a)^{2l} as the slide prints it, without a premise on Phi; shape [...]."""
     far = 1 + distance(Theta)
     depth, d = np.shape(Theta)[-3:-1]
     return np.asarray(3 * depth * d**5 * far ** (2 * depth))[()]
 
 
 def hessian_operator_bound(Theta: ArrayLike, Phi: ArrayLike) -> Array:
-    """l (1+a)^{2l-2} + (l-1) (1+a)^{l-2} ||E|| >= ||Hessian||, at every width (ours); [...]."""
+    """Return l (1+a)^{2l-2} + (l-1) (1+a)^{l-2} ||E|| >= ||Hessian||, for all d (ours); [...]."""
     far, n = 1 + distance(Theta), np.shape(Theta)[-3]
     size = np.linalg.norm(residual(Theta, Phi), 2, axis=(-2, -1))
     return np.asarray(n * far ** (2 * n - 2) + (n - 1) * far ** (n - 2) * size)[()]

@@ -49,9 +49,8 @@ def balanced(R: ArrayLike, depth: int) -> Array:
 
 
 def printed(R: ArrayLike, depth: int) -> Array:
-    """Return the paper's own split into 4q + p = l layers, proof of HM Theorem 2.1.
+    """Return the paper's own split into 4q + p = l layers, proof of HM Theorem 2.1; [..., l, d, d].
 
-    Shape [..., l, d, d].
     R = U K V^T with rotations U, V: q layers turn the angles below pi and q the pairs of -1, for
     V^T and again for U, with p layers K^{1/p} between them. The integers q, p >= 1 minimize the
     proof's estimate max(2 sin(pi/2q), e^{gamma/p} - 1). ValueError as in `balanced`, or depth < 5.
@@ -60,9 +59,8 @@ def printed(R: ArrayLike, depth: int) -> Array:
 
 
 def merged_split(R: ArrayLike, depth: int) -> Array:
-    """Return the split of `printed` with 2q + p = l layers, nearer to the identity.
+    """Return the split of `printed` with 2q + p = l layers, nearer to the identity; [..., l, d, d].
 
-    Shape [..., l, d, d].
     A pair of -1 is a turn by pi, so the q layers that turn the angles below pi can turn the pairs
     of -1 as well (ours). ValueError as in `balanced`, or depth < 3.
     """
@@ -70,7 +68,7 @@ def merged_split(R: ArrayLike, depth: int) -> Array:
 
 
 def rotation_layers(Q: ArrayLike, q: int) -> Array:
-    """2q layers W_j - I of a rotation Q = W_2q...W_1, each within pi/q of I; [..., 2q, d, d].
+    """Return W_j - I of a rotation Q = W_2q...W_1, each within pi/q of I; [..., 2q, d, d].
 
     HM Claim A.1 as their Theorem 2.1 uses it: q equal layers turn the angles below pi, and q turn
     the pairs of -1. ValueError if Q is not orthogonal with det Q = 1, or q not an integer >= 1.
@@ -86,7 +84,7 @@ def rotation_layers(Q: ArrayLike, q: int) -> Array:
 
 
 def compose(A: ArrayLike) -> Array:
-    """Product (I+A_l)...(I+A_1) of layers A [..., l, d, d], A_1 first; shape [..., d, d].
+    """Return the product (I+A_l)...(I+A_1) of layers A [..., l, d, d], A_1 first; [..., d, d].
 
     ValueError for another shape.
     """
@@ -98,7 +96,7 @@ def compose(A: ArrayLike) -> Array:
 
 
 def max_norm(A: ArrayLike) -> Array:
-    """Largest spectral norm among the layers A [..., l, d, d], HM's norm of A; shape [...].
+    """Return the largest spectral norm among the layers A [..., l, d, d], HM's norm of A; [...].
 
     0 if there is no layer. ValueError for another shape.
     """
@@ -107,7 +105,7 @@ def max_norm(A: ArrayLike) -> Array:
 
 
 def conditioning(R: ArrayLike) -> Array:
-    """gamma = max(|log s_max|, |log s_min|) of HM Theorem 2.1; R [..., d, d] -> [...].
+    """Return gamma = max(|log s_max|, |log s_min|) of HM Theorem 2.1; R [..., d, d] -> [...].
 
     ValueError if R is not square, finite and invertible; the determinant may have either sign.
     """
@@ -116,13 +114,13 @@ def conditioning(R: ArrayLike) -> Array:
 
 
 def polar_angle(R: ArrayLike) -> Array:
-    """theta, the polar factor's largest angle, in [0, pi]; [...]. ValueError as in `balanced`."""
+    """Return theta, the polar factor's largest angle; [...]. ValueError as in `balanced`."""
     U, _, Vt = positive_svd(R)
     return np.asarray(np.abs(rotation_angles(U @ Vt)[1]).max(axis=-1, initial=0.0))[()]
 
 
 def paper_bound(R: ArrayLike, depth: Depth) -> Array:
-    """(4 pi + 3 gamma)/l, HM Theorem 2.1, for l >= 3 gamma; [...]. ValueError as in `balanced`."""
+    """Return (4 pi + 3 gamma)/l, HM Theorem 2.1; [...]. ValueError as in `balanced`."""
     positive_svd(R)
     return (4 * np.pi + 3 * conditioning(R)) / check_depth(depth)
 
@@ -146,28 +144,13 @@ def rounding_factor(gamma: ArrayLike, depth: Depth) -> Array:
 
 
 def balanced_bound(R: ArrayLike, depth: Depth) -> Array:
-    """Bound (1), 2 sin(theta/2l) + e^{gamma/l} - 1; shape [...]. ValueError as in `balanced`."""
+    """Return (1), 2 sin(theta/2l) + e^{gamma/l} - 1; [...]. ValueError as in `balanced`."""
     n = check_depth(depth)
     return 2 * np.sin(polar_angle(R) / (2 * n)) + np.expm1(conditioning(R) / n)
 
 
-def psd_bound(R: ArrayLike, depth: Depth) -> Array:
-    """Bound (1) at theta = 0, e^{gamma/l} - 1, at most 3 gamma/l if l >= gamma; shape [...].
-
-    ValueError if R is not symmetric positive definite, and as in `balanced`.
-    """
-    n, R = check_depth(depth), check_square(R)
-    skew, low = np.max(np.abs(R - R.mT)), np.min(np.linalg.eigvalsh(R))
-    if skew > 1e-12 * np.max(np.abs(R)) or low <= 0:
-        raise ValueError(
-            f"R must be symmetric positive definite. Received: smallest eigenvalue {low:.3g}, "
-            f"largest asymmetry {skew:.3g}. Use balanced_bound(R, depth) instead."
-        )
-    return np.expm1(conditioning(R) / n)
-
-
 def lower_bound(R: ArrayLike, depth: Depth) -> Array:
-    """Least possible max ||A_i|| of l layers with product R, from below (ours); shape [...].
+    """Return the least possible max ||A_i|| of l layers with product R, from below (ours); [...].
 
     The larger of s_max^{1/l} - 1 and 1 - exp(-D/l), D being `displacement`. The second includes
     1 - s_min^{1/l}, because D >= gamma. ValueError as in `balanced`.
@@ -178,7 +161,7 @@ def lower_bound(R: ArrayLike, depth: Depth) -> Array:
 
 
 def displacement(R: ArrayLike) -> Array:
-    """Largest move of (log |x|, x/|x|) found under x -> Rx or x -> R^T x (ours); shape [...].
+    """Return the largest move of (log |x|, x/|x|) found under x -> Rx or x -> R^T x (ours); [...].
 
     One layer moves such a point by at most -log(1 - ||A_i||). A missed maximum makes the bound
     weaker, never wrong: pattern search from singular vectors, invariant planes of R and of its
@@ -205,7 +188,7 @@ def displacement(R: ArrayLike) -> Array:
 
 
 def augment(R: ArrayLike) -> Array:
-    """diag(R, -1), (x, b) -> (Rx, -b), for det R < 0, with the same gamma; [..., d+1, d+1].
+    """Return diag(R, -1), (x, b) -> (Rx, -b), for det R < 0, with the same gamma; [..., d+1, d+1].
 
     ValueError as in `conditioning`, or if some det R > 0.
     """
@@ -240,7 +223,7 @@ def _split_one(R: Array, depth: int, groups: int) -> Array:
 
 
 def _turns(Q: Array, q: int, groups: int) -> Array:
-    """Layers [groups q, d, d] of a rotation Q; of two groups the second turns the pairs of -1."""
+    """Return layers [groups q, d, d] of Q; a second group turns the pairs of -1."""
     Z, t = rotation_angles(Q)
     below = np.where(np.abs(t) < np.pi, t, 0.0)
     angles = np.stack([below, t - below] if groups == 2 else [t])

@@ -20,14 +20,14 @@ Array = NDArray[np.float64]
 
 
 def excess_risk(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """f(A) - C_opt = ||E Sigma^{1/2}||_F^2, HM section 2; shape [...]."""
+    """Return f(A) - C_opt = ||E Sigma^{1/2}||_F^2, HM section 2; shape [...]."""
     A, R, sigma = _check_arrays(A, R, sigma)
     E = compose(A) - R
     return np.asarray(np.sum(E * (E @ sigma), axis=(-2, -1)))[()]
 
 
 def gradient(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """Gradient of the population risk, HM Lemma 2.4; shape [..., l, d, d].
+    """Return the gradient of the population risk, HM Lemma 2.4; shape [..., l, d, d].
 
     df/dA_i = 2 (I+A_{i+1})^T...(I+A_l)^T E Sigma (I+A_1)^T...(I+A_{i-1})^T, in 3 l matrix products.
     """
@@ -48,7 +48,7 @@ def gradient(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 def hessian_vector(A: ArrayLike, R: ArrayLike, sigma: ArrayLike, V: ArrayLike) -> Array:
-    """Hessian of f at A times V [..., l, d, d], exactly; shape [..., l, d, d].
+    """Return the Hessian of f at A times V [..., l, d, d], exactly; shape [..., l, d, d].
 
     It is the derivative of `gradient` along V, each factor of HM Lemma 2.4 in turn. Leading axes
     of V broadcast with the others: with n = l d^2, V = np.eye(n).reshape(n, l, d, d) gives, at one
@@ -78,7 +78,7 @@ def hessian_vector(A: ArrayLike, R: ArrayLike, sigma: ArrayLike, V: ArrayLike) -
 def descent_path(
     A: ArrayLike, R: ArrayLike, sigma: ArrayLike, rate: ArrayLike, steps: int
 ) -> Iterator[Array]:
-    """Layers [..., l, d, d] at the steps 0, 1, ..., `steps` of gradient descent on f from A.
+    """Yield layers [..., l, d, d] at the steps 0, 1, ..., `steps` of gradient descent on f from A.
 
     A <- A - rate grad f(A); the rate [...] broadcasts with the leading axes. ValueError, at the
     first iterate, also if steps < 0.
@@ -96,7 +96,7 @@ def descent_path(
 
 
 def gradient_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """4 l (1-tau)^{2l-2} s_min(Sigma) (f - C_opt) <= ||grad f||_F^2, HM (2.3); shape [...].
+    """Return 4 l (1-tau)^{2l-2} s_min(Sigma) (f - C_opt) <= ||grad f||_F^2, HM (2.3); shape [...].
 
     tau = max ||A_i||. The paper claims it for tau < 1; beyond that 1 - tau counts as 0 here, which
     keeps it true: A_1 = A_2 = -I with every other layer 0 is a critical point of positive risk.
@@ -109,7 +109,7 @@ def gradient_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
 
 
 def instance_bound(A: ArrayLike, R: ArrayLike, sigma: ArrayLike) -> Array:
-    """4 s_min(Sigma) (f - C_opt) sum_i prod_{j != i} s_min(I+A_j)^2 <= ||grad f||_F^2; [...].
+    """Return 4 s_min(Sigma) (f - C_opt) sum_i prod_{j != i} s_min(I+A_j)^2, at most ||grad f||_F^2.
 
     The proof of HM (2.3) without its last step, s_min(I+A_j) >= 1 - tau: never below
     `gradient_bound`, and of use for every A, inside tau < 1 or not.

@@ -67,7 +67,7 @@ def printed(
     share: float = 1 / 6,
     check: bool = True,
 ) -> Memorizer:
-    """HM's own construction, with one threshold 1 - 2 rho' (Lemma B.1) for unit points X [n, d].
+    """Return HM's own construction for unit points X [n, d]: one threshold 1 - 2 rho', Lemma B.1.
 
     rho' is that share of the least squared distance of projected points: a sixth makes the lemma
     true, a third is printed. A width of d takes A_0 = I. ValueError as in `memorize`, or where the
@@ -111,12 +111,14 @@ def _check_premise(
         )
 
 
-def neighbour_move(ratio: float, rho: float = 0.1) -> float:
+def neighbour_move(ratio: float) -> float:
     """Return how far a block moves a point that HM Lemma B.1 says it leaves alone.
 
     Of two points at squared distance `ratio` rho', both of squared norm 1 + rho', the block knows
-    the first. Over the first one's own move it is 1 - ratio/6, and 0 from 6 on; 3 is printed.
+    the first; rho' = 0.1. Over the first one's own move it is 1 - ratio/6, and 0 from 6 on; 3 is
+    printed.
     """
+    rho = 0.1
     square = 1 + rho
     cosine = 1 - ratio * rho / (2 * square)
     directions = np.array([[1.0, 0.0], [cosine, math.sqrt(1 - cosine**2)]])
@@ -127,28 +129,17 @@ def neighbour_move(ratio: float, rho: float = 0.1) -> float:
 
 
 def paper_width(n: int, separation: float) -> int:
-    """k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho > 0."""
+    """Return k = 10 ln n / rho^2, HM Theorem 3.2, for n unit points at squared distances >= rho."""
     return math.ceil(10 * math.log(n) / separation**2)
 
 
-def sufficient_width(n: int, shrink: float = 0.1, failure: float = 0.01) -> int:
-    """k at which A_0 brings no pair of n points nearer than `shrink` of its squared distance.
-
-    Except with probability `failure`: (4 ln n - 2 ln(2 failure)) / (shrink - 1 - ln shrink), by the
-    lower tail of chi^2 alone and for every pair (ours). The margin is then shrink rho / 2 or more,
-    rho being the least squared distance: in contrast to `paper_width`, rho is not in the width.
-    """
-    tail = shrink - 1 - math.log(shrink)
-    return math.ceil((4 * math.log(n) - 2 * math.log(2 * failure)) / tail)
-
-
 def parameter_count(n: int, d: int, labels: int, width: int) -> int:
-    """k d + n (2k + 1) + r (k + 1 + r) parameters for n points, HM Theorem 3.2."""
+    """Return k d + n (2k + 1) + r (k + 1 + r) parameters for n points, HM Theorem 3.2."""
     return width * d + n * (2 * width + 1) + labels * (width + 1 + labels)
 
 
 def _projections(d: int, width: int | None, dtype: str, seed: int) -> Iterator[Array]:
-    """A_0 [k, d] with entries N(0, 1/k) for the widths that are tried; at last the identity."""
+    """Yield A_0 [k, d] with entries N(0, 1/k) for the widths to try; at last the identity."""
     if width is not None and (
         type(width) is bool or not isinstance(width, int | np.integer) or width < 1
     ):

@@ -41,7 +41,7 @@ class Points:
     """Points with their labels; `kept` are indices of distinct ones, [m]."""
 
     X: Array  # [n, d]
-    index: NDArray[np.int64]  # of the labels, [n]
+    index: NDArray[np.int64]  # each point's label in `labels`, [n]
     labels: Array  # [r]
     kept: NDArray[np.int64]
 
@@ -57,7 +57,7 @@ class Memorizer:
     readout: Layer
     """The last layer: r units, r outputs."""
     labels: Array
-    """What the outputs stand for; [r]."""
+    """The labels that the outputs stand for; [r]."""
     margin: float
     """How far all units are from firing at a point that they should not move, or from not firing
     at their own: the least gap, over the largest |z|^2."""
@@ -67,12 +67,12 @@ class Memorizer:
 
     @property
     def width(self) -> int:
-        """k."""
+        """Return the width k."""
         return len(self.projection)
 
     @property
     def parameter_count(self) -> int:
-        """Entries of all arrays: k d + n (2k + 1) + r (k + 1 + r), HM Theorem 3.2."""
+        """Return k d + n (2k + 1) + r (k + 1 + r), the entries of all arrays, HM Theorem 3.2."""
         arrays = (self.projection, *self.units, *self.readout)
         return int(sum(array.size for array in arrays))
 
@@ -83,7 +83,7 @@ class Memorizer:
             yield self.units.part(slice(i, min(i + self.width, last)))
 
     def predict(self, X: ArrayLike) -> Array:
-        """Labels of the points X [n, d]; [n]. ValueError for another shape."""
+        """Return the labels of the points X [n, d]; [n]. ValueError for another shape."""
         return np.asarray(self.labels[np.argmax(self.outputs(X), axis=1)])
 
     def outputs(self, X: ArrayLike) -> Array:
@@ -147,7 +147,7 @@ def check_points(X: ArrayLike, y: ArrayLike, dtype: str) -> Points:
 def _find_distinct(
     X: Array, index: NDArray[np.int64], labels: Array, dtype: str
 ) -> NDArray[np.int64]:
-    """Indices of the first of all points that are equal in `dtype`. ValueError if labels differ."""
+    """Return the first of all points that are equal in `dtype`. ValueError if labels differ."""
     first: dict[bytes, int] = {}
     for i, x in enumerate(X):
         row = x.astype(dtype) + 0  # -0 + 0 is 0
@@ -162,7 +162,7 @@ def _find_distinct(
 
 
 def project(X: Array, A0: Array) -> Array:
-    """A_0 x for the rows of X [n, d], in the precision of A_0 [k, d]; [n, k]."""
+    """Return A_0 x for the rows of X [n, d], in the precision of A_0 [k, d]; [n, k]."""
     parts = [X[i : i + CHUNK].astype(A0.dtype) @ A0.T for i in range(0, len(X), CHUNK)]
     return np.concatenate(parts) if parts else np.zeros((0, len(A0)), A0.dtype)
 

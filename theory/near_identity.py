@@ -32,7 +32,7 @@ def lipschitz_profile(
     samples: int = 500,
     seed: int = 0,
 ) -> Array:
-    """||h_i - Id||_L of the m layers (1) of a normalized g, as measured on a ball; shape [..., m].
+    """Return ||h_i - Id||_L of the m layers (1) of a normalized g, as measured on a ball; [..., m].
 
     The largest ||Dh_i - I|| over `ball(dimension, radius, samples, seed)`. The schedule is uniform,
     geometric or equalised, see `scales` and `equalise_scales`. g and jacobian take points [n, d].
@@ -46,13 +46,13 @@ def lipschitz_profile(
 
 
 def uniform_bound(g: SmoothMap, radius: float, layers: int) -> Array:
-    """alpha M R / m, the bound (2) on every layer of a normalized g at equal steps; shape [...]."""
+    """Return alpha M R / m, the bound (2) on every layer of a normalized g, equal steps; [...]."""
     alpha, M = g.constants(radius)
     return np.asarray(alpha * M * radius / check_depth(layers))
 
 
 def scales(layers: int, schedule: str = "uniform") -> Array:
-    """a_1 < ... < a_m = 1: uniform, i/m, or geometric from a_1 = ln m / m on; shape [m].
+    """Return a_1 < ... < a_m = 1: uniform, i/m, or geometric from a_1 = ln m / m on; shape [m].
 
     ValueError for another schedule, or if layers is not an integer >= 1.
     """
@@ -66,7 +66,7 @@ def scales(layers: int, schedule: str = "uniform") -> Array:
 
 
 def equalise_scales(fine: ArrayLike, layers: int) -> Array:
-    """Scales whose layers are equally near the identity, the best for large m (ours); [..., m].
+    """Return scales of layers equally near the identity, the best for large m (ours); [..., m].
 
     fine [..., k] holds the distances of k equal steps; every layer gets an equal share of their
     sum. ValueError if layers is not an integer >= 1.
@@ -77,9 +77,8 @@ def equalise_scales(fine: ArrayLike, layers: int) -> Array:
 
 
 def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Array:
-    """Return points of the ball |x| <= radius: the centre, the ends of the axes, then random ones.
+    """Return points [n, d] of the ball |x| <= radius: centre, ends of the axes, then random ones.
 
-    Shape [n, d].
     Half of the random ones are uniform on the sphere, half in the ball; n = 1 + 2d + samples.
     ValueError unless dimension >= 1 and the radius is finite and > 0.
     """
@@ -97,7 +96,7 @@ def ball(dimension: int, radius: float, samples: int = 500, seed: int = 0) -> Ar
 
 
 def distances(jacobian: Map, a: Array, x: Array) -> Array:
-    """Largest ||Dh_i - I|| over x [..., n, d] of each layer (1) at scales a [..., m]; [..., m].
+    """Return each layer's largest ||Dh_i - I|| over x [..., n, d] at scales a [..., m]; [..., m].
 
     ValueError if the Jacobian is not invertible at one of the points a_i x.
     """
@@ -116,7 +115,7 @@ def distances(jacobian: Map, a: Array, x: Array) -> Array:
 
 
 def quotients(g: Map, a: Array, x: Array) -> Array:
-    """Largest |(h_i - Id)(u) - (h_i - Id)(v)| / |u - v| over pairs u, v of each layer; [..., m].
+    """Return each layer's largest |(h_i - Id)(u) - (h_i - Id)(v)| / |u - v| over pairs; [..., m].
 
     The pairs are images of points x [..., n, d] that follow each other, and of near ones. Below
     ||h_i - Id||_L, without Jacobians and whether or not the image is convex.
@@ -141,7 +140,7 @@ def _equalise_one(fine: Array, shares: Array) -> Array:
 
 
 def lengths(u: Array) -> Array:
-    """|u| of points u [..., n, d]; [..., n]."""
+    """Return |u| of points u [..., n, d]; [..., n]."""
     return np.asarray(np.linalg.norm(u, axis=-1))
 
 

@@ -9,7 +9,7 @@ from theory._polar import Array, check_square
 
 
 def normal_form(N: ArrayLike) -> tuple[Array, Array]:
-    """S orthonormal and D of blocks 1 x 1 and 2 x 2 with N = S D S^T; N, S and D are [..., d, d].
+    """Return S orthonormal and D of 1 x 1 and 2 x 2 blocks, N = S D S^T; all are [..., d, d].
 
     D is the real Schur form of N without what stands above its blocks: 0 if N is normal, so that
     S D S^T - N measures how far it is from normal. ValueError if N is not square and finite.

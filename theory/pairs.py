@@ -8,13 +8,13 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 
-ROWS, COLUMNS = 512, 2048  # of a block of the Gram matrix: a few MiB, which stay in the cache
+ROWS, COLUMNS = 512, 2048  # a block of the Gram matrix: a few MiB, which stay in the cache
 LARGEST = 1e12  # entry
-DIRECTIONS = 32  # of the projection in which far pairs are told apart
+DIRECTIONS = 32  # the dimension in which far pairs are told apart
 
 
 def following_products(Z: Array) -> Array:
-    """max <z_i, z_j> over j > i, for the rows of Z [n, k] in its own precision; [n].
+    """Return max <z_i, z_j> over j > i, for the rows of Z [n, k] in its own precision; [n].
 
     -inf for the last, which nothing follows.
     """
@@ -25,7 +25,7 @@ def following_products(Z: Array) -> Array:
 
 
 def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
-    """Indices i < j of the two nearest rows of X [n, d], and their squared distance, exactly.
+    """Return i < j of the two nearest rows of X [n, d], and their squared distance, exactly.
 
     An orthogonal projection brings no pair apart, so that only pairs which are near in a few
     directions, chosen to keep much of X, are compared in all d (ours). ValueError for fewer rows
@@ -39,7 +39,7 @@ def nearest_pair(X: ArrayLike) -> tuple[int, int, float]:
     check_finite(X)
     Z = _project(X)
     half = np.sum(Z**2, axis=1, keepdims=True) / 2
-    slack = 64 * np.finfo(np.float32).eps * half.max()  # of products in single precision
+    slack = 64 * np.finfo(np.float32).eps * half.max()  # products are in single precision
     one = np.ones_like(half)
     left = np.hstack([Z, slack - half, one]).astype(np.float32)
     right = np.hstack([Z, one, -half]).astype(np.float32)  # <left_i, right_j> = -|z_i - z_j|^2 / 2
@@ -61,7 +61,7 @@ def check_finite(X: Array) -> None:
 
 
 def _upper_triangle(left: Array, right: Array) -> Iterator[tuple[slice, slice, Array]]:
-    """Blocks <left_i, right_j>, -inf where j <= i; rows, columns and [rows, columns]."""
+    """Yield blocks <left_i, right_j>, -inf where j <= i; rows, columns and [rows, columns]."""
     n = len(left)
     for first in range(0, n, ROWS):
         rows = slice(first, min(first + ROWS, n))
@@ -74,7 +74,7 @@ def _upper_triangle(left: Array, right: Array) -> Iterator[tuple[slice, slice, A
 
 
 def _project(X: Array) -> NDArray[np.float64]:
-    """X [n, d] in a few orthonormal directions that keep much of it; [n, DIRECTIONS or d]."""
+    """Return X [n, d] in orthonormal directions that keep much of it; [n, DIRECTIONS or d]."""
     n, d = X.shape
     if d <= DIRECTIONS:
         return X.astype(np.float64)

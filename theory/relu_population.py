@@ -33,13 +33,13 @@ class InnerTerms(NamedTuple):
     """Summands of pi <-grad, W* - W>, each [...]."""
 
     even: Array  # pi/2 (|(W* - W)u|^2 + ||W* - W||_F^2)
-    angles: Array  # of b*_i and b_i, i != j, by how far their angles with b_j are from right ones
+    angles: Array  # along b*_i and b_i, i != j, by their angles with b_j less right ones
     lengths: Array  # along b_j: of |b*_i| sin - |b_i| sin, i != j
     paired: Array  # both for i = j
 
 
 def loss(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """L = E (f - f*)^2, (1); shape [...]. Its absolute error is about 1e-15 d."""
+    """Return L = E (f - f*)^2, (1); shape [...]. Its absolute error is about 1e-15 d."""
     p = _pair(W, W_star)
     t = _paired_angles(p)
     pairs = p.n * p.m * (np.sin(t) - t * np.cos(t)) + _growth(p) ** 2 / 2
@@ -55,7 +55,7 @@ def loss(W: ArrayLike, W_star: ArrayLike) -> Array:
 
 
 def gradient(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array:
-    """Gradient of L, (2); shape [..., d, d]. With scale "printed" pi times it, LY Lemma 2.1.
+    """Return the gradient of L, (2); [..., d, d]. With scale "printed" pi times it, LY Lemma 2.1.
 
     Four matrix products, two where W* = 0. ValueError for another scale.
     """
@@ -70,7 +70,7 @@ def gradient(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array:
 def correlated_gradient(
     W: ArrayLike, W_star: ArrayLike, root: ArrayLike, scale: str = "true"
 ) -> Array:
-    """Gradient of L for inputs root y, y Gaussian, of covariance root root^T; [..., d, d].
+    """Return the gradient of L for inputs root y, y Gaussian; covariance root root^T; [..., d, d].
 
     <b, root y> = <root^T b, y>: the columns of I + W are turned and stretched. f is homogeneous of
     degree 1, so y may have any rotation-invariant distribution with E|y|^2 = d.
@@ -83,7 +83,7 @@ def correlated_gradient(
 
 
 def inner_product(W: ArrayLike, W_star: ArrayLike, scale: str = "true") -> Array:
-    """<-grad, W* - W>, positive where a small step leads nearer to W*; shape [...]."""
+    """Return <-grad, W* - W>, positive where a small step leads nearer to W*; shape [...]."""
     G, gap = gradient(W, W_star, scale), np.subtract(W, W_star, dtype=np.float64)
     return np.asarray(np.einsum("...ij,...ij->...", G, gap))[()]
 
@@ -106,44 +106,12 @@ def inner_terms(W: ArrayLike, W_star: ArrayLike) -> InnerTerms:
 
 
 def potential(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """g = sum_j |b*_j| - |b_j|, LY section 3; shape [...]."""
+    """Return g = sum_j |b*_j| - |b_j|, LY section 3; shape [...]."""
     return np.asarray(_growth(_pair(W, W_star)).sum(axis=-1))[()]
 
 
-def column_potentials(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """g_j = g without the summand of index j, LY section 3; shape [..., d]."""
-    g = _growth(_pair(W, W_star))
-    return np.asarray(g.sum(axis=-1, keepdims=True) - g)
-
-
-def potential_matrix(W: ArrayLike, W_star: ArrayLike) -> Array:
-    """Return A = sum_j b*_j b*_j^T/|b*_j| - b_j b_j^T/|b_j|, of trace g; LY section 3.
-
-    Shape [..., d, d].
-    """
-    p = _pair(W, W_star)
-    return np.asarray(
-        (p.B_star / p.m[..., None, :]) @ p.B_star.mT - (p.B / p.n[..., None, :]) @ p.B.mT
-    )
-
-
-def inner_product_near_zero(W: ArrayLike, scale: str = "true") -> Array:
-    """<-grad, -W> at W* = 0 to leading order in small columns (ours); shape [...].
-
-    pi <-grad, -W> ~ pi/2 (||W||_F^2 + |Wu|^2) + sum_{i != j} w_ij w_ji - sum_j w_jj^2
-                     - g (||W||_F^2/2 - g).
-    Only the last term takes it below 0, where 0 < g < ||W||_F^2/2, and by at most ||W||_F^4/16:
-    negative values need ||W||_F^2 > 8 pi - 16, and W nearly skew with Wu near 0.
-    """
-    W = check_square(W, "W")
-    g, size = potential(W, np.zeros_like(W)), np.sum(W**2, axis=(-2, -1))
-    swapped = np.einsum("...ij,...ji->...", W, W) - 2 * np.einsum("...ii,...ii->...", W, W)
-    near = np.pi / 2 * (size + np.sum(W.sum(axis=-1) ** 2, axis=-1)) + swapped
-    return np.asarray(scale_factor(scale) * (near - g * (size / 2 - g)))[()]
-
-
 def hessian_vector(W: ArrayLike, W_star: ArrayLike, V: ArrayLike) -> Array:
-    """Hessian of L at W times V [..., d, d], by central differences of the gradient; [..., d, d].
+    """Return the Hessian of L at W times V [..., d, d], by central differences; [..., d, d].
 
     Its relative error is about 1e-8, and 1e-6 at W = W*, where the Hessian has a kink.
     """
@@ -177,7 +145,7 @@ def least_curvature(W: ArrayLike, W_star: ArrayLike) -> float:
 
 
 def sample_gradient(W: ArrayLike, W_star: ArrayLike, x: NDArray[Real]) -> NDArray[Real]:
-    """Mean gradient of (f - f*)^2 over inputs x [..., n, d], in their precision; [..., d, d].
+    """Return the mean gradient of (f - f*)^2 over x [..., n, d], in x's precision; [..., d, d].
 
     With independent Gaussian inputs, what stochastic gradient descent steps along.
     """
@@ -193,7 +161,7 @@ class _Pair(NamedTuple):
     B: Array  # I + W
     B_star: Array
     n: Array  # lengths of the columns of B, [..., d]
-    m: Array  # of B_star
+    m: Array  # lengths of the columns of B_star, [..., d]
     at_zero: bool  # W* = 0, and no axes more than W: two matrix products need not be done
 
 
@@ -211,7 +179,7 @@ def _pair(W: ArrayLike, W_star: ArrayLike) -> _Pair:
 
 
 def _forces(p: _Pair) -> tuple[Array, Array]:
-    """Sums over i != j of -pi grad: in angles [..., d, d], what multiplies b_j/n_j [..., d]."""
+    """Return -pi grad's sums over i != j: in angles [..., d, d], the factor of b_j/n_j [..., d]."""
     x, y, g = _cosines(p.B, p.n), _cross_cosines(p), _growth(p)
     a = g.sum(axis=-1, keepdims=True) - g
     a = a + (p.n[..., None, :] @ versine(x) - p.m[..., None, :] @ versine(y))[..., 0, :]
@@ -236,25 +204,25 @@ def _lengths(B: Array, name: str) -> Array:
 
 
 def _growth(p: _Pair) -> Array:
-    """|b*_j| - |b_j|, without cancellation; [..., d]."""
+    """Return |b*_j| - |b_j|, without cancellation; [..., d]."""
     gaps = np.einsum("...ij,...ij->...j", p.gap, p.B_star + p.B)
     return np.asarray(gaps / (p.n + p.m))
 
 
 def _paired_angles(p: _Pair) -> Array:
-    """t_j, which arccos would give to half the digits only near W = W*; [..., d]."""
+    """Return t_j, which arccos would give to half the digits only near W = W*; [..., d]."""
     a, b = p.B / p.n[..., None, :], p.B_star / p.m[..., None, :]
     far, near = np.linalg.norm(a - b, axis=-2), np.linalg.norm(a + b, axis=-2)
     return np.asarray(2 * np.arctan2(far, near))
 
 
 def _cosines(B: Array, n: Array) -> Array:
-    """x_ij or z_ij, and 0 for i = j; [..., d, d]."""
+    """Return x_ij or z_ij, and 0 for i = j; [..., d, d]."""
     return _scaled_cosines(B.mT @ B, n, n)
 
 
 def _cross_cosines(p: _Pair) -> Array:
-    """y_ij, and 0 for i = j; [..., d, d]."""
+    """Return y_ij, and 0 for i = j; [..., d, d]."""
     return _scaled_cosines(p.B.copy() if p.at_zero else p.B_star.mT @ p.B, p.m, p.n)
 
 
@@ -268,6 +236,6 @@ def _scaled_cosines(products: Array, m: Array, n: Array) -> Array:
 
 
 def _weighted_sum(m: Array, x: Array, n: Array) -> Array:
-    """sum_ij m_i n_j h(x_ij); [...]."""
+    """Return sum_ij m_i n_j h(x_ij); [...]."""
     h = x * np.arcsin(x) - versine(x)
     return np.asarray(np.einsum("...i,...ij,...j->...", m, h, n, optimize=True))

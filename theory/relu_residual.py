@@ -31,19 +31,19 @@ def move(blocks: Blocks, step: float, direction: Blocks) -> Blocks:
 
 
 def outputs(blocks: Blocks, x: Array) -> Array:
-    """h(x) at the rows of x [..., n, d]; [..., n, d]."""
+    """Return h(x) at the rows of x [..., n, d]; [..., n, d]."""
     return _states(blocks, x)[0][-1]
 
 
 def risk(blocks: Blocks, x: Array, y: Array) -> Array:
-    """Q of the network on a sample; [...]."""
+    """Return Q of the network on a sample; [...]."""
     return np.asarray(np.mean(np.sum((outputs(blocks, x) - y) ** 2, axis=-1), axis=-1) / 2)
 
 
 def gradient(blocks: Blocks, x: Array, y: Array) -> Blocks:
     """Return the gradient of Q by one pass backward, the derivative of ReLU at 0 taken as 0."""
     h, before = _states(blocks, x)
-    G = (h[-1] - y) / x.shape[-2]  # of Q by the state after block i, from i = m down
+    G = (h[-1] - y) / x.shape[-2]  # dQ by the state after block i, from i = m down
     rows: list[tuple[Array, Array, Array]] = []
     for i in reversed(range(blocks.U.shape[-3])):
         U, V = blocks.U[..., i, :, :], blocks.V[..., i, :, :]

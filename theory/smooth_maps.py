@@ -25,14 +25,13 @@ class SmoothMap:
     jacobian: Map  # [..., n, d] -> [..., n, d, d]
     constants: Callable[[float], tuple[Array, Array]]  # radius -> alpha and M, [...] each
     dimension: int = 2
-    inverse: Map | None = None  # where it has a closed form
 
     def __call__(self, x: Array) -> Array:
         return self.function(x)
 
 
 def normalize(h: SmoothMap, x0: ArrayLike) -> SmoothMap:
-    """g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)), so that g(0) = 0 and Dg(0) = I; x0 [..., d].
+    """Return g(x) = Dh(x0)^{-1} (h(x0 + x) - h(x0)), so that g(0) = 0 and Dg(0) = I; x0 [..., d].
 
     Its constants are ||Dh(x0)^{-1}|| alpha and ||Dh(x0)|| M of h on a ball that holds the one about
     x0. ValueError as in `derivative`.
@@ -55,7 +54,7 @@ def normalize(h: SmoothMap, x0: ArrayLike) -> SmoothMap:
 
 
 def derivative(h: SmoothMap, x0: ArrayLike) -> Array:
-    """Dh(x0) at x0 [..., d]; shape [..., d, d].
+    """Return Dh(x0) at x0 [..., d]; shape [..., d, d].
 
     ValueError unless det Dh(x0) > 0: no layer near the identity reverses the orientation.
     """
@@ -72,34 +71,30 @@ def derivative(h: SmoothMap, x0: ArrayLike) -> Array:
 
 
 def _shear(size: float) -> Array:
-    """Spectral norm of [[1, 0], [size, 1]]."""
+    """Return the spectral norm of [[1, 0], [size, 1]]."""
     return np.asarray(size / 2 + np.hypot(1, size / 2))
 
 
 def _normal_henon(a: float) -> SmoothMap:
-    def bend(x: Array, sign: int) -> Array:
-        return np.stack([x[..., 0], x[..., 1] + sign * a * x[..., 0] ** 2], axis=-1)
-
     def jacobian(x: Array) -> Array:
         J = np.broadcast_to(np.eye(2), (*x.shape, 2)).copy()
         J[..., 1, 0] = -2 * a * x[..., 0]
         return J
 
     return SmoothMap(
-        lambda x: bend(x, -1),
+        lambda x: np.stack([x[..., 0], x[..., 1] - a * x[..., 0] ** 2], axis=-1),
         jacobian,
         lambda radius: (np.asarray(2 * abs(a)), _shear(2 * abs(a) * radius)),
-        inverse=lambda u: bend(u, 1),
     )
 
 
-A = 1.4  # of Henon's map, as usual
+A = 1.4  # Henon's usual parameter
 HENON = _normal_henon(A)
 """(x1, x2 - 1.4 x1^2): Henon's map normalized, the same at every point x0 and for every b < 0."""
 
 
 def henon_largest(layers: int, schedule: str = "uniform", radius: float = 1.0) -> float:
-    """max ||h_i - Id||_L of HENON's m layers, exactly; the equal steps are the uniform ones.
+    """Return max ||h_i - Id||_L of HENON's m layers, exactly; the equal steps are the uniform ones.
 
     2aR/m if uniform; 2aR max(ln m / m, 1 - (ln m / m)^{1/(m-1)}) if geometric, for m >= 2.
     ValueError for another schedule, or if layers is not an integer >= 1.
@@ -121,7 +116,7 @@ def unknown_schedule(schedule: str) -> ValueError:
 
 
 def henon_map(a: float = A, b: float = -0.3) -> SmoothMap:
-    """Henon's map (x1, x2) -> (1 - a x1^2 + x2, b x1), det = -b; orientation kept if b < 0."""
+    """Return Henon's map (x1, x2) -> (1 - a x1^2 + x2, b x1); it keeps orientation if b < 0."""
 
     def jacobian(x: Array) -> Array:
         J = np.zeros((*x.shape, 2))
@@ -136,14 +131,11 @@ def henon_map(a: float = A, b: float = -0.3) -> SmoothMap:
         lambda x: np.stack([1 - a * x[..., 0] ** 2 + x[..., 1], b * x[..., 0]], axis=-1),
         jacobian,
         constants,
-        inverse=lambda u: np.stack(
-            [u[..., 1] / b, u[..., 0] - 1 + a * (u[..., 1] / b) ** 2], axis=-1
-        ),
     )
 
 
 def tanh_map(W: ArrayLike, c: float) -> SmoothMap:
-    """x + c tanh(Wx) with W [..., d, d]: alpha = 4 |c| ||W|| max |w_j| / sqrt(27), w_j W's rows.
+    """Return x + c tanh(Wx), W [..., d, d]; alpha = 4 |c| ||W|| max |w_j| / sqrt(27), w_j W's rows.
 
     M = 1 / (1 - |c| ||W||). ValueError unless |c| ||W|| < 1.
     """
@@ -169,21 +161,20 @@ def tanh_map(W: ArrayLike, c: float) -> SmoothMap:
 
 
 def bump(centre: Array, x: Array) -> Array:
-    """exp(-|x - c|^2/2) at x [..., n, d], c [..., d]: from R^d to R, not invertible; [..., n]."""
+    """Return exp(-|x - c|^2/2) at x [..., n, d], c [..., d], from R^d to R; [..., n]."""
     return np.asarray(np.exp(-np.sum((x - centre[..., None, :]) ** 2, axis=-1) / 2))
 
 
 def graph_map(centre: ArrayLike) -> SmoothMap:
-    """(x, b) -> (x, b + f(x)) of R^{d+1}, f the `bump` about c [..., d]: f(x) at b = 0.
+    """Return (x, b) -> (x, b + f(x)) of R^{d+1}, f the `bump` about c [..., d]: f(x) at b = 0.
 
-    Its inverse is (x, b - f(x)); alpha = max |f''| = 1, and M is that of a shear by
-    max |f'| = e^{-1/2}.
+    Its inverse is (x, b - f(x)); alpha = max |f''| = 1, and M that of a shear by max |f'| = 0.61.
     """
     c = np.asarray(centre, dtype=np.float64)
     d = c.shape[-1]
 
-    def lift(z: Array, sign: int) -> Array:
-        top = (z[..., -1] + sign * bump(c, z[..., :-1]))[..., None]
+    def lift(z: Array) -> Array:
+        top = (z[..., -1] + bump(c, z[..., :-1]))[..., None]
         x = np.broadcast_to(z[..., :-1], (*top.shape[:-1], d))
         return np.concatenate([x, top], axis=-1)
 
@@ -195,16 +186,15 @@ def graph_map(centre: ArrayLike) -> SmoothMap:
         return J
 
     return SmoothMap(
-        lambda z: lift(z, 1),
+        lift,
         jacobian,
         lambda radius: (np.asarray(1.0), _shear(np.exp(-0.5))),
         d + 1,
-        inverse=lambda u: lift(u, -1),
     )
 
 
 def pendulum(damping: float = 0.2, time: float = 1.5, steps: int = 24) -> SmoothMap:
-    """Flow of (angle, v)' = (v, -sin angle - damping v), by Runge-Kutta steps of order 4.
+    """Return the flow of (angle, v)' = (v, -sin angle - damping v), by Runge-Kutta of order 4.
 
     The Jacobian integrates the variational equation by the same steps: it is that of the computed
     flow. With the logarithmic norms mu of the right-hand side and nu of its negative,
@@ -241,7 +231,7 @@ def pendulum(damping: float = 0.2, time: float = 1.5, steps: int = 24) -> Smooth
 
 
 def _swing(state: Array, damping: float) -> Array:
-    """Derivative by time of [..., 2, k]: the first column is a point, the others its tangents."""
+    """Return d/dt of [..., 2, k]: the first column is a point, the others its tangents."""
     angle, speeds = state[..., 0, :1], state[..., 1, :]
     pull = np.concatenate([np.sin(angle), np.cos(angle) * state[..., 0, 1:]], axis=-1)
     return np.stack([speeds, -pull - damping * speeds], axis=-2)

@@ -36,24 +36,10 @@ class Layer(NamedTuple):
     distance: ArrayLike  # ||h - Id||_L or a bound on it, [...]
 
 
-def tanh_layers(A: ArrayLike, B: ArrayLike) -> list[Layer]:
-    """h_i(u) = u + A_i tanh(B_i u), within ||A_i|| ||B_i|| of the identity; A, B [..., m, d, d].
-
-    ValueError if A and B do not have one m and one d, or on use with points of another width.
-    """
-    A, B = np.asarray(A, dtype=np.float64), np.asarray(B, dtype=np.float64)
-    if min(A.ndim, B.ndim) < 3 or A.shape[-3:] != B.shape[-3:] or A.shape[-1] != A.shape[-2]:
-        raise ValueError(
-            "A and B must be [..., m, d, d] with one m and one d. "
-            f"Received: shapes {A.shape} and {B.shape}. Make the last three axes agree."
-        )
-    return residual_layers(A, B, "tanh")
-
-
 def residual_layers(
     A: ArrayLike, B: ArrayLike, activation: str, shifts: ArrayLike = 0.0
 ) -> list[Layer]:
-    """h_i(u) = u + A_i sigma(B_i u + s_i), within ||A_i|| ||B_i|| of the identity.
+    """Return layers h_i(u) = u + A_i sigma(B_i u + s_i), within ||A_i|| ||B_i|| of the identity.
 
     A is [..., m, d, k], B [..., m, k, d], the shifts s broadcast to [..., m, k]; the bounds need
     A_i sigma(s_i) = 0. sigma is of ACTIVATIONS, sigma(0) = 0, |sigma'| <= 1. ValueError if A and B
@@ -77,12 +63,12 @@ def residual_layers(
 
 
 def network(layers: Sequence[Layer], x: ArrayLike) -> Array:
-    """h(x) = h_m(... h_1(x)) at the rows of x [..., n, d]; shape [..., n, d]."""
+    """Return h(x) = h_m(... h_1(x)) at the rows of x [..., n, d]; shape [..., n, d]."""
     return reduce(lambda u, layer: layer.function(u), layers, np.asarray(x, dtype=np.float64))
 
 
 def label_means(x: ArrayLike, y: ArrayLike) -> Array:
-    """h* on the sample: the mean label of equal inputs; x, y and the result are [..., n, d].
+    """Return h* on the sample: the mean label of equal inputs; x, y and the result are [..., n, d].
 
     ValueError if x and y are not finite, with equal n and d, or if some x_k = 0.
     """
@@ -90,7 +76,7 @@ def label_means(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """||D_{h_i}Q|| = (1/n) sum_k |u_{i-1,k}| |J_{i,k}^T (h - h*)(x_k)|, exactly; [..., m].
+    """Return ||D_{h_i}Q|| = (1/n) sum_k |u_{i-1,k}| |J_{i,k}^T (h - h*)(x_k)|, exactly; [..., m].
 
     One pass backward through the layers gives all of them. ValueError as in `stationary_bound`.
     """
@@ -109,7 +95,7 @@ def layer_gradient_norms(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) ->
 
 
 def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """Right-hand side of (1), attained by h_i(u) = (1-eps) u with labels y = c x; shape [...].
+    """Return the right-hand side of (1), attained by h_i(u) = (1-eps) u with labels y = c x; [...].
 
     ValueError if x and y are not finite, with equal n and d, if some x_k = 0, if there is no
     layer, or if eps, the largest `distance` of a layer, is not in [0, 1).
@@ -118,7 +104,7 @@ def stationary_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Arr
 
 
 def slide_bound(layers: Sequence[Layer], x: ArrayLike, y: ArrayLike) -> Array:
-    """Bound (1) as BEL's slide has it, without the factor 2; [...]. See `stationary_bound`."""
+    """Return (1) without the factor 2, as BEL's slide has it; [...]. See `stationary_bound`."""
     x, y = _check_sample(x, y)
     near = (1 - _check_distance(layers)) ** (len(layers) - 1)
     error = lengths(network(layers, x) - label_means(x, y))  # [..., n]

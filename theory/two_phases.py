@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
-ONE_POINT = 0.03  # of LY Theorem 3.3, printed scale
+ONE_POINT = 0.03  # LY Theorem 3.3, printed scale
 SECOND_PHASE = 0.1  # potential at most, where Theorem 3.3 holds
 FLATTEST = 197  # the first phase ends with g <= 197 gamma^2
 
 
 class FirstPhase(NamedTuple):
-    """Of LY Theorem 3.1, each [...]."""
+    """The first phase of LY Theorem 3.1; each [...]."""
 
     rate: Array  # at most
     steps: Array  # at most, at that rate: 1/(16 rate)
@@ -26,7 +26,7 @@ class FirstPhase(NamedTuple):
 
 
 def gradient_sizes(d: ArrayLike, gamma: ArrayLike, noise: ArrayLike = 0.0) -> tuple[Array, Array]:
-    """G_2 = 6 d gamma + noise and G_F = 6 d^{3/2} gamma + noise, LY Theorem 3.1; [...] each.
+    """Return G_2 = 6 d gamma + noise and G_F = 6 d^{3/2} gamma + noise, LY Theorem 3.1; [...] each.
 
     ValueError if d or gamma is not > 0, or if noise < 0.
     """
@@ -40,7 +40,7 @@ def gradient_sizes(d: ArrayLike, gamma: ArrayLike, noise: ArrayLike = 0.0) -> tu
 
 
 def first_phase(d: ArrayLike, gamma: ArrayLike, noise: ArrayLike = 0.0) -> FirstPhase:
-    """Rate gamma^2/G_2^2, steps and last potential, LY Theorem 3.1. Errors: `gradient_sizes`."""
+    """Return the first phase at rate gamma^2/G_2^2, LY Theorem 3.1. Errors: `gradient_sizes`."""
     rate = (np.asarray(gamma, dtype=np.float64) / gradient_sizes(d, gamma, noise)[0]) ** 2
     return FirstPhase(rate, 1 / (16 * rate), FLATTEST * np.asarray(gamma, dtype=np.float64) ** 2)
 
@@ -48,7 +48,7 @@ def first_phase(d: ArrayLike, gamma: ArrayLike, noise: ArrayLike = 0.0) -> First
 def second_phase_error(
     d: ArrayLike, gamma: ArrayLike, steps: ArrayLike, alpha: ArrayLike, noise: ArrayLike = 0.0
 ) -> Array:
-    """Bound on E||W_T - W*||_F^2 after T steps of the second phase, LY Theorem 3.1; [...].
+    """Return a bound on E||W_T - W*||_F^2 after T steps of the second phase, LY Theorem 3.1.
 
     `descent_error` with delta = ONE_POINT and G = G_F; inf where T is under the `least_steps` from
     the distance sqrt(d)/50. Errors as in `gradient_sizes` and `descent_error`.
@@ -61,7 +61,7 @@ def second_phase_error(
 
 
 def descent_rate(steps: ArrayLike, alpha: ArrayLike, delta: ArrayLike) -> Array:
-    """(1+alpha) log T/(delta T), the rate of LY Lemma 2.5 for T steps; [...].
+    """Return (1+alpha) log T/(delta T), the rate of LY Lemma 2.5 for T steps; [...].
 
     ValueError if T < 2, alpha < 0 or delta is not > 0.
     """
@@ -75,7 +75,7 @@ def descent_rate(steps: ArrayLike, alpha: ArrayLike, delta: ArrayLike) -> Array:
 
 
 def descent_error(steps: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: ArrayLike) -> Array:
-    """(1+alpha) log T G^2/(delta^2 T), LY Lemma 2.5; [...]. Errors as in `descent_rate`.
+    """Return (1+alpha) log T G^2/(delta^2 T), LY Lemma 2.5; [...]. Errors as in `descent_rate`.
 
     It bounds E||W_T - W*||_F^2 of T >= `least_steps` steps at `descent_rate`, where stochastic
     gradients have E||G_t||_F^2 <= G^2 and the mean one <-grad, W* - W> >= delta ||W* - W||_F^2.
@@ -98,7 +98,7 @@ def worst_share(steps: ArrayLike, alpha: ArrayLike) -> Array:
 
 
 def least_steps(start: ArrayLike, alpha: ArrayLike, delta: ArrayLike, G: ArrayLike) -> Array:
-    """Least T >= 2 with T^alpha log T >= start^2 delta^2/((1+alpha) G^2), LY Lemma 2.5; [...].
+    """Return the least T >= 2 with T^alpha log T >= start^2 delta^2/((1+alpha) G^2), LY Lemma 2.5.
 
     `start` bounds ||W_0 - W*||_F. A whole number, inf if it is above 1e308.
     """

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,14 +92,6 @@ class Records:
                 self.files.paths[file], f"{len(data)} of {length} bytes of a record"
             )
         return data
-
-    def extents(self) -> Iterator[tuple[Path, int, int]]:
-        """Yield (file, records to skip, records to take) of every file that holds some of these."""
-        starts = np.concatenate([[0], self.ends[:-1]])
-        for path, first, end in zip(self.files.paths, starts, self.ends, strict=True):
-            skip, last = max(self.start - first, 0), min(self.stop, end) - first
-            if last > skip:
-                yield path, int(skip), int(last - skip)
 
     @property
     def digest(self) -> str:

@@ -1,7 +1,7 @@
 """Data sets by name: one table, and what every kind of them can do.
 
 A kind is a class of another module, which is imported when a data set of that kind is used: stored
-pictures, stored photographs, samples of a teacher. To add a data set, add a line to the table; one
+images, stored photographs, samples of a teacher. To add a data set, add a line to the table; one
 that needs no download has a function in pictures.py, too, a teacher one in generated.py.
 """
 
@@ -70,7 +70,7 @@ class DataSet:
         return {}
 
     def check_points(self) -> None:
-        """Raise UserError unless the data are pictures of one size, in memory."""
+        """Raise UserError unless the data are images of one size, in memory."""
         if self.unsuitable_settings():
             raise no_points(self.name)
 
@@ -86,7 +86,7 @@ class DataSet:
     ) -> Splits:
         """Return the three parts, with the first `train_examples` of the training part.
 
-        Without `validation` that part is empty, and stored pictures of it are for training.
+        Without `validation` that part is empty, and stored images of it are for training.
         """
         raise NotImplementedError
 
@@ -135,7 +135,7 @@ def load(
     Validation is the last `val_percent` of the stored training order, which tensorflow-datasets
     shuffles by a hash; without `validation` it is empty, and all are for training. The embedded
     sets are prepared on first use. The data argument `standardized=False` leaves the pixels of
-    stored pictures in [0, 1]. Raise UserError, at once and without touching the network, for a data
+    stored images in [0, 1]. Raise UserError, at once and without touching the network, for a data
     set that is not there.
     """
     data_set, data_args = get(name), dict(data_args or {})
@@ -154,7 +154,7 @@ def data_home() -> Path:
             f"Prepared data must be in a folder of this machine. Received: {given}. Mount it, or "
             "copy it, then name that folder by TFDS_DATA_DIR or --data-dir."
         )
-    with contextlib.suppress(RuntimeError):  # of a user without an account
+    with contextlib.suppress(RuntimeError):  # a user may have no account
         if given or Path.home().is_dir():
             return Path(given or "~/tensorflow_datasets").expanduser().resolve()
     raise UserError(

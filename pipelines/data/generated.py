@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 Map = Callable[[Array], Array]
 Args = Mapping[str, Any]
 
-KINDS: Mapping[type, tuple[str, Sequence[type]]] = {  # of the values that such a default allows
+KINDS: Mapping[type, tuple[str, Sequence[type]]] = {  # what a default of that type allows
     bool: ("True or False", (bool,)),
     int: ("an integer", (int,)),
     float: ("a number", (int, float)),
@@ -37,7 +37,7 @@ LARGEST = 10**9
 SIZES = ("train_size", "val_size", "test_size")
 TEACHER, COVARIANCE, INPUTS, NOISE = range(4)  # the random streams of a data_seed
 REFERENCE = 10_000  # inputs by whose moments a teacher of blocks is normalized
-DEVIATION = 7.0  # of its targets, as of those of LY's `relu` at dimension 100
+DEVIATION = 7.0  # its targets' deviation, that of LY's `relu` at dimension 100
 
 
 def linear(dimension: int, data_seed: int, *, gamma: float = 0.5) -> Map:
@@ -118,7 +118,7 @@ def three_blocks(dimension: int, data_seed: int, *, hidden: int = 500) -> Map:
             x = np.maximum(x @ W - shift, 0)
         return np.asarray(scale * x.sum(axis=1, keepdims=True))
 
-    def parts(x: Array) -> Array:  # of few rows: each makes `hidden` numbers a block
+    def parts(x: Array) -> Array:  # few rows at a time: each makes `hidden` numbers a block
         return np.concatenate([sums(x[i : i + REFERENCE]) for i in range(0, len(x), REFERENCE)])
 
     return parts
@@ -201,7 +201,7 @@ class Samples(DataSet):
     def load(self, train_examples: int | None, data_args: Args, validation: bool = True) -> Splits:
         """Draw the three parts; without `validation` the second is left empty."""
         splits = draw(self.name, self._teacher, train_examples, **data_args)
-        return splits if validation else dataclasses.replace(splits, val=splits.val.beginning(0))
+        return splits if validation else dataclasses.replace(splits, val=splits.val.head(0))
 
     def check(self, required: bool = False) -> dict[str, Any]:
         """Return the sizes of the parts: what is drawn in memory is always there."""

@@ -46,7 +46,7 @@ def _describe(name: str) -> dict[str, Any]:
             _check_sizes(Path(description["folder"]))
     except UserError as error:
         why = str(error)
-    except Exception as error:  # of TensorFlow, of a parser, of the disk: all mean the same
+    except Exception as error:  # TensorFlow's, a parser's, the disk's: all mean the same
         why = re.sub(r"\{\{.*?\}\} | \[Op:.*", "", short(error)) or type(error).__name__
     else:
         return description

@@ -90,9 +90,9 @@ def write(path: Path, name: str, classes: int, stored: Stored) -> Path:
 
 
 def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[str, int]:
-    """Return the examples in each part; of the pictures only sizes are read.
+    """Return the examples in each part; of the images only sizes are read.
 
-    Raise UserError unless every picture is of the shape and has a label of a class.
+    Raise UserError unless every image is of the shape and has a label of a class.
     """
     try:
         with path.open("rb") as file, np.load(file) as archive:
@@ -102,7 +102,7 @@ def counts(path: Path, name: str, classes: int, shape: tuple[int, ...]) -> dict[
 
 
 def _count(archive: Any, part: str, classes: int, shape: tuple[int, ...]) -> int:
-    """Return the examples in a part. Raise ValueError unless the labels are those of pictures."""
+    """Return the examples in a part. Raise ValueError unless the labels are those of images."""
     heads = []
     for kind in ("images", "labels"):
         with archive.zip.open(f"{part}_{kind}.npy") as member:

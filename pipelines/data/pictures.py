@@ -1,4 +1,4 @@
-"""Data sets of stored pictures of one size, which fit in memory: packed, or prepared.
+"""Data sets of stored images of one size, which fit in memory: packed, or prepared.
 
 The only module that imports tensorflow-datasets, and not where a packed file is there. Parts are
 `train` and `test`; validation examples are cut from the end of `train`. Sets that need no download
@@ -34,13 +34,13 @@ Arrays = dict[str, NDArray[Any]]  # {"image": uint8 [n, h, w, c], "label": int64
 
 @dataclass(frozen=True)
 class StoredPictures(DataSet):
-    """Where the pictures come from and how they are cut."""
+    """Stored images of one size: where they come from and how they are cut."""
 
-    builder: str  # what tensorflow-datasets calls the data set
+    builder: str  # the data set's name in tensorflow-datasets
     classes: int
     shape: tuple[int, int, int]
     val_percent: int
-    test: str = "test"  # what tensorflow-datasets calls that part
+    test: str = "test"  # that part's name there
     manual: ClassVar[tuple[str, ...]] = ()  # archives that a person has to fetch ...
     manual_from: ClassVar[str] = ""  # ... and where
     arguments: ClassVar[Mapping[str, Any]] = {"standardized": True, "whitened": False}
@@ -49,7 +49,7 @@ class StoredPictures(DataSet):
         return self.shape, self.classes
 
     def defaults(self) -> dict[str, Any]:
-        """Return what a recipe may say of how its pictures are read, with the default values."""
+        """Return what a recipe may say of how its images are read, with the default values."""
         return dict(self.arguments)
 
     def check_arguments(self, data_args: Mapping[str, Any]) -> None:
@@ -157,7 +157,7 @@ class StoredPictures(DataSet):
         tfds = _tfds(self.name)
         try:
             return Prepared(tfds.builder_from_directory(folder), self.test)
-        except Exception as error:  # of a parser, of tensorflow-datasets: all mean the same
+        except Exception as error:  # a parser's or tensorflow-datasets': all mean the same
             raise self._unreadable(folder, error) from error
 
     def _folder(self) -> Path | None:

@@ -1,4 +1,4 @@
-"""What a network is trained on: splits, and their batches as pure functions of (seed, step).
+"""Splits of a data set, and their batches as pure functions of (seed, step).
 
 Any step of any run can be made again, without the steps before it and without TensorFlow: exact
 resume and equal batches on every Keras backend rest on this.
@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from pipelines.errors import UserError
 
 Part = tuple[int, int]  # (i, k): the i-th of k equal parts of a batch
 WHOLE: Part = (0, 1)
-COUNTED = 10_000  # pictures whose pixels are counted at a time
-PAD = 8  # pixels around a picture before it is cut: the most by which it may be moved
+COUNTED = 10_000  # images whose pixels are counted at a time
+PAD = 8  # pixels around an image before it is cut: the most by which it may be moved
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Split:
 
     x: NDArray[Any]
     y: NDArray[Any]
+    ten_crops: ClassVar[bool] = False
+    """Whether an evaluation reads ten crops of each example; photographs may."""
 
     def __len__(self) -> int:
         return len(self.y)
@@ -45,11 +47,11 @@ class Split:
         content.update(self.y.data)
         return content.hexdigest()[:8]
 
-    def beginning(self, n: int) -> "Split":
+    def head(self, n: int) -> "Split":
         """Return the split of the first n examples, or of all where there are fewer."""
         return dataclasses.replace(self, x=self.x[:n], y=self.y[:n])
 
-    def end(self, n: int) -> "Split":
+    def tail(self, n: int) -> "Split":
         """Return the split of the last n examples, of which there must be so many."""
         cut = len(self) - n
         return dataclasses.replace(self, x=self.x[cut:], y=self.y[cut:])
@@ -63,20 +65,22 @@ class Split:
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Return the batch of that step: every epoch a new order, a last partial batch left out.
 
-        `shift` is for pictures, which are moved by at most so many pixels and flipped at random
+        `shift` is for images, which are moved by at most so many pixels and flipped at random
         (None: neither); `part` cuts the batch for devices or machines that share it.
         """
         mine = share(batch_size, part)
         index = batch_index(len(self), step, batch_size, seed)[mine]
         if shift is None:
             return self.take(index)
-        corners, flips = _draws(batch_size, shift, np.random.default_rng([seed, 1, step]))
+        rng = np.random.default_rng([seed, 1, step])
+        corners = PAD - shift + rng.integers(0, 2 * shift + 1, (batch_size, 2))
+        flips = rng.random((batch_size,)) < 0.5
         return self.cut(index, corners[mine], flips[mine])
 
     def cut(
         self, index: NDArray[np.int64], corners: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what `take` does, of pictures [b] cut at `corners` [b, 2] and some flipped."""
+        """Return what `take` does, images padded, cut at upper left `corners` [b, 2], flipped."""
         x, y = self.take(index)
         return _crop_flip(x, corners, flips), y
 
@@ -115,7 +119,7 @@ class Pictures(Split):
 
 
 class Photographs(abc.ABC):
-    """A split that stays on disk: pictures of many sizes, which tf.data reads, decodes and cuts."""
+    """A split that stays on disk: images of many sizes, which tf.data reads, decodes and cuts."""
 
     shape: tuple[int, int, int]
     mean: NDArray[np.float32]
@@ -131,11 +135,11 @@ class Photographs(abc.ABC):
         """Return eight hexadecimal digits of where the photographs are."""
 
     @abc.abstractmethod
-    def beginning(self, n: int) -> "Photographs":
+    def head(self, n: int) -> "Photographs":
         """Return the split of the first n photographs, or of all where there are fewer."""
 
     @abc.abstractmethod
-    def end(self, n: int) -> "Photographs":
+    def tail(self, n: int) -> "Photographs":
         """Return the split of the last n photographs, of which there must be so many."""
 
     @abc.abstractmethod
@@ -158,14 +162,6 @@ class Photographs(abc.ABC):
         size: the last is filled up by examples of weight 0.
         """
 
-    @abc.abstractmethod
-    def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
-        """Return an endless tf.data of training batches whose graph other machines can run.
-
-        Every epoch visits each example once, in a random order. `seed`, an integer or a scalar
-        tensor, should differ from machine to machine.
-        """
-
 
 @functools.lru_cache(maxsize=4)
 def order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
@@ -184,13 +180,6 @@ def share(batch_size: int, part: Part) -> slice:
     i, parts = part
     size = batch_size // parts
     return slice(i * size, (i + 1) * size)
-
-
-def _draws(
-    b: int, shift: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return upper left corners [b, 2] of crops in padded pictures, and which are flipped [b]."""
-    return PAD - shift + rng.integers(0, 2 * shift + 1, (b, 2)), rng.random((b,)) < 0.5
 
 
 def _crop_flip(
@@ -249,9 +238,9 @@ class Splits:
         return self.train.shape
 
     def untested(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Return all pictures that are not for testing, as rows of pixels [n, d], and labels [n].
+        """Return all images that are not for testing, as rows of pixels [n, d], and labels [n].
 
-        Raise UserError for data that are no pictures of one size, in memory.
+        Raise UserError for data that are no images of one size, in memory.
         """
         parts = [part for part in (self.train, self.val) if isinstance(part, Pictures)]
         if len(parts) < 2:
@@ -261,7 +250,7 @@ class Splits:
 
 
 def no_points(name: str) -> UserError:
-    """Return the error for data that are no pictures of one size, in memory."""
+    """Return the error for data that are no images of one size, in memory."""
     return UserError(
         f"Points must be pictures of one size, in memory. Received: --data {name}. Choose "
         "another, such as mnist, cifar10 or digits."

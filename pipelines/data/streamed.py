@@ -30,26 +30,24 @@ COLOURS = np.array([0.2175, 0.0188, 0.0045])[:, None] * np.array(
 )
 COLOUR_SD = 0.1
 
-LEAST_AREA, WIDEST = 0.08, 4 / 3  # of a random crop: share of the picture, width over height
+LEAST_AREA, WIDEST = 0.08, 4 / 3  # a random crop's share of the image, its width over height
 TRIES = 10  # random crops tried before the largest central one
 DRAWS = 2 * TRIES + 3  # random numbers of an example: areas, aspects, place (2), flip
 CENTRE = 7 / 8  # side of the test crop over the shorter side: 224 of 256
-SIDES = {  # crops of 224 pixels, of pictures whose shorter side has so many pixels: least and most
-    "side256": (256, 256),  # of their central square: Krizhevsky et al. 2012, section 4.1
-    "side256-480": (256, 480),  # of all of them: He et al. 2015, section 3.4
+SIDES = {  # crops of 224 pixels, of images whose shorter side has so many pixels: least and most
+    "side256": (256, 256),  # cut from the central square: Krizhevsky et al. 2012, section 4.1
+    "side256-480": (256, 480),  # cut from the whole image: He et al. 2015, section 3.4
 }
 READ_AHEAD, BATCHES_AHEAD = 4, 2  # batches being read at once, decoded batches kept ready
-SHUFFLED = 4096  # records in the buffer of `shuffled_dataset`, some 450 MB of ImageNet
-FILES_MIXED = 16
 
-Box = Callable[[Any], Any]  # height, width of a picture [2] -> top, left, height, width [4]
+Box = Callable[[Any], Any]  # height, width of an image [2] -> top, left, height, width [4]
 
 
 @dataclass(frozen=True)
 class PhotographRecords(Photographs):
-    """Records of encoded pictures and labels, with the moments that standardize their pixels.
+    """Records of encoded images and labels, with the moments that standardize their pixels.
 
-    `crops` says how training pictures are cut: "area", by a share of their area, or one of SIDES.
+    `crops` says how training images are cut: "area", by a share of their area, or one of SIDES.
     """
 
     records: Records
@@ -58,9 +56,9 @@ class PhotographRecords(Photographs):
     std: NDArray[np.float32]
     crops: str = "area"
     colours: bool = False
-    """Whether the colours of training pictures are shifted."""
+    """Whether the colours of training images are shifted."""
     ten_crops: bool = False
-    """Whether an evaluation reads ten crops of every picture, not one."""
+    """Whether an evaluation reads ten crops of every image, not one."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -70,11 +68,11 @@ class PhotographRecords(Photographs):
         """Return eight hexadecimal digits of the records' files and lengths."""
         return self.records.digest
 
-    def beginning(self, n: int) -> "PhotographRecords":
+    def head(self, n: int) -> "PhotographRecords":
         """Return the split of the first n records, or of all where there are fewer."""
         return dataclasses.replace(self, records=self.records[:n])
 
-    def end(self, n: int) -> "PhotographRecords":
+    def tail(self, n: int) -> "PhotographRecords":
         """Return the split of the last n records, of which there must be so many."""
         return dataclasses.replace(self, records=self.records[len(self) - n :])
 
@@ -95,15 +93,15 @@ class PhotographRecords(Photographs):
             both = np.concatenate([numbers, np.float32(COLOUR_SD * weights)], axis=1)
             return batch_index(len(self), step, batch_size, seed)[mine], both[mine]
 
-        picture = _random_picture if augment else _centre_picture
-        return _make_batches(self, steps, draw, picture, batch_size // part[1])
+        make = _random_crop if augment else _centre_crop
+        return _make_batches(self, steps, draw, make, batch_size // part[1])
 
     def eval_dataset(self, batch_size: int) -> Any:
         """Return the crops of all examples once, the last batch filled up by weight 0.
 
         The centre crop, x [b, h, w, 3], or with `ten_crops` all ten, x [b, 10, h, w, 3].
         """
-        picture = _ten_pictures if self.ten_crops else _centre_picture
+        make = _ten_crops if self.ten_crops else _centre_crop
 
         def draw(number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
             index = np.arange(number * batch_size, (number + 1) * batch_size)
@@ -111,53 +109,23 @@ class PhotographRecords(Photographs):
             return np.minimum(index, len(self) - 1), weight[:, None]
 
         def weigh(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, ...]:
-            return *picture(split, record, numbers), numbers[0]
+            return *make(split, record, numbers), numbers[0]
 
         numbers = range(math.ceil(len(self) / batch_size))
         return _make_batches(self, numbers, draw, weigh, batch_size)
-
-    def shuffled_dataset(self, batch_size: int, seed: Any, *, augment: bool = True) -> Any:
-        """Return an endless tf.data of training batches whose graph other machines can run.
-
-        The order is as random as a buffer of SHUFFLED records makes it. The files must be readable
-        under the same paths there.
-        """
-        import tensorflow as tf
-
-        paths, skips, takes = zip(*self.records.extents(), strict=True)
-        seed = seed if isinstance(seed, int) else tf.cast(seed, tf.int64)
-        columns = [str(path) for path in paths], np.array(skips), np.array(takes)
-        files = tf.data.Dataset.from_tensor_slices(columns)
-        records = files.shuffle(len(paths), seed=seed).interleave(
-            lambda path, skip, take: tf.data.TFRecordDataset(path).skip(skip).take(take),
-            cycle_length=FILES_MIXED,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        picture = _random_picture if augment else _centre_picture
-
-        def decode(count: Any, record: Any) -> Any:
-            key = tf.stack([tf.cast(seed, tf.int64), count])
-            weights = tf.random.stateless_normal([3], key, stddev=COLOUR_SD)
-            numbers = tf.concat([tf.random.stateless_uniform([DRAWS], key), weights], 0)
-            return picture(self, record, numbers)
-
-        ds = records.shuffle(min(SHUFFLED, len(self)), seed=seed).repeat().enumerate()
-        ds = ds.map(decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        return ds.batch(batch_size, drop_remainder=True).prefetch(BATCHES_AHEAD)
 
 
 def _make_batches(
     split: PhotographRecords,
     steps: range,
     draw: Callable[[int], tuple[NDArray[np.int64], NDArray[np.float32]]],
-    picture: Callable[..., Any],
+    make: Callable[..., Any],
     size: int,
 ) -> Any:
     """Return the batches of these numbers, in order whatever the threads do.
 
-    `draw` gives for each the examples [size] and their own numbers [size, k], with which `picture`
-    makes an example out of a record.
+    `draw` gives for each the examples [size] and their own numbers [size, k], with which `make`
+    turns a record into an example.
     """
     import tensorflow as tf
 
@@ -173,7 +141,7 @@ def _make_batches(
     ds = tf.data.Dataset.range(steps.start, steps.stop)
     ds = ds.map(fetch_tensors, num_parallel_calls=READ_AHEAD, deterministic=True).unbatch()
     ds = ds.map(
-        lambda record, numbers: picture(split, record, numbers),
+        lambda record, numbers: make(split, record, numbers),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
@@ -181,7 +149,7 @@ def _make_batches(
     return ds.apply(tf.data.experimental.assert_cardinality(len(steps)))
 
 
-def _random_picture(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+def _random_crop(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
     """Return a random crop, flipped half the time, of numbers [DRAWS + 3].
 
     The first DRAWS are in [0, 1), the others are the weights of COLOURS.
@@ -200,7 +168,7 @@ def _random_picture(split: PhotographRecords, record: Any, numbers: Any) -> tupl
     return tf.cond(numbers[DRAWS - 1] < 0.5, lambda: tf.reverse(x, [1]), lambda: x), label
 
 
-def _ten_pictures(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
+def _ten_crops(split: PhotographRecords, record: Any, numbers: Any) -> tuple[Any, Any]:
     """Return the centre and the corners of the central square, as they are and flipped; [10, ...].
 
     Krizhevsky et al. 2012, section 4.1: crops of 224 pixels, of a square of 256.
@@ -217,14 +185,14 @@ def _ten_pictures(split: PhotographRecords, record: Any, numbers: Any) -> tuple[
     return tf.concat([five, tf.reverse(five, [2])], 0), label
 
 
-def _centre_picture(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
+def _centre_crop(split: Photographs, record: Any, numbers: Any) -> tuple[Any, Any]:
     """Return the centre crop; it takes no random numbers."""
     encoded, label = _parse(record)
     return _resize(split, crop(encoded, centre_box), antialias=True), label
 
 
 def _parse(record: Any) -> tuple[Any, Any]:
-    """Return the encoded picture and the label of a record."""
+    """Return the encoded image and the label of a record."""
     import tensorflow as tf
 
     image, label = (tf.io.FixedLenFeature([], kind) for kind in (tf.string, tf.int64))
@@ -233,7 +201,7 @@ def _parse(record: Any) -> tuple[Any, Any]:
 
 
 def crop(encoded: Any, box: Box) -> Any:
-    """Return a box of a picture, uint8 [h, w, 3]; a JPEG is decoded only there, grey is RGB.
+    """Return a box of an image, uint8 [h, w, 3]; a JPEG is decoded only there, grey is RGB.
 
     Its pixels are Pillow's, but for the last column: TensorFlow's default is a faster, inexact
     transform (other by one grey level on average), which on today's machines saves no time.
@@ -266,7 +234,7 @@ def centre_box(size: Any, share: float = CENTRE) -> Any:
 def random_box(size: Any, numbers: Any) -> Any:
     """Return a crop of 8-100 % of the area, aspect 3/4-4/3 (Szegedy et al. 2015, section 6); [4].
 
-    The first of TRIES that lies inside a picture of height and width `size` [2]; where none does,
+    The first of TRIES that lies inside an image of height and width `size` [2]; where none does,
     the largest central one with an allowed aspect.
     """
     import tensorflow as tf
@@ -287,8 +255,8 @@ def random_box(size: Any, numbers: Any) -> Any:
 def sided_box(size: Any, numbers: Any, sides: tuple[int, int], pixels: int) -> Any:
     """Return a square that has `pixels` a side where the shorter side has between `sides`; [4].
 
-    Of one size of pictures it lies in their central square, of several anywhere in a picture of
-    height and width `size` [2].
+    Where `sides` are equal it lies in the central square, else anywhere in an image of height and
+    width `size` [2].
     """
     import tensorflow as tf
 

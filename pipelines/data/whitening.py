@@ -1,4 +1,4 @@
-"""Whitened pictures: global contrast normalization, then ZCA, as for maxout networks.
+"""Whitened images: global contrast normalization, then ZCA, as for maxout networks.
 
 Springenberg et al. 2014 (arXiv 1412.6806, section 3) whiten as Goodfellow et al. 2013 (1302.4389).
 The two constants are those of the latter's public code, pylearn2, as we remember it.
@@ -14,24 +14,24 @@ from numpy.typing import NDArray
 from pipelines.data.packed import Examples
 from pipelines.data.splits import Split
 
-CONTRAST_BIAS = 10.0  # added to the variance of a picture's pixels, 0 to 255
+CONTRAST_BIAS = 10.0  # added to the variance of an image's pixels, 0 to 255
 ZCA_BIAS = 0.1  # added to the variances along principal axes
-AT_ONCE = 5_000  # pictures whose products are made at a time
+AT_ONCE = 5_000  # images whose products are made at a time
 
 Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Whitened(Split):
-    """Pictures float32 [n, h, w, c] and labels int64 [n], which may be cut and flipped."""
+    """Images float32 [n, h, w, c] and labels int64 [n], which may be cut and flipped."""
 
     def take(self, index: NDArray[np.int64] | slice) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return pictures float32 [b, h, w, c] and labels int32 [b]."""
+        """Return images float32 [b, h, w, c] and labels int32 [b]."""
         return self.x[index], self.y[index].astype(np.int32)
 
 
 def normalize_contrast(images: NDArray[np.uint8]) -> Array:
-    """Return pictures [n, h, w, c] of mean 0 and deviation about 1 each, as rows [n, d]."""
+    """Return images [n, h, w, c] of mean 0 and deviation about 1 each, as rows [n, d]."""
     rows = images.reshape(len(images), math.prod(images.shape[1:])).astype(np.float32)
     rows -= rows.mean(axis=1, keepdims=True)
     rows /= np.sqrt(CONTRAST_BIAS + (rows**2).mean(axis=1, keepdims=True))

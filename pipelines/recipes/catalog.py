@@ -16,7 +16,7 @@ from pipelines.recipes import cifar, digits, imagenet
 from pipelines.recipes.recipe import Recipe
 
 SCALES = ("smoke", "cpu", "hours", "paper")
-Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # of a command line
+Scale = Annotated[str, tyro.conf.arg(metavar=f"{{{','.join(SCALES)}}}")]  # for the command line
 
 Args = Mapping[str, Any]
 Scales = dict[str, Recipe]
@@ -39,22 +39,22 @@ def _with_smoke(cpu: Recipe, tiny: Args) -> Scales:
 
 
 def _on_cifar10(paper: Recipe, narrow: Args, tiny: Args) -> Scales:
-    """As published; at cpu scale a smaller network for 400 steps, the schedule in proportion.
+    """Return it as published; at cpu scale a smaller network, 400 steps, schedule in proportion.
 
-    At smoke scale on pictures of the same shape that need no download.
+    At smoke scale on images of the same shape that need no download.
     """
     scales = _with_smoke(paper.override(model_args=narrow, steps=400), tiny)
     return {**scales, "smoke": scales["smoke"].override(data="synthetic"), "paper": paper}
 
 
 def _on_imagenet(paper: Recipe, tiny: Args, data_args: Args = NOTHING) -> Scales:
-    """As published; at cpu scale a tiny network for 20 steps, for which a sample is enough."""
+    """Return it as published; at cpu scale a tiny network for 20 steps, so a sample is enough."""
     cpu = paper.override(model_args=tiny, data_args=data_args, steps=20, batch_size=32)
     return {**_with_smoke(cpu, {}), "paper": paper}
 
 
 def _on_imagenet32(paper: Recipe) -> Scales:
-    """As for CIFAR-10, at cpu scale on the first 50,000 pictures."""
+    """Return it as for CIFAR-10, at cpu scale on the first 50,000 images."""
     scales = _on_cifar10(paper, _SMALL, tiny=_FEW)
     return {**scales, "cpu": scales["cpu"].override(train_examples=50_000, batch_size=128)}
 

@@ -2,10 +2,10 @@
 
 HM Table 2 and LY Table 1, with the network, length, rates and decay of the paper that each network
 is from: HM, Hardt & Ma 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al.
-2014 (1412.6806); Huang et al. 2016 (1608.06993); LY, Li & Yuan 2017 (1705.09886). Pictures are
+2014 (1412.6806); Huang et al. 2016 (1608.06993); LY, Li & Yuan 2017 (1705.09886). Images are
 padded by 4 pixels, those of All-CNN by 5, cropped and flipped. Studies and comparisons start from
-these, with 10 % of the training pictures for validation. HM do not say how long they trained: for
-these 64,000 steps, as He et al., are our reading. A claim trains on all pictures
+these, with 10 % of the training images for validation. HM do not say how long they trained: for
+these 64,000 steps, as He et al., are our reading. A claim trains on all images
 (claims/_table2_cell.py); what is ours in each is in differences.py.
 """
 
@@ -13,7 +13,7 @@ import dataclasses
 
 from pipelines.recipes.recipe import Recipe
 
-HALF_BEST = "best_half_seen_test_error_pct"  # what the code of HM's footnote 5 reports
+HALF_BEST = "best_half_seen_test_error_pct"  # reported by the code of HM's footnote 5
 
 ALLCONV = Recipe(
     name="allconv-cifar10",
@@ -41,9 +41,9 @@ ALLCONV = Recipe(
     schedule_args={"boundaries": (30_000 / 64_000, 50_000 / 64_000), "factor": 0.1},
     weight_decay=1e-4,
 )
-# What the claim trains. Where HM are silent, their footnote 5 names public code, a ResNet of
-# TensorFlow's on CIFAR. It trains on all 50,000 pictures, pads them to 36x36, standardizes each by
-# itself, and reports the best of all checkpoints, each tested on 5,000 test pictures in turn. How
+# The claim trains this. Where HM are silent, their footnote 5 names public code, a ResNet of
+# TensorFlow's on CIFAR. It trains on all 50,000 images, pads them to 36x36, standardizes each by
+# itself, and reports the best of all checkpoints, each tested on 5,000 test images in turn. How
 # often it was tested is not known: every 1,000 steps is our reading. So is the length, 56,000 steps
 # for a "peak performance at around 50k steps", fixed before any seed was run.
 ALLCONV_FOOTNOTE5 = dataclasses.replace(
@@ -144,7 +144,7 @@ ALLCNN = Recipe(
     schedule_args={"boundaries": (200 / 350, 250 / 350, 300 / 350), "factor": 0.1},
     weight_decay=1e-3,
 )
-# What the claim trains: pictures are whitened, HM's "extra data processing".
+# The claim trains this: images are whitened, HM's "extra data processing".
 ALLCNN_WHITENED = dataclasses.replace(
     ALLCNN,
     name="allcnn-cifar10-whitened",

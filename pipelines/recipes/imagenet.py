@@ -2,10 +2,10 @@
 
 With the network, length, rates and decay of the paper that each network is from: HM, Hardt & Ma
 2016 (arXiv 1611.04231); He et al. 2015 (1512.03385); Springenberg et al. 2014 (1412.6806);
-Krizhevsky et al. 2012. He et al. and Krizhevsky et al. say how pictures are cut and their colours
+Krizhevsky et al. 2012. He et al. and Krizhevsky et al. say how images are cut and their colours
 shifted; HM say that each is resized to 224x224. Theirs and All-CNN's are random resized crops here.
 Tested are the centre crop or ten crops, as the number that each is compared with was. 1 % of the
-training pictures is for validation; a claim trains on all of them. What is ours in each is in
+training images is for validation; a claim trains on all of them. What is ours in each is in
 differences.py.
 """
 
@@ -15,7 +15,7 @@ from pipelines.recipes.cifar import ALLCONV as ALLCONV_CIFAR
 from pipelines.recipes.recipe import Recipe
 
 # HM's six machines of 8 GPUs x 32 do not wait for each other; ours do. A stair is two epochs of
-# 1,281,167 pictures. The widths and the decay are our reading.
+# 1,281,167 images. The widths and the decay are our reading.
 ALLCONV = Recipe(
     name="allconv-imagenet",
     source="HM section 4.2",
@@ -38,7 +38,7 @@ ALLCONV = Recipe(
     schedule_args={"drops": 700_000 * 256 / 1_281_167 / 2, "factor": 0.94},
     weight_decay=1e-4,
 )
-# A proxy of ours, for searches: pictures of 32 pixels (Chrabaszcz et al. 2017, arXiv 1707.08819),
+# A proxy of ours, for searches: images of 32 pixels (Chrabaszcz et al. 2017, arXiv 1707.08819),
 # so the network of section 4.1, padded, cropped and flipped like CIFAR's, under this schedule.
 ALLCONV32 = dataclasses.replace(
     ALLCONV,
@@ -76,7 +76,7 @@ RESNET152 = Recipe(
     rate_in_velocity=True,
     weight_decay=1e-4,
 )
-# The network that HM derive theirs from; 25.03 % with zero padding and ten crops of a picture, for
+# The network that HM derive theirs from; 25.03 % with zero padding and ten crops of an image, for
 # one crop of which it errs 26.73 %.
 RESNET34 = dataclasses.replace(
     RESNET152,
@@ -110,7 +110,7 @@ ALLCNN = Recipe(
 )
 # Three divisions "when the validation error stopped improving": our reading, at equal distances.
 # Pixels are 0 to 255 less their mean: by deviation, weights that start at 0.01 leave logits that
-# hardly depend on the picture. Narrow networks start like He et al., with pixels by deviation.
+# hardly depend on the image. Narrow networks start like He et al., with pixels by deviation.
 ALEXNET = Recipe(
     name="alexnet-imagenet",
     source="HM section 4.2: Krizhevsky et al. section 5",

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
-MOMENTS = (0.0, 0.5, 1 - 1e-6)  # of a run, at which a schedule is tried
-ROUNDING = 1e-12  # of a run: a step this little before a boundary is at it
+MOMENTS = (0.0, 0.5, 1 - 1e-6)  # progress at which a schedule is tried
+ROUNDING = 1e-12  # a step this little before a boundary, in progress, is at it
 
 
 def constant(t: ArrayLike) -> Array:

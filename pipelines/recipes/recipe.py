@@ -28,7 +28,7 @@ LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_
 FORMER = {"asynchronous": "false"}
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
-LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
+LARGEST = 3e38  # numbers that are computed with are in float32, which has none beyond
 SMALLEST = 1e-38
 FLOATS = [
     *("epochs", "learning_rate", "warmup", "warmup_level"),

@@ -34,7 +34,7 @@ class Places(Pictures):
 
     first: int
 
-    def end(self, n: int) -> "Places":
+    def tail(self, n: int) -> "Places":
         """Return the split of the last n pictures, of which there must be so many."""
         cut = len(self) - n
         first = self.first + cut

@@ -24,7 +24,7 @@ def mean_metrics(task: Task) -> list[keras.Metric]:
 
 def tester(network: keras.Model, split: Split | Photographs, task: Task) -> keras.Model:
     """Return what is evaluated on a split: the compiled network, or its mean over ten crops."""
-    if not isinstance(split, Photographs) or not split.ten_crops:
+    if not split.ten_crops:
         return network
     averaging = average_crops(network, split.shape)
     averaging.compile(loss=task.numbers["loss"], weighted_metrics=mean_metrics(task))

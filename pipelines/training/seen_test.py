@@ -27,7 +27,7 @@ class SeenTest:
 
     def __init__(self, test: Split | Photographs, watched: str, evaluate: Evaluate) -> None:
         cut = len(test) // 2
-        self.halves = (test.beginning(cut), test.end(len(test) - cut))
+        self.halves = (test.head(cut), test.tail(len(test) - cut))
         self.watched, self.evaluate = watched, evaluate
         self.looks: list[dict[str, float]] = []
 

@@ -88,7 +88,7 @@ class KerasLoop:
         """Let Keras make the running means of an epoch, which one that was interrupted restores."""
         set_steps(model, job.per_call(job.epoch))  # before anything is compiled
         splits = job.splits
-        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
+        any_examples = splits.val if splits.has_validation else splits.train.head(1)
         stream = input_pipeline.evaluation(job.recipe, any_examples, job.place.replicas)
         model.evaluate(stream, steps=1, verbose=0)
 
@@ -207,7 +207,7 @@ def _evaluate(job: Job, model: keras.Model, loop: KerasLoop) -> dict[str, float]
     with job.place.scope():
         network = tester(model, splits.test, splits.task)
     test = loop.evaluate(job, network, splits.test, "test")
-    fitted = loop.evaluate(job, model, splits.train.beginning(FITTED), "train")
+    fitted = loop.evaluate(job, model, splits.train.head(FITTED), "train")
     return test | {f"final_{key}": value for key, value in fitted.items()}
 
 

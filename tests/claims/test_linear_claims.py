@@ -317,7 +317,6 @@ def test_a_function_to_the_reals_is_carried_by_an_invertible_map():
     rng = np.random.default_rng(8)
     c, z = rng.normal(size=(2, 3)), rng.normal(size=(2, 20, 4))
     h = graph_map(c)
-    np.testing.assert_allclose(h.inverse(h(z)), z, atol=1e-14)
     np.testing.assert_array_equal(h(z)[..., :3], z[..., :3])
     np.testing.assert_allclose(h(z)[..., 3] - z[..., 3], bump(c, z[..., :3]))
     v = rng.normal(size=z.shape)

@@ -122,7 +122,7 @@ def test_the_printed_network_is_right_where_the_premise_holds() -> None:
 
 def test_a_neighbour_is_moved_up_to_six_rho() -> None:
     # <a, b> = 1.1 - 0.15 passes 1 - 0.2 by 0.15, half of what a itself does
-    assert memorization.neighbour_move(3.0, rho=0.1) == pytest.approx(0.5)
+    assert memorization.neighbour_move(3.0) == pytest.approx(0.5)
     assert memorization.neighbour_move(5.0) == pytest.approx(1 / 6)
     assert memorization.neighbour_move(6.01) == 0
 

@@ -67,11 +67,6 @@ def test_the_starts_are_shown_equal(difference: list[float], error: float, verdi
     assert zero_init.CLAIM.outcome(learned, "paper") != "holds"
 
 
-def test_another_start_is_one_sentence() -> None:
-    with pytest.raises(ValueError, match=r"one of: zeros, uniform. .*init='ones'"):
-        network(init="ones")
-
-
 def test_the_published_network_has_five_blocks_of_784_units() -> None:
     for recipe in zero_init.recipes(zero_init.Setting(), seed=0).values():
         model = keras_models.build(recipe.model, (28, 28, 1), 10, **recipe.model_args)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
-from theory.memorization import memorize, paper_width, parameter_count, printed, sufficient_width
+from theory.memorization import memorize, paper_width, parameter_count, printed
 from theory.memorizer import Layer, Memorizer
 from theory.pairs import following_products, nearest_pair
 
@@ -264,10 +264,12 @@ def test_the_papers_construction_is_refused_where_it_loses_digits(apart: float) 
             assert np.array_equal(found.predict(unit(X)), y)
 
 
-def test_widths_of_the_theorems() -> None:
+def test_width_of_the_theorem() -> None:
     assert paper_width(5000, 0.021) == pytest.approx(10 * np.log(5000) / 0.021**2, abs=1)
-    n, d, k = 400, 50, sufficient_width(400)
-    assert k < paper_width(n, 1.0)
+
+
+def test_a_gaussian_projection_keeps_a_tenth_of_all_squared_distances_at_the_width_stated() -> None:
+    n, d, k = 400, 50, int(2.9 * np.log(400) + 1.43 * np.log(1 / 0.02))  # docs/found.md, delta 1 %
     X = np.random.default_rng(0).normal(size=(n, d))
     A0 = np.random.default_rng(1).normal(size=(k, d)) / np.sqrt(k)
     assert (pdist(X @ A0.T) ** 2 >= 0.1 * pdist(X) ** 2).all()

@@ -115,8 +115,6 @@ def test_newton_finds_the_inverse(name):
     g, radius = MAPS[name]
     x = ball(g.dimension, radius, 50)
     np.testing.assert_allclose(inverse(g, g.jacobian, g(x)), x, atol=1e-12)
-    if g.inverse:
-        np.testing.assert_allclose(g.inverse(g(x)), x, atol=1e-14)
 
 
 def test_scales_by_hand():

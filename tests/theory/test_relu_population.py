@@ -5,17 +5,14 @@ import pytest
 
 from theory.circulant import circulant_matrix, circulant_start
 from theory.relu_population import (
-    column_potentials,
     correlated_gradient,
     gradient,
     hessian_vector,
     inner_product,
-    inner_product_near_zero,
     inner_terms,
     least_curvature,
     loss,
     potential,
-    potential_matrix,
     sample_gradient,
 )
 
@@ -78,8 +75,6 @@ def test_two_dimensions_by_hand():
     assert inner_product(W, np.zeros((2, 2))) == pytest.approx(1)
     assert inner_product(W, np.zeros((2, 2)), "printed") == pytest.approx(np.pi)
     assert potential(W, np.zeros((2, 2))) == -1
-    np.testing.assert_allclose(column_potentials(W, np.zeros((2, 2))), [-1, 0])
-    np.testing.assert_allclose(potential_matrix(W, np.zeros((2, 2))), [[0, 0], [0, -1]])
 
 
 def test_equal_weights_are_exactly_the_minimum():
@@ -87,7 +82,7 @@ def test_equal_weights_are_exactly_the_minimum():
     W[:, 0] = W[:, 1] + np.eye(6)[1] - np.eye(6)[0]  # two equal columns of I + W
     assert abs(loss(W, W)) < 1e-14
     assert np.abs(gradient(W, W)).max() < 1e-14
-    assert np.all(column_potentials(W, W) == 0)
+    assert potential(W, W) == 0
 
 
 def test_nothing_cancels_near_the_minimum():
@@ -115,23 +110,10 @@ def test_gradient_depends_on_the_columns_as_it_must():
     assert np.vdot(gradient(W, W_star), B) == pytest.approx(slope, rel=1e-6)
 
 
-def test_potentials_are_traces_and_sums():
+def test_the_potential_is_the_sum_over_lengths_of_columns():
     W, W_star = pair(np.random.default_rng(5), 7)
-    A, g = potential_matrix(W, W_star), potential(W, W_star)
     lengths = np.linalg.norm(np.eye(7) + W_star, axis=0) - np.linalg.norm(np.eye(7) + W, axis=0)
-    assert np.trace(A) == pytest.approx(g, rel=1e-13) == pytest.approx(lengths.sum(), rel=1e-13)
-    np.testing.assert_allclose(A, A.T, atol=1e-15)
-    np.testing.assert_allclose(column_potentials(W, W_star), g - lengths, rtol=1e-12)
-
-
-def test_near_zero_the_leading_order_has_an_error_of_third_order():
-    V = np.random.default_rng(6).normal(size=(10, 10)) / 10
-    errors = [
-        inner_product(s * V, np.zeros_like(V)) - inner_product_near_zero(s * V)
-        for s in (1e-2, 5e-3, 2.5e-3)
-    ]
-    orders = np.log2(np.abs(errors[:-1]) / np.abs(errors[1:]))
-    np.testing.assert_allclose(orders, 3, atol=0.1)
+    assert potential(W, W_star) == pytest.approx(lengths.sum(), rel=1e-13)
 
 
 @pytest.mark.parametrize("teacher", [0, 1])
@@ -161,7 +143,6 @@ def test_a_random_start_points_to_the_teacher_and_the_explicit_one_does_not():
     assert inner_product(G, np.zeros_like(G)) > 0
     for frobenius, negative in ((2.5, False), (3.5, True)):  # 8 pi - 16 = 3.02^2
         W = circulant_matrix(circulant_start(600, frobenius, -0.75 * frobenius**2))
-        assert (inner_product_near_zero(W) < 0) == negative
         assert (inner_product(W, np.zeros_like(W)) < 0) == negative
 
 
@@ -211,7 +192,7 @@ def test_leading_axes_broadcast():
     assert isinstance(loss(W[0, 0], W_star[1]), float)
 
 
-@pytest.mark.parametrize("function", [loss, gradient, potential, potential_matrix, inner_product])
+@pytest.mark.parametrize("function", [loss, gradient, potential, inner_product])
 @pytest.mark.parametrize(
     ("W", "W_star", "message"),
     [

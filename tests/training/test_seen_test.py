@@ -151,11 +151,11 @@ def test_the_end_of_pictures_that_a_device_holds_is_theirs(digits: Path) -> None
     splits = datasets.load("digits")
     there = _device_data.place_pictures(recipe, splits, devices.place(recipe.devices)).test
     assert isinstance(splits.test, Pictures)
-    where, labels = there.end(100).take(slice(None))  # type: ignore[union-attr]
+    where, labels = there.tail(100).take(slice(None))  # type: ignore[union-attr]
     whole, _ = there.take(slice(None))  # type: ignore[union-attr]
     np.testing.assert_array_equal(where, whole[-100:])
     np.testing.assert_array_equal(labels, splits.test.labels[-100:])
-    np.testing.assert_array_equal(splits.test.end(100).x, splits.test.images[-100:])
+    np.testing.assert_array_equal(splits.test.tail(100).x, splits.test.images[-100:])
 
 
 def test_a_search_refuses_to_see_the_test_set(home: Path) -> None:

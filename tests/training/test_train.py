@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -204,7 +205,6 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
     import mlflow.keras
     import mlflow.pyfunc
 
-    from keras_models.linear_resnet import layers_of
     from pipelines.running.run import run
     from theory.factorization import compose
 
@@ -229,8 +229,6 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
 
 
 def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> None:
-    from keras_models.linear_resnet import layers_of
-
     recipe = linear(steps=1, batch_size=300, model_args={"depth": 3})
     x, y = datasets.load(recipe.data, None, recipe.data_args).train.train_batch(0, 300, 0, None)
     log = Log()
@@ -243,7 +241,6 @@ def test_the_first_step_is_a_gradient_step_on_the_mean_of_summed_squares() -> No
 
 @pytest.mark.parametrize("condition", [pytest.param(1.0, marks=pytest.mark.slow), 4.0])
 def test_training_follows_the_theorys_gradient_descent(condition: float) -> None:
-    from keras_models.linear_resnet import layers_of
     from pipelines.data.generated import covariance, linear_target
     from theory.linear_resnet import excess_risk, gradient
 
@@ -272,12 +269,16 @@ def test_training_follows_the_theorys_gradient_descent(condition: float) -> None
     assert np.linalg.norm(sgd - A) < 0.02 * np.linalg.norm(A)
 
 
+def layers_of(model: Any) -> np.ndarray:
+    """The layers A [l, d, d] of a linear residual network, A_1 first."""
+    return np.stack([kernel.T for kernel in model.get_weights()]).astype(np.float64)
+
+
 def start(recipe: Recipe) -> np.ndarray:
     """The layers at the start of a linear recipe's training, as its seed draws them."""
     import keras
 
     import keras_models
-    from keras_models.linear_resnet import layers_of
 
     keras.utils.set_random_seed(recipe.seed)
     d = recipe.data_args["dimension"]

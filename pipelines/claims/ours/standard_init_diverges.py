@@ -102,7 +102,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
     from pipelines.training.train import train
 
     splits = datasets.load(recipe.data)
-    few = dataclasses.replace(splits, val=splits.val.beginning(recipe.batch_size))
+    few = dataclasses.replace(splits, val=splits.val.head(recipe.batch_size))
     losses = np.full(recipe.steps or 0, np.inf)
 
     def log(metrics: Mapping[str, float], step: int) -> None:
