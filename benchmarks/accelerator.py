@@ -33,9 +33,9 @@ ROUNDS = 3
 SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
 PRECISIONS = ("float32", "tensorfloat32", "mixed_bfloat16")
 HABITS: dict[str, dict[str, Any]] = {
-    "host": {"pictures": "host", "per_call": 1},
-    "resident": {"pictures": "device", "per_call": 1},
-    "calls": {"pictures": "device", "per_call": 50},
+    "host": {"pictures": "host", "steps_per_execution": 1},
+    "resident": {"pictures": "device", "steps_per_execution": 1},
+    "calls": {"pictures": "device", "steps_per_execution": 50},
 }
 
 
@@ -179,7 +179,7 @@ def time_product(precision: str) -> float:
 
     from pipelines.training import devices
 
-    devices.round_products(precision)
+    devices.set_matmul_precision(precision)
     size, count = SIZES["GPU" if describe_device()[1] else "CPU"]
     kind = "bfloat16" if precision.startswith("mixed") else "float32"
     a = keras.ops.cast(keras.random.normal((size, size), seed=0) / size**0.5, kind)

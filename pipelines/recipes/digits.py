@@ -57,7 +57,7 @@ STUDENT = TEACHER.override(
     name="relu-teacher",
     source="LY section 5.2: a student with the identity, and a teacher of its own form",
     cost="cpu: 10 seconds on 2 cores",
-    per_call=100,
+    steps_per_execution=100,
     model="two_layer",
     model_args={
         "variant": "reslink",

@@ -21,7 +21,7 @@ from pipelines.recipes import lr
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
-LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
+LABELS = ("name", "source", "reported", "cost", "steps_per_execution", "pictures")
 # Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
 LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_all")
 # Settings that every recorded run has and no recipe any more: fingerprints stay as they were.
@@ -48,7 +48,7 @@ class Recipe:
     """What the source reports of it, by our names of numbers."""
     cost: tyro.conf.Suppress[str] = ""
     """What a run costs at each scale."""
-    per_call: tyro.conf.Suppress[int | None] = None
+    steps_per_execution: tyro.conf.Suppress[int | None] = None
     """Steps in one call of Keras, for networks that calls cost more than steps: logs and
     checkpoints come between calls (None: up to 50 where a GPU holds the pictures, else 1)."""
     model: str
@@ -134,7 +134,11 @@ class Recipe:
             ("shift", f"in [0, {PAD}]", 0 <= self.shift <= PAD),
             ("batch_size", "> 0", self.batch_size > 0),
             ("accumulate", f"> 0 and divide batch_size={self.batch_size}", self._parts_are_even()),
-            ("per_call", "> 0, or None", self.per_call is None or self.per_call > 0),
+            (
+                "steps_per_execution",
+                "> 0, or None",
+                self.steps_per_execution is None or self.steps_per_execution > 0,
+            ),
             ("steps", f"> 0 and at most {LONGEST:,}, or None", self._has_length()),
             (
                 "epochs",

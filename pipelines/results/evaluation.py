@@ -115,7 +115,7 @@ def _load_model(row: Row, precision: str) -> Any:
     backend.keras()
     from pipelines.training import devices
 
-    devices.round_products(precision)
+    devices.set_matmul_precision(precision)
     try:
         return stored_models.load(model_id)
     except UserError:

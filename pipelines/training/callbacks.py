@@ -27,10 +27,10 @@ Log = Callable[[Mapping[str, float], int], None]
 POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 
 
-class Curves(keras.callbacks.Callback):
+class MetricsLogger(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps; raises Diverged when its loss does.
 
-    `step` counts finished steps, from 1; after each, or after `per_call` of them where Keras does
+    `step` counts finished steps, from 1; after each, or after `steps_per_execution` of them where Keras does
     so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
     an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
     least so far, and the step; nothing where the run does not validate. `note` is all that a
@@ -55,7 +55,7 @@ class Curves(keras.callbacks.Callback):
         self.rates, self.epoch, self.images, self.pieces = rates, epoch, images, pieces
         self.watched, self.log, self.advance = watched, log, advance
         self.of_model, self.seen = of_model, seen
-        self.step, self.piece, self.per_call = 0, 0, 1
+        self.step, self.piece, self.steps_per_execution = 0, 0, 1
         self.busy_s, self.timed = 0.0, 0
         self.best = {f"best_val_{watched}": math.inf} if validates else {}
         self.summed, self.counted = 0.0, 0
@@ -97,7 +97,7 @@ class Curves(keras.callbacks.Callback):
 
     def reached_multiple(self, every: int) -> bool:
         """Return whether the last call ended at a multiple of `every` steps, or went over one."""
-        return self.step % every < self.per_call
+        return self.step % every < self.steps_per_execution
 
     @property
     def within_epoch(self) -> bool:
@@ -124,7 +124,7 @@ class Curves(keras.callbacks.Callback):
             self._count_step(logs[f"{MEAN}loss"])
 
     def _count_step(self, mean_loss: float) -> None:
-        done = self.per_call
+        done = self.steps_per_execution
         if not self._tracing:
             self.busy_s, self.timed = self.busy_s + self._took, self.timed + done
         self._tracing, self._took = False, 0.0
@@ -138,7 +138,11 @@ class Curves(keras.callbacks.Callback):
         self.advance(done, self.images_per_s)
 
     def _divergence(self, loss: float) -> Diverged:
-        step, last, rate = self.step + 1, self.step + self.per_call, float(self.rates[self.step])
+        step, last, rate = (
+            self.step + 1,
+            self.step + self.steps_per_execution,
+            float(self.rates[self.step]),
+        )
         where = f"at step {step}" if step == last else f"in steps {step} to {last}"
         return Diverged(
             f"The training loss must stay finite. Received: {loss} {where} with learning "
@@ -196,7 +200,7 @@ def restore(model: keras.Model, arrays: Arrays, *parts: str) -> None:
             variable.assign(array)
 
 
-class Saver(keras.callbacks.Callback):
+class Checkpointer(keras.callbacks.Callback):
     """Saves checkpoints as the run goes, and before a signal ends it or its time is over.
 
     Within an epoch after any call; at its end only once validation is recorded. Of several
@@ -205,17 +209,21 @@ class Saver(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, curves: Curves, saving: Saving | None, interrupts: DeferredSignals, place: Place
+        self,
+        logger: MetricsLogger,
+        saving: Saving | None,
+        interrupts: DeferredSignals,
+        place: Place,
     ) -> None:
         super().__init__()
-        self.curves, self.saving, self.interrupts = curves, saving, interrupts
+        self.logger, self.saving, self.interrupts = logger, saving, interrupts
         self.place = place
         self.saved = time.monotonic()
         self.resumed: Arrays | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Go on with the running means of the epoch in which the checkpoint was saved."""
-        self.curves.continued, self.resumed = True, checkpoint.arrays
+        self.logger.continued, self.resumed = True, checkpoint.arrays
 
     def wishes(self) -> dict[str, float]:
         """Return what this machine asks for: a checkpoint, an end, a pause."""
@@ -229,7 +237,7 @@ class Saver(keras.callbacks.Callback):
             self.resumed = None
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float]) -> None:
-        if self.curves.within_epoch:
+        if self.logger.within_epoch:
             self._between_steps(logs)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float]) -> None:
@@ -247,17 +255,17 @@ class Saver(keras.callbacks.Callback):
             self.interrupts.deliver()
             raise SystemExit(143)  # another machine was told to stop
         if wishes.get("pause"):
-            raise Paused(f"step {self.curves.step} of {len(self.curves.rates)}")
+            raise Paused(f"step {self.logger.step} of {len(self.logger.rates)}")
 
     def _write(self, saving: Saving, arrays: Arrays, must: bool) -> None:
         """Write a checkpoint; without space or right, warn, unless it `must` be there."""
         try:
-            saving.write(Checkpoint(self.curves.step, self.curves.note, arrays))
+            saving.write(Checkpoint(self.logger.step, self.logger.note, arrays))
         except OSError as error:
             if must:
                 raise
             print(
-                f"Checkpoints must fit on the disk. Received at step {self.curves.step}: {error}. "
+                f"Checkpoints must fit on the disk. Received at step {self.logger.step}: {error}. "
                 "Make room: training goes on, and the last checkpoint stays.",
                 file=sys.stderr,
             )
@@ -270,8 +278,8 @@ class Saver(keras.callbacks.Callback):
         if not every:
             return time.monotonic() - self.saved > SECONDS
         if self.place.shares_wishes:  # several machines ask before the step
-            return (self.curves.step + 1) % every == 0
-        return self.curves.reached_multiple(every)
+            return (self.logger.step + 1) % every == 0
+        return self.logger.reached_multiple(every)
 
 
 class Averages(keras.callbacks.Callback):

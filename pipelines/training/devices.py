@@ -104,7 +104,7 @@ def _next_seed(draw: Callable[..., Any], **options: Any) -> Any:
     return seed + tf.stack([device * SEEDS_APART, tf.zeros_like(device)])
 
 
-def round_products(precision: str) -> None:
+def set_matmul_precision(precision: str) -> None:
     """Set whether a GPU may round the factors of float32 products to 10 bits, which is faster.
 
     Each backend has a default of its own; here `tensorfloat32` means yes and `float32` no. What is

@@ -45,7 +45,7 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """Recipe, data, rates [steps] and devices of a training."""
 
     recipe: Recipe
@@ -75,7 +75,7 @@ class Job:
         """Whether the device holds the pictures."""
         return isinstance(self.splits.train, _device_data.Places)
 
-    def per_call(self, steps: int) -> int:
+    def steps_per_execution(self, steps: int) -> int:
         """Return the steps of one call of Keras: a divisor of `steps`; 1 where it can do no more.
 
         As many as the recipe says, else PER_CALL on a GPU that holds the pictures, and one.
@@ -83,7 +83,7 @@ class Job:
         """
         backend, whole = keras.backend.backend(), self.recipe.accumulate == 1
         can = self.place.alone and whole and backend in ("tensorflow", "jax")
-        limit = self.recipe.per_call or (
+        limit = self.recipe.steps_per_execution or (
             PER_CALL if self.holds_pictures and self.place.is_accelerator else 1
         )
         counts = range(min(limit, steps), 0, -1) if can else [1]
@@ -122,7 +122,7 @@ class Job:
                 f"No averages are kept where a network's distance is recorded. Received: ema="
                 f"{self.recipe.ema} for {self.recipe.data}. Set --ema 0."
             )
-        devices.round_products(self.recipe.precision)
+        devices.set_matmul_precision(self.recipe.precision)
         with self.place.scope():
             model = _device_data.wrap(self.network(), self.splits)
             model.compile(
@@ -147,7 +147,7 @@ class Job:
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
 
 
-def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> Job:
+def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> TrainingJob:
     """Return the job of a recipe: its devices, data and rates. UserError where they do not suit.
 
     `machines` are the several that train (multi_machine.Machines); None: this one.
@@ -170,10 +170,10 @@ def _splits(
 
 def build_job(
     recipe: Recipe, splits: Splits, place: devices.Place, validate_every: int | None = None
-) -> Job:
+) -> TrainingJob:
     """Return the job of a recipe for data that have been read."""
     checks.check_even(recipe, place.replicas)
     rates = plan(recipe, len(splits.train))
-    return Job(
+    return TrainingJob(
         recipe, _device_data.place_pictures(recipe, splits, place), rates, place, validate_every
     )

@@ -12,11 +12,11 @@ from pipelines.data.splits import Part, Photographs, Split
 from pipelines.errors import UserError
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _multi_worker, devices, input_pipeline
-from pipelines.training.callbacks import Curves, Saver
+from pipelines.training.callbacks import Checkpointer, MetricsLogger
 from pipelines.training.checkpoints import Checkpoint
 from pipelines.training.devices import Place
 from pipelines.training.evaluation import rename_means
-from pipelines.training.job import Job
+from pipelines.training.job import TrainingJob
 from pipelines.training.tf_config import Role
 from pipelines.training.train import KerasLoop, callbacks_of
 
@@ -47,17 +47,17 @@ class Machines(Place, KerasLoop):
 
     def fit(
         self,
-        job: Job,
+        job: TrainingJob,
         model: keras.Model,
-        curves: Curves,
-        saver: Saver,
+        logger: MetricsLogger,
+        checkpointer: Checkpointer,
         checkpoint: Checkpoint | None,
     ) -> None:
         """Train to the end of the run. MachineLost when a machine leaves.
 
         The running means of an epoch that was interrupted begin anew.
         """
-        pieces, start, stop = job.recipe.accumulate, curves.step, len(job.rates)
+        pieces, start, stop = job.recipe.accumulate, logger.step, len(job.rates)
         _multi_worker.fit(
             model,
             self.strategy,
@@ -65,21 +65,21 @@ class Machines(Place, KerasLoop):
             start=start * pieces,
             stop=stop * pieces,
             epoch=job.epoch * pieces,
-            callbacks=callbacks_of(job, curves, saver),
+            callbacks=callbacks_of(job, logger, checkpointer),
             validate=(
                 self._evaluation(job, model, job.splits.val) if job.splits.has_validation else dict
             ),
-            wishes=saver.wishes,
+            wishes=checkpointer.wishes,
         )
 
     def evaluate(
-        self, job: Job, model: keras.Model, split: Split | Photographs, name: str
+        self, job: TrainingJob, model: keras.Model, split: Split | Photographs, name: str
     ) -> dict[str, float]:
         """Return the means over a split, of which each machine reads a part of every batch."""
         return rename_means(name, self._evaluation(job, model, split)())
 
     def _evaluation(
-        self, job: Job, model: keras.Model, split: Split | Photographs
+        self, job: TrainingJob, model: keras.Model, split: Split | Photographs
     ) -> _multi_worker.Evaluation:
         batches = input_pipeline.evaluation(job.recipe, split, self.replicas, self.part)
         return _multi_worker.evaluation(model, self.strategy, batches, int(batches.cardinality()))

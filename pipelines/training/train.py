@@ -20,14 +20,14 @@ from pipelines.training._device_data import set_steps
 from pipelines.training.callbacks import (
     LASTING,
     Averages,
-    Curves,
+    Checkpointer,
     Log,
-    Saver,
+    MetricsLogger,
     restore,
 )
 from pipelines.training.checkpoints import Checkpoint, Saving
 from pipelines.training.evaluation import rename_means, tester
-from pipelines.training.job import Job
+from pipelines.training.job import TrainingJob
 from pipelines.training.seen_test import SEEN, SeenTest
 
 FITTED = 10_000  # training examples, the first, on which the trained network is evaluated
@@ -47,17 +47,17 @@ class KerasLoop:
 
     def fit(
         self,
-        job: Job,
+        job: TrainingJob,
         model: keras.Model,
-        curves: Curves,
-        saver: Saver,
+        logger: MetricsLogger,
+        checkpointer: Checkpointer,
         checkpoint: Checkpoint | None,
     ) -> None:
         """Train to the end of an epoch that was begun, then whole epochs, then what is left."""
-        epoch, start, stop = job.epoch, curves.step, len(job.rates)
+        epoch, start, stop = job.epoch, logger.step, len(job.rates)
         if checkpoint and start % epoch:
             self._restore_means(job, model)
-            saver.resume(checkpoint)
+            checkpointer.resume(checkpoint)
         whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
         cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
         validation = None
@@ -65,41 +65,43 @@ class KerasLoop:
             validation = input_pipeline.evaluation(job.recipe, job.splits.val, job.place.replicas)
         for begin, end in itertools.pairwise(cuts):
             steps = min(epoch, end - begin)
-            curves.per_call = job.per_call(steps)
-            set_steps(model, curves.per_call)
+            logger.steps_per_execution = job.steps_per_execution(steps)
+            set_steps(model, logger.steps_per_execution)
             model.fit(
                 input_pipeline.train(job.recipe, job.splits.train, begin, end),
                 epochs=(end - begin) // steps,
                 steps_per_epoch=steps * job.recipe.accumulate,
                 validation_data=validation,
-                callbacks=callbacks_of(job, curves, saver),
+                callbacks=callbacks_of(job, logger, checkpointer),
                 shuffle=False,
                 verbose=0,
             )
 
     def evaluate(
-        self, job: Job, model: keras.Model, split: Split | Photographs, name: str
+        self, job: TrainingJob, model: keras.Model, split: Split | Photographs, name: str
     ) -> dict[str, float]:
         """Return the means of the task's numbers over a split of that name."""
         stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
         return rename_means(name, model.evaluate(stream, verbose=0, return_dict=True))
 
-    def _restore_means(self, job: Job, model: keras.Model) -> None:
+    def _restore_means(self, job: TrainingJob, model: keras.Model) -> None:
         """Let Keras make the running means of an epoch, which one that was interrupted restores."""
-        set_steps(model, job.per_call(job.epoch))  # before anything is compiled
+        set_steps(model, job.steps_per_execution(job.epoch))  # before anything is compiled
         splits = job.splits
         any_examples = splits.val if splits.has_validation else splits.train.head(1)
         stream = input_pipeline.evaluation(job.recipe, any_examples, job.place.replicas)
         model.evaluate(stream, steps=1, verbose=0)
 
 
-def callbacks_of(job: Job, curves: Curves, saver: Saver) -> list[keras.callbacks.Callback]:
+def callbacks_of(
+    job: TrainingJob, logger: MetricsLogger, checkpointer: Checkpointer
+) -> list[keras.callbacks.Callback]:
     """Return the callbacks of a training, in their order."""
-    return [*([Averages()] if job.recipe.ema else []), curves, saver]
+    return [*([Averages()] if job.recipe.ema else []), logger, checkpointer]
 
 
 def train(
-    job: Job,
+    job: TrainingJob,
     log: Log,
     saving: Saving | None = None,
     checkpoint: Checkpoint | None = None,
@@ -122,7 +124,7 @@ def train(
     loop = machines or KerasLoop()
     model, rates, task = job.model(), job.rates, job.splits.task
     with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
-        curves = Curves(
+        logger = MetricsLogger(
             rates,
             epoch=job.epoch,
             images=job.recipe.batch_size,
@@ -137,32 +139,32 @@ def train(
         try:
             layers = _device_data.unwrap(model).layers
             with devices.act_on_whole_batches(layers, job.place):
-                _run(job, model, curves, saving, checkpoint=checkpoint, loop=loop)
+                _run(job, model, logger, saving, checkpoint=checkpoint, loop=loop)
         except (Diverged, Pruned) as error:
-            best = curves.best | curves.seen_numbers
+            best = logger.best | logger.seen_numbers
             finite = {key: value for key, value in best.items() if math.isfinite(value)}
-            log({**finite, "wall_s": curves.wall_s}, error.step)
+            log({**finite, "wall_s": logger.wall_s}, error.step)
             raise
     final = {
-        **curves.best,
-        **curves.seen_numbers,
-        "images_per_s": curves.images_per_s,
+        **logger.best,
+        **logger.seen_numbers,
+        "images_per_s": logger.images_per_s,
         "parameters": float(sum(math.prod(v.shape) for v in model.trainable_variables)),
     }
     if job.recipe.ema:
         model.optimizer.put_averages(model.trainable_variables)
     if test:
         final |= _evaluate(job, model, loop)
-    final["wall_s"] = curves.wall_s
+    final["wall_s"] = logger.wall_s
     log(final, len(rates))
-    return Trained(_device_data.unwrap(model), curves.last | final, job.device)
+    return Trained(_device_data.unwrap(model), logger.last | final, job.device)
 
 
 @input_pipeline.unwrap_errors()
 def _run(
-    job: Job,
+    job: TrainingJob,
     model: keras.Model,
-    curves: Curves,
+    logger: MetricsLogger,
     saving: Saving | None,
     *,
     checkpoint: Checkpoint | None,
@@ -170,15 +172,15 @@ def _run(
 ) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
     with signals.defer() as interrupts:
-        saver = Saver(curves, saving, interrupts, job.place)
+        checkpointer = Checkpointer(logger, saving, interrupts, job.place)
         if checkpoint:
             with job.place.scope():
                 restore(model, checkpoint.arrays, *LASTING)
-            curves.resume(checkpoint.note)
-        loop.fit(job, model, curves, saver, checkpoint)
+            logger.resume(checkpoint.note)
+        loop.fit(job, model, logger, checkpointer, checkpoint)
 
 
-def _seen_test(job: Job, model: keras.Model, loop: KerasLoop) -> SeenTest:
+def _seen_test(job: TrainingJob, model: keras.Model, loop: KerasLoop) -> SeenTest:
     """Return what looks at the test set of a job while its network trains.
 
     Averages of the weights are looked at where they are kept, as in validation.
@@ -201,7 +203,7 @@ def _seen_test(job: Job, model: keras.Model, loop: KerasLoop) -> SeenTest:
 
 
 @input_pipeline.unwrap_errors()
-def _evaluate(job: Job, model: keras.Model, loop: KerasLoop) -> dict[str, float]:
+def _evaluate(job: TrainingJob, model: keras.Model, loop: KerasLoop) -> dict[str, float]:
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
     with job.place.scope():

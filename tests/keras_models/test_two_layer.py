@@ -140,13 +140,13 @@ def student(**changes: Any) -> Recipe:
     )
 
 
-def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
+def trained(recipe: Recipe, steps_per_execution: int, log: Log, saving: Any = None) -> Any:
     import dataclasses
 
     from pipelines.training import devices, train
     from pipelines.training.job import build_job
 
-    recipe = dataclasses.replace(recipe, per_call=per_call)
+    recipe = dataclasses.replace(recipe, steps_per_execution=steps_per_execution)
     splits = datasets.load(recipe.data, None, recipe.data_args)
     job = build_job(recipe, splits, devices.place(recipe.devices))
     return train.train(job, log, saving, saving and saving.latest()).model

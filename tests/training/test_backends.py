@@ -268,7 +268,7 @@ def test_many_steps_in_one_program_on_jax_are_the_steps_of_the_host(
     elsewhere: dict[str, str], tmp_path: Path
 ) -> None:
     habits = {"augment": True, "ema": 0.9, "label_smoothing": 0.1}
-    device = {**habits, "pictures": "device", "per_call": 4}
+    device = {**habits, "pictures": "device", "steps_per_execution": 4}
     perform(
         elsewhere,
         tmp_path,

@@ -87,7 +87,7 @@ def test_a_training_on_the_device_goes_on_on_the_host(digits: Path, tmp_path: Pa
     expected = trained(recipe(pictures="host", model="mlp"))
     saving = Saving(tmp_path, every=4)
     with pytest.raises(Stopped):
-        trained(recipe(pictures="device", model="mlp", per_call=4), saving, stop_at=12)
+        trained(recipe(pictures="device", model="mlp", steps_per_execution=4), saving, stop_at=12)
     assert saving.latest().step == 8  # type: ignore[union-attr]
     found = trained(recipe(pictures="host", model="mlp"), saving)
     for one, two in zip(expected.model.get_weights(), found.model.get_weights(), strict=True):

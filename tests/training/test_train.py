@@ -322,21 +322,23 @@ def test_the_steps_of_a_call_divide_what_is_left_and_several_devices_take_one(
     digits: Path,
 ) -> None:
     from pipelines.training import _device_data, devices
-    from pipelines.training.job import Job, plan
+    from pipelines.training.job import TrainingJob, plan
 
     recipe = get_recipe("allconv-digits").override(pictures="device")
     splits = _device_data.place_pictures(recipe, datasets.load("digits"), devices.Place(1, "GPU"))
 
     def steps(place: devices.Place, left: int, **changes: object) -> int:
         own = recipe.override(**changes)
-        return Job(own, splits, plan(own, len(splits.train)), place).per_call(left)
+        return TrainingJob(own, splits, plan(own, len(splits.train)), place).steps_per_execution(
+            left
+        )
 
     gpu = devices.Place(1, "GPU")
     assert [steps(gpu, left) for left in (351, 118, 50, 53, 1)] == [39, 2, 50, 1, 1]
-    assert steps(gpu, 351, per_call=13) == 13
+    assert steps(gpu, 351, steps_per_execution=13) == 13
     assert steps(gpu, 351, accumulate=2) == 1
     assert steps(devices.Place(1, "CPU"), 351) == 1
-    assert steps(devices.Place(2, "GPU"), 351, per_call=13) == 1
+    assert steps(devices.Place(2, "GPU"), 351, steps_per_execution=13) == 1
 
 
 def test_a_recipe_says_whether_products_may_be_rounded() -> None:
@@ -345,7 +347,7 @@ def test_a_recipe_says_whether_products_may_be_rounded() -> None:
     from pipelines.training import devices
 
     for precision, rounded in (("tensorfloat32", True), ("float32", False)):
-        devices.round_products(precision)
+        devices.set_matmul_precision(precision)
         assert tf.config.experimental.tensor_float_32_execution_enabled() == rounded
 
 
