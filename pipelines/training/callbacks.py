@@ -30,9 +30,9 @@ POINTS = 2_000  # a longer run logs its per-step curves at this many steps
 class MetricsLogger(keras.callbacks.Callback):
     """Logs the curves of a run of `len(rates)` steps; raises Diverged when its loss does.
 
-    `step` counts finished steps, from 1; after each, or after `steps_per_execution` of them where Keras does
-    so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches of Keras,
-    an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
+    `step` counts finished steps, from 1; after each, or after `steps_per_execution` of them where
+    Keras does so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches
+    of Keras, an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
     least so far, and the step; nothing where the run does not validate. `note` is all that a
     resumed run needs to go on.
     """
