@@ -11,7 +11,7 @@ from typing import Any
 
 from dbos import DBOSClient, WorkflowStatus
 
-from pipelines.errors import check_counts, unknown
+from pipelines.errors import UserError, check_counts, unknown
 from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
 from pipelines.runtime.plain_table import plain_table
@@ -69,10 +69,11 @@ def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
     try:
         at, context = row.input["args"][:2]  # type: ignore[index]
         return _describe(row, Job.of(context), at, {"code": None, **_result(row)})
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         at = datetime.fromtimestamp((row.created_at or 0) / 1000, UTC)
         unknown_job = Job(name="unknown", words=(), tz="UTC", cron="")
-        result = {"state": UNREADABLE, "why": jobs.NOT_OURS, "code": None}
+        why = str(error) if isinstance(error, UserError) else jobs.NOT_OURS
+        result = {"state": UNREADABLE, "why": why, "code": None}
         known = {"job": row.schedule_name or row.workflow_id, "command": ""}
         return _describe(row, unknown_job, at, result) | known
 

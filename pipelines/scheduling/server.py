@@ -1,8 +1,8 @@
 """The server of a schedule: one workflow a tick, in all servers that share a database.
 
 DBOS fires a tick once, keeps its result, and repeats what a killed server had begun. Ours are the
-rules of a job: overlap, missed ticks, further attempts. An attempt is a process of its own
-(attempt.py), so that a server holds neither MLflow nor TensorFlow.
+rules of a job: ticks while it runs, missed ticks, further attempts. An attempt is a process of its
+own (attempt.py), so that a server holds neither MLflow nor TensorFlow.
 DBOS at the top: import this module inside the functions that need it.
 """
 
@@ -30,7 +30,7 @@ from pipelines.scheduling.jobs import Job
 from pipelines.tracking import store
 
 MISSED, SKIPPED = "missed", "skipped"
-RUNNING, WAITING = "running", "waiting"  # phases of a tick that has begun
+RUNNING = "running"  # phase of a tick that has begun
 NOT_SERVED = "nothing served the schedule then"
 MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows than that of a tick
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
@@ -62,7 +62,7 @@ def record_missed_ticks(
 @DBOS.workflow(name=BY_HAND_TICK)
 def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job once for a person, who sees its log meanwhile."""
-    _set_phase(Job.of(context), RUNNING)
+    _mark_running(Job.of(context))
     return _run_attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
 
 
@@ -114,30 +114,18 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
 
 
 def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
-    """Return the row of a tick that a rule of its job leaves out; None if it is to run.
-
-    Where a tick waits for the one before, this takes as long as that.
-    """
-    (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
-    waits = (own.attributes or {}).get("phase") == WAITING  # in a server that has stopped since
+    """Return the row of a tick that a rule of its job leaves out; None if it is to run."""
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
     now = datetime.now(UTC)
-    if not waits and now - at > MISSED_AFTER:
+    if now - at > MISSED_AFTER:
         if job.missed == "skip":
             return _row(MISSED, NOT_SERVED)
         if (later := job.next_tick(at)) and later <= now:
             return _row(MISSED, f"{NOT_SERVED}, and a later tick stands for it")
-    while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
-        if job.overlap == "skip":
-            return _row(SKIPPED, "the job was still running")
-        if not waits:
-            if WAITING in phases:
-                return _row(SKIPPED, "another tick was waiting already")
-            _set_phase(job, WAITING)
-            waits = True
-        _wait(1.0)
-    _set_phase(job, RUNNING)
+    if _open_ticks(job):
+        return _row(SKIPPED, "the job was still running")
+    _mark_running(job)
     return None
 
 
@@ -145,9 +133,9 @@ def _row(state: str, why: str) -> dict[str, Any]:
     return {"state": state, "why": why}
 
 
-def _set_phase(job: Job, phase: str) -> None:
-    """Record the job and the phase of the workflow that runs now, for other processes to read."""
-    attributes = {"job": job.name, "phase": phase, "beat": time.time()}
+def _mark_running(job: Job) -> None:
+    """Record that the workflow that runs now has begun, for other processes to read."""
+    attributes = {"job": job.name, "phase": RUNNING, "beat": time.time()}
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 

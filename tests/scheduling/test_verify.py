@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pipelines.cli.pipeline_command import CLAIMS
 from pipelines.scheduling import engine, schedule, schedule_report
 from pipelines.scheduling.jobs import Job
-from pipelines.scheduling.workflows import CLAIMS
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
 

@@ -24,7 +24,7 @@ from pipelines.run import Result, TrainingObserver, run
 from pipelines.run_options import RunOptions
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
-from tuning import budget_comparison, catalog
+from tuning import catalog
 from tuning.__main__ import _print_study, dispatch
 from tuning.analysis import summary, trial_results
 from tuning.execution import trial
@@ -196,28 +196,6 @@ def make_study(plan: Plan) -> Any:
         spaces.recipe(plan.space, plan.base, one)
         study.tell(one, 10.0 * number)
     return study
-
-
-def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_study(TWO_SEEDS)
-    trained: list[Recipe] = []
-    monkeypatch.setattr(
-        budget_comparison, "run", stand_in_for_run([float(n) for n in range(10)], trained)
-    )
-    found = budget_comparison.compare_budgets("s", (0.25, 0.25), 5)
-    assert found["short"].keys() == {"0.25"}
-    assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
-    assert {recipe.seed for recipe in trained} == {0, 1}
-
-
-def test_without_its_data_no_run_of_a_comparison_is_opened(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_study(Plan(recipe="allconv-cifar10", scale="cpu", space="lr-only"))
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
-    with pytest.raises(UserError, match="cifar10"):
-        budget_comparison.compare_budgets("s", (0.5,), 5)
-    assert not history.rows(None)
 
 
 def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
