@@ -89,10 +89,10 @@ def in_process(way: str) -> Any:
     """Return the result of one way, from a process of its own."""
     pipe = subprocess.PIPE
     words = ("benchmarks.accelerator", *way.split())
-    with subcommands.start(words, {}, stdout=pipe, stderr=pipe, text=True) as child:
+    with subcommands.start(words, {}, stdout=pipe, stderr=pipe) as child:
         output, errors = child.communicate()
     if child.returncode:
-        raise Unavailable(f"{way} ended with code {child.returncode}. {errors}")
+        raise Unavailable(f"{way} ended with code {child.returncode}. {errors.decode()}")
     return json.loads(output.splitlines()[-1])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from pipelines.errors import UserError
 from tuning import catalog
 from tuning.analysis import figures, tunability, tunability_report
-from tuning.plan import Plan
+from tuning.plan import StudyPlan
 from tuning.storage import storage
 
 COLUMNS = {  # of the table: metric, and its title
@@ -42,7 +42,10 @@ def compare(
     measured = {}
     for name in names:
         study = catalog.load(name, url)
-        chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
+        chance_pct, trials = (
+            StudyPlan.from_study(study).chance_pct,
+            study.get_trials(deepcopy=False),
+        )
         measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
     try:

@@ -31,7 +31,7 @@ PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class StudyPlan:
     """What a study searches; a study of that name with another plan is refused."""
 
     recipe: str = "allconv-imagenet"
@@ -124,7 +124,7 @@ class Plan:
         return dict(json.loads(json.dumps(dataclasses.asdict(self) | digests)))
 
     @classmethod
-    def from_study(cls, study: Any) -> "Plan":
+    def from_study(cls, study: Any) -> "StudyPlan":
         """Return the plan of a study, to read what its trials came to."""
         names, plan = {each.name for each in dataclasses.fields(cls)}, study.user_attrs[PLAN]
         try:
@@ -136,7 +136,7 @@ class Plan:
             ) from error
 
     @classmethod
-    def to_continue(cls, study: Any) -> "Plan":
+    def to_continue(cls, study: Any) -> "StudyPlan":
         """Return the plan of a study, to train more.
 
         Raise UserError where its recipe or its ranges have changed since, or its sampler cannot be

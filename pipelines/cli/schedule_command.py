@@ -94,7 +94,7 @@ class When:
         }
         return {key: value for key, value in values.items() if value is not None}
 
-    def job(self, name: str, line: str) -> jobs.Job:
+    def job(self, name: str, line: str) -> jobs.ScheduledJob:
         """Return the job described, or a shipped one with the given fields changed."""
         fields, tz = self.fields(), self.tz or times.local_zone()
         shipped = jobs.default_jobs(tz)
@@ -111,7 +111,7 @@ class When:
             raise UserError(
                 f"A command's quotation marks must be closed. Received: {line}. Write it so."
             ) from error
-        return jobs.Job(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
+        return jobs.ScheduledJob(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
 
 
 @app.command

@@ -24,7 +24,7 @@ DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ScheduledJob:
     """A command line of ours, its times, and the rules for when it fails or is late."""
 
     name: str
@@ -64,7 +64,7 @@ class Job:
             )
 
     @classmethod
-    def of(cls, document: Any) -> "Job":
+    def of(cls, document: Any) -> "ScheduledJob":
         """Return the job of what dataclasses.asdict made of it; UserError for anything else."""
         if isinstance(document, dict) and document.get("overlap") == "queue":
             raise UserError(
@@ -140,7 +140,7 @@ def hide_secrets(words: Sequence[str]) -> list[str]:
     return [re.sub("https?://.*", lambda url: notify.hide_secrets(url[0]), word) for word in shown]
 
 
-def check_command(job: Job) -> None:
+def check_command(job: ScheduledJob) -> None:
     """Raise UserError for an unknown command, or a name or an option that it does not know.
 
     Refuse a secret too: the schedule would keep it, and the processes of every tick show it.
@@ -166,12 +166,14 @@ def check_command(job: Job) -> None:
         )
 
 
-def default_jobs(tz: str) -> dict[str, Job]:
+def default_jobs(tz: str) -> dict[str, ScheduledJob]:
     """Return by name the jobs that a new schedule begins with, in that time zone."""
 
-    def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> Job:
+    def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> ScheduledJob:
         words = tuple(line.split())
-        return Job(name=name, words=words, tz=tz, cron=cron, timeout_s=hours * HOUR_S, **fields)
+        return ScheduledJob(
+            name=name, words=words, tz=tz, cron=cron, timeout_s=hours * HOUR_S, **fields
+        )
 
     study = f"tuning run weekly-{DATE_PLACEHOLDER} --recipe allconv-digits --trials 40"
     shipped = (

@@ -26,7 +26,7 @@ from pipelines.runtime import heartbeat
 from pipelines.runtime.durations import format_duration
 from pipelines.scheduling import attempt, engine, jobs, schedule, times
 from pipelines.scheduling.attempt import KILLED, AttemptSpec
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import store
 
 MISSED, SKIPPED = "missed", "skipped"
@@ -46,7 +46,7 @@ _stopping = threading.Event()
 @DBOS.workflow(name=jobs.TICK)
 def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job whose time has come, by its rules, and return a row of the history."""
-    job = Job.of(context)
+    job = ScheduledJob.of(context)
     row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _apply_rules, job, at)
     return row or _run_attempts(job, at)
 
@@ -62,11 +62,11 @@ def record_missed_ticks(
 @DBOS.workflow(name=BY_HAND_TICK)
 def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job once for a person, who sees its log meanwhile."""
-    _mark_running(Job.of(context))
-    return _run_attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
+    _mark_running(ScheduledJob.of(context))
+    return _run_attempts(dataclasses.replace(ScheduledJob.of(context), retries=0), at, echo=True)
 
 
-def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
+def _run_attempts(job: ScheduledJob, at: datetime, echo: bool = False) -> dict[str, Any]:
     """Make attempts until one succeeds or no further one is allowed; return the last one's row."""
     number = 1
     while True:
@@ -86,7 +86,7 @@ def _wait(seconds: float) -> None:
         raise SystemExit
 
 
-def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
+def _run_attempt(job: ScheduledJob, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     """Run one attempt in a process of its own and return its row of the history."""
     _wait(0)
     workflow = str(DBOS.workflow_id)
@@ -113,7 +113,7 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
-def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
+def _apply_rules(job: ScheduledJob, at: datetime) -> dict[str, Any] | None:
     """Return the row of a tick that a rule of its job leaves out; None if it is to run."""
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
@@ -133,13 +133,13 @@ def _row(state: str, why: str) -> dict[str, Any]:
     return {"state": state, "why": why}
 
 
-def _mark_running(job: Job) -> None:
+def _mark_running(job: ScheduledJob) -> None:
     """Record that the workflow that runs now has begun, for other processes to read."""
     attributes = {"job": job.name, "phase": RUNNING, "beat": time.time()}
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
-def _open_ticks(job: Job) -> list[WorkflowStatus]:
+def _open_ticks(job: ScheduledJob) -> list[WorkflowStatus]:
     """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
     rows = DBOS.list_workflows(status=OPEN_STATES, application_name=APPLICATIONS, load_input=False)
     return [
@@ -185,7 +185,9 @@ def serve(storage: str | None) -> None:
         print_line(f"stopped{rest}")
 
 
-def record_missed(client: DBOSClient, found: Iterable[tuple[Job, WorkflowSchedule]]) -> None:
+def record_missed(
+    client: DBOSClient, found: Iterable[tuple[ScheduledJob, WorkflowSchedule]]
+) -> None:
     """Record all but the last of the ticks at which no server ran as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.

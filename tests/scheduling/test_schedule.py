@@ -21,7 +21,7 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.scheduling import attempt, engine, schedule, schedule_report, server
 from pipelines.scheduling.attempt import Outcome
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import history
 from tests.scheduling.test_jobs import a_job
 
@@ -41,7 +41,7 @@ def workflows(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def start(job: Job, at: datetime) -> Any:
+def start(job: ScheduledJob, at: datetime) -> Any:
     with SetWorkflowID(f"sched-{job.name}-{at.isoformat()}"):
         return DBOS.start_workflow(server.run_tick, at, dataclasses.asdict(job))
 
@@ -100,7 +100,7 @@ def test_another_time_zone_repeats_no_tick_that_ran(
     tick = last_minute() - timedelta(hours=2)
     before = (tick - timedelta(hours=1)).isoformat()
 
-    def daily(name: str, tz: str) -> Job:
+    def daily(name: str, tz: str) -> ScheduledJob:
         local = tick.astimezone(zoneinfo.ZoneInfo(tz))
         return a_job(name=name, tz=tz, cron=f"{local.minute} {local.hour} * * *")
 

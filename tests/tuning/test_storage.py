@@ -23,12 +23,12 @@ from tests.conftest import ROOT, free_port
 from tuning.__main__ import dispatch
 from tuning.execution import trial_queue, workers
 from tuning.optuna_log import silence
-from tuning.plan import Plan
+from tuning.plan import StudyPlan
 from tuning.storage import copies, serving, storage
 
 optuna = pytest.importorskip("optuna")
 
-PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
+PLAN = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
 WORKER = (
     "import sys; from tests.tuning.test_storage import work; work(sys.argv[1], int(sys.argv[2]))"
 )
