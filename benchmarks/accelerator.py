@@ -30,7 +30,7 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend, subcommands
 
 ROUNDS = 3
-SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
+SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # matrices whose product is timed, how often
 PRECISIONS = ("float32", "tensorfloat32", "mixed_bfloat16")
 HABITS: dict[str, dict[str, Any]] = {
     "host": {"pictures": "host", "per_call": 1},

@@ -16,7 +16,7 @@ from tuning.analysis import summary, trial_results
 from tuning.plan import PLAN, StudyPlan, has_plan
 from tuning.storage import copies, leader, storage
 
-EXPERIMENT = "tuning"  # of MLflow
+EXPERIMENT = "tuning"  # its name in MLflow
 NAME = re.compile(r"[\w.-]+")
 WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 

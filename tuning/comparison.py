@@ -10,7 +10,7 @@ from tuning.analysis import figures, tunability, tunability_report
 from tuning.plan import StudyPlan
 from tuning.storage import storage
 
-COLUMNS = {  # of the table: metric, and its title
+TITLES = {  # by metric
     "trials": "trials",
     "best_val_error_pct": "best val. error %",
     "gain_pct": "gain over its start",
@@ -78,7 +78,7 @@ def print_comparison(document: dict[str, Any]) -> None:
     table = Table("", *(study["study"] for study in document["studies"]))
     for key in ("recipe", "space", "sampler"):
         table.add_row(key, *(study[key] for study in document["studies"]))
-    for metric, title in COLUMNS.items():
+    for metric, title in TITLES.items():
         table.add_row(title, *(_cell(study["metrics"], metric) for study in document["studies"]))
     Console().print(table)
 

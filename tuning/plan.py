@@ -17,7 +17,7 @@ from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
-TRIAL_ERROR = "trial_error_pct"  # of a study's run: the objective of every trial, by its number
+TRIAL_ERROR = "trial_error_pct"  # metric of a study's run: every trial's objective, by its number
 OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over
@@ -32,7 +32,7 @@ PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 
 @dataclass(frozen=True, kw_only=True)
 class StudyPlan:
-    """What a study searches; a study of that name with another plan is refused."""
+    """The search of a study; a study of that name with another plan is refused."""
 
     recipe: str = "allconv-imagenet"
     """Recipe to improve; `python -m pipelines list` names them."""
@@ -181,7 +181,7 @@ def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Goal:
-    """When a study is over; what is None does not end it."""
+    """The end of a study; what is None does not end it."""
 
     trials: int | None = None
     """Finished trials to reach, pruned ones among them (None: of a new study 20, unless --hours is

@@ -41,7 +41,7 @@ class ScheduledJob:
     backoff_s: float = 60.0
     """Before the first further attempt; twice as long before each next one."""
     missed: Literal["once", "skip"] = "once"
-    """Of the ticks at which no server ran: the last one is run, late, or none."""
+    """Run the last of the ticks at which no server ran, late, or none."""
     notify: str = ""
     """A URL or a command, notified of every attempt that failed or was killed."""
 
@@ -64,16 +64,16 @@ class ScheduledJob:
             )
 
     @classmethod
-    def of(cls, document: Any) -> "ScheduledJob":
+    def of(cls, context: Any) -> "ScheduledJob":
         """Return the job of what dataclasses.asdict made of it; UserError for anything else."""
-        if isinstance(document, dict) and document.get("overlap") == "queue":
+        if isinstance(context, dict) and context.get("overlap") == "queue":
             raise UserError(
                 "A tick is skipped while its job still runs; none waits any more. Received: a job "
                 "of the rule `overlap queue`. Add it anew, with --replace and without --overlap."
             )
         try:
-            fields = {key: value for key, value in document.items() if key != "overlap"}
-            job = cls(**{**fields, "words": tuple(document["words"])})
+            fields = {key: value for key, value in context.items() if key != "overlap"}
+            job = cls(**{**fields, "words": tuple(context["words"])})
             hash((job, job.command, job.next_tick(datetime.now(UTC))))  # each field has its type
         except Exception as error:  # whatever is there
             raise UserError(f"{NOT_OURS}: {short(error)}") from error
@@ -87,7 +87,7 @@ class ScheduledJob:
             "workflow_name": TICK,
             "schedule": self.cron,
             "context": dataclasses.asdict(self),
-            "automatic_backfill": True,  # of ticks at which nothing served
+            "automatic_backfill": True,  # ticks at which nothing served are fired late
             "cron_timezone": self.tz,
         }
 

@@ -22,10 +22,10 @@ from pipelines.runtime.durations import format_duration
 from pipelines.scheduling import attempt
 from pipelines.tracking import history, store, tracked_run
 
-KIND = "pipeline"  # of its run
+KIND = "pipeline"  # tag of its run
 DONE = "done"  # state of a step
 ALL, RECORDED = "all", "recorded"  # words for several claims
-Answers = Mapping[str, Any]  # of the steps that are done, by their names
+Answers = Mapping[str, Any]  # by step
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,11 @@ def training(
             lambda answer: f"{len(answer['metrics'])} numbers agree with what was recorded",
         ),
         Step("compare", lambda _: ("register", *at, "--dry-run"), _describe_comparison),
-        Step("register", lambda _: ("register", *at), _describe_registration),
+        Step(
+            "register",
+            lambda _: ("register", *at),
+            lambda a: f"version {a['version']} {'is' if a['new'] else 'stays'} the champion",
+        ),
         Step("report", lambda _: report, lambda answer: answer["results"]),
     ]
 
@@ -204,7 +208,3 @@ def _describe_comparison(answer: Any) -> str:
     if now is None:
         return "there is no champion yet"
     return f"{'better' if answer['new'] else 'no better'} than version {now['version']}"
-
-
-def _describe_registration(answer: Any) -> str:
-    return f"version {answer['version']} {'is' if answer['new'] else 'stays'} the champion"

@@ -178,7 +178,7 @@ def serve(storage: str | None) -> None:
         while not _stopping.wait(RECOVERY_S):
             try:
                 _recover_workflows()
-            except Exception as error:  # of a database or a disk that may answer again
+            except Exception as error:  # a database or a disk may answer again
                 print_line(f"waits for its database and disk: {short(error)}")
         count = attempt.end_all()
         rest = f"; the next server repeats {count} that were running" if count else ""
@@ -256,5 +256,5 @@ def run_now(storage: str | None, name: str) -> int:
 
 def print_line(text: str) -> None:
     """Print a line of the server's log."""
-    with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

@@ -12,8 +12,11 @@ from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, leader, storage
 
-DEFAULT_TRIALS = 20  # of a study that begins without a number of trials or of hours
-DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
+DEFAULT_TRIALS = 20  # where a new study is given neither trials nor hours
+DIGESTS = (
+    "fingerprint",
+    "ranges",
+)  # parts of a plan's identity that differ where another part does
 
 
 def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force: bool) -> Any:

@@ -18,7 +18,7 @@ from tuning.search import spaces
 TRAIN_ALWAYS = RunOptions(force=True)  # trials are counted: each is trained
 LOST = {OBJECTIVE: trial_results.DIVERGED_PCT}
 UNWATCHED = TrainingObserver(lambda metrics, step: None, LOST)
-KIND, SEED_KIND = "trial", "trial seed"  # of its run, and of those below it if it has several seeds
+KIND, SEED_KIND = "trial", "trial seed"  # its run, and those below it if it has several seeds
 NUMBER = "trial"  # tag of a trial's runs
 REASON = "reason"  # attribute of a trial that was killed or failed: why, the last time
 DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step
