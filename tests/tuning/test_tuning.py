@@ -1,8 +1,6 @@
 """Studies: every trial a child run, interrupted and continued, carried along, one plan a study."""
 
 import contextlib
-import itertools
-import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -275,16 +273,6 @@ def test_hopeless_trials_are_pruned_on_validation_and_published_ones_never(
 
 
 @pytest.mark.slow
-def test_seeds_of_a_trial_are_its_children_and_their_mean_counts(home: Path, digits: Path) -> None:
-    document = search(1, StudyPlan(recipe="mlp-digits", scale="smoke", seeds=2))
-    (own,) = runs(document["run_id"], kind="trial")
-    errors = [row.metrics["val_error_pct"] for row in runs(own.id)]
-    assert len(errors) == 2
-    assert own.metrics["val_error_pct"] == document["trials"][0]["val_error_pct"]
-    assert math.isclose(own.metrics["val_error_pct"], sum(errors) / 2)
-
-
-@pytest.mark.slow
 def test_error_and_cost_are_minimized_together(home: Path, digits: Path) -> None:
     plan = StudyPlan(recipe="mlp-digits", scale="smoke", minimize_cost=True, sampler="nsga2")
     search(7, plan)
@@ -354,17 +342,6 @@ def test_a_proxy_is_trained_and_said_to_be_one(
     assert history.row(document["trials"][0]["run_id"]).params["model"] == "mlp"
     with pytest.raises(UserError, match="A proxy of mlp-digits"):
         StudyPlan(recipe="mlp-digits", scale="smoke", proxy="allconv-digits")
-
-
-@pytest.mark.slow
-def test_a_grid_is_searched_whole(home: Path, digits: Path) -> None:
-    document = search(
-        5, StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
-    )
-    rates = sorted(each["params"]["learning_rate"] for each in document["trials"][1:])
-    ratios = [b / a for a, b in itertools.pairwise(rates)]
-    assert len(rates) == 4
-    assert max(ratios) / min(ratios) < 1 + 1e-9
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from matplotlib.text import Text
 from pipelines import resume
 from pipelines.claims.networks import better_schedule_exists
 from pipelines.cli.run_command import Options
-from pipelines.cli.shell import run_command_safely
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
@@ -374,29 +373,6 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
     row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
     found = summary.document(study, StudyPlan.from_study(study), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("run", "STUDY must be given. Received: nothing. Write: python -m tuning run STUDY"),
-        ("run --recipe mlp-digits mine", "Received: run --recipe mlp-digits mine"),
-        ("resume --trials 3", "Received: resume --trials 3"),
-        ("show", "STUDY must be given. Received: nothing. Write: python -m tuning show STUDY"),
-        ("show a b", "No option takes the word 'b'. See: python -m tuning show --help"),
-        ("nothing", "There is no command 'nothing'. See: python -m tuning --help"),
-        ("", "A command must be named. Received: none. See: python -m tuning --help"),
-        ("run s --recipe mlp-digits --seeds-per-trial 0", "Set --seeds-per-trial 1"),
-    ],
-)
-def test_wrong_words_are_one_sentence(
-    words: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command_safely(dispatch, words.split()) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
 
 
 def test_claims_read_finished_studies_and_invent_no_error(
