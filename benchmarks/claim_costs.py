@@ -17,6 +17,7 @@ from pipelines.data import datasets
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
+from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import tracked_run
 
@@ -70,7 +71,7 @@ def equivalent_images(recipe: Recipe, splits: Splits) -> float:
     """Return the images of a training's steps, and as such what its evaluations take."""
     from pipelines.training.train import FITTED
 
-    trained = recipe.steps_over(len(splits.train)) * recipe.batch_size
+    trained = checks.count_steps(recipe, len(splits.train)) * recipe.batch_size
     epochs = max(1, trained / len(splits.train))
     evaluated = epochs * len(splits.val) + len(splits.test) + min(FITTED, len(splits.train))
     return trained + FORWARD * evaluated

@@ -65,7 +65,7 @@ def build_job(recipe: Recipe, splits: Splits) -> Any:
     backend.keras()
     from pipelines.training import devices, job
 
-    return job.build_job(recipe, splits, devices.place(recipe))
+    return job.build_job(recipe, splits, devices.place(recipe.devices))
 
 
 def images_per_s(job: Any, log: Callable[..., None] = lambda metrics, step: None) -> float:

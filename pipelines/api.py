@@ -23,15 +23,15 @@ from pipelines.errors import LISTED_BY, UserError, unknown
 from pipelines.measurement import cells, claim_catalog, documents, grid
 from pipelines.measurement import sweep as measuring
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.measurement.verdict import format_spread, metric_spreads
-from pipelines.recipes import catalog
+from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import frames
 from pipelines.results import scoreboard as board
 from pipelines.results.evidence import bundles
-from pipelines.run import PER_STEP, select_final
-from pipelines.run_options import RunOptions
-from pipelines.seeds import repeat
+from pipelines.running.existing import PER_STEP, select_final
+from pipelines.running.run_options import RunOptions
+from pipelines.running.seed_statistics import format_spread, metric_spreads
+from pipelines.running.seeds import repeat
 from pipelines.tracking import history, recovery, store
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ def _change_recipe(name: str, recipe: Recipe, changes: Mapping[str, Any]) -> Rec
             f"A claim takes seeds 0, 1, ... Received: seed={changed.seed} for {name}. Set seeds to "
             "their number."
         )
-    changed.check()
+    checks.check(changed)
     return changed
 
 

@@ -12,6 +12,7 @@ import tyro
 
 from pipelines.data import datasets
 from pipelines.errors import MOST, UserError, check_counts, unknown
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import Scale, get_recipe
 from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
@@ -74,8 +75,8 @@ class StudyPlan:
         if self.proxy and self.proxy not in PROXIES.get(self.recipe, ()):
             declared = PROXIES.get(self.recipe, ("none",))
             raise unknown(f"A proxy of {self.recipe}", self.proxy, declared)
-        self.base.check()
-        self.base.check_searchable()
+        checks.check(self.base)
+        checks.check_searchable(self.base)
         if not datasets.get(self.base.data).is_classification:
             raise UserError(
                 "A study lowers the validation error of a classifier. Received: recipe "
@@ -161,7 +162,7 @@ def has_plan(study: Any) -> bool:
 
 def count_steps(recipe: Recipe) -> int:
     """Return a recipe's optimizer steps. Raise UserError where they need data that are missing."""
-    return recipe.steps or recipe.steps_over(recipe.examples())
+    return recipe.steps or checks.count_steps(recipe, checks.count_examples(recipe))
 
 
 def shorten(recipe: Recipe, share: float) -> Recipe:

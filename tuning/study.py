@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pipelines.errors import Unavailable, UserError, without_password
+from pipelines.recipes import checks
 from pipelines.runtime.progress import progress_bar
 from pipelines.tracking import history, recovery, tracked_run
 from tuning import catalog
@@ -76,7 +77,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
             f"{row.id} was deleted. Restore it: mlflow runs restore --run-id {row.id}; or use "
             "--force to start the study over."
         )
-    plan.base.check_here()
+    checks.check_here(plan.base)
     if row and row.status == "RUNNING":
         recovery.mark_killed(row.id, "its process has ended")  # the lead is ours
     trial_queue.requeue_lost(study)

@@ -59,7 +59,7 @@ ALLCONV_IMAGENET = table_cell(
     weights, underfits, and errs less than AlexNet and All-CNN: 35.29 % top-1 and 14.17 % top-5.
     HM state neither its widths nor its blocks, so that no number measured here is that of their
     network. They trained on six machines of eight GPUs that did not wait for each other. The
-    recipe is synchronous; --asynchronous under TF_CONFIG is theirs.
+    recipe is synchronous.
     """,
     expect="a tiny network for 20 steps, which shows that the path works: 100 % error.",
     printed=quoted.ALLCONV_IMAGENET,

@@ -9,7 +9,7 @@ import tyro
 import keras_models
 from pipelines.cli.parsing import parse_known
 from pipelines.data import datasets
-from pipelines.recipes import lr
+from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
 
 
@@ -63,7 +63,7 @@ def apply_overrides(default: Recipe, parsed: Recipe) -> Recipe:
         for field in dataclasses.fields(default)
     }
     recipe = default.override(**{key: new for key, (old, new) in pairs.items() if new != old})
-    recipe.check()
+    checks.check(recipe)
     return recipe
 
 

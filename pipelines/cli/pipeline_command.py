@@ -17,7 +17,7 @@ from pipelines.cli.overrides import apply_overrides, as_options, with_schedule
 from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, use_data_dir
 from pipelines.errors import LISTED_BY, Ended, check_counts, unknown
-from pipelines.recipes import catalog
+from pipelines.recipes import catalog, checks
 from pipelines.recipes.catalog import Scale
 from pipelines.recipes.recipe import Recipe
 from pipelines.scheduling import pipeline
@@ -118,7 +118,7 @@ def _train_and_register(words: list[str]) -> None:
         prog=f"{PROG} {TRAIN}",
     )
     changed = apply_overrides(recipe, asked.override)
-    changed.require_validation("A champion is chosen")
+    checks.require_validation(changed, "A champion is chosen")
     use_data_dir(options.data_dir)
     steps = pipeline.training(
         name,

@@ -12,7 +12,7 @@ from pipelines.cli import tables
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import reference_runs, scoreboard
-from pipelines.run_options import RunOptions
+from pipelines.running.run_options import RunOptions
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.subcommands import run_json_beside
 

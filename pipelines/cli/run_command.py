@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -15,14 +16,14 @@ from pipelines.cli.parsing import parse, parse_known
 from pipelines.cli.shell import print_answer, print_json, use_data_dir
 from pipelines.errors import MOST, Paused, UserError, check_counts, check_minutes
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.recipes import catalog
+from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
-from pipelines.resume import refuse_changed
-from pipelines.run import prepare
-from pipelines.run_options import RunOptions
-from pipelines.runtime import backend, tf_config
-from pipelines.seeds import repeat
+from pipelines.running.existing import Reuse, refuse_changed
+from pipelines.running.run_options import RunOptions
+from pipelines.running.seeds import repeat
+from pipelines.runtime import backend
+from pipelines.training import tf_config
 
 PROG = "python -m pipelines"
 T = TypeVar("T")
@@ -131,16 +132,20 @@ def _run_on_machines(recipe: Any, options: Options, role: tf_config.Role) -> Non
             f"{role.workers} machines and {what}. Leave --seeds out and set --seed, or unset "
             "TF_CONFIG."
         )
-    tf_config.check_asynchronous(recipe.asynchronous, role)
+    checks.check_here(recipe)
     backend.keras()
     from pipelines.training import multi_machine
+    from pipelines.training.job import prepare
     from pipelines.training.train import train
 
-    trainer = multi_machine.trainer(role)
+    machines = multi_machine.meet(recipe, role)
     if role.chief:
-        _run_recipe(recipe, options, trainer)
-    elif not multi_machine.serve(role):
-        train(prepare(recipe, trainer), log=lambda metrics, step: None, trainer=trainer)
+        _run_recipe(recipe, options, machines)
+    elif isinstance(found := machines.share(None), Reuse):  # what the chief has found
+        print("The chief has found this run finished.", file=sys.stderr)
+    else:
+        job = prepare(recipe, machines)
+        train(job, lambda metrics, step: None, None, found.checkpoint, machines=machines)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,13 +236,13 @@ def _check_seeds(name: str, options: Options, recipe: Recipe) -> None:
         refuse_changed(recipe.override(seed=seed), f"{name} {options.scale}")
 
 
-def _run_recipe(recipe: Recipe, options: Options, trainer: Any = None) -> None:
+def _run_recipe(recipe: Recipe, options: Options, machines: Any = None) -> None:
     run_as = f"{recipe.name} {options.scale}"
     if options.only_seed is not None:
         raise UserError(
             f"A claim has seeds of its own. Received: --only-seed {options.only_seed} for the "
             f"recipe {recipe.name}. Set --seed instead."
         )
-    run_options = dataclasses.replace(options.run_options, trainer=trainer)
+    run_options = dataclasses.replace(options.run_options, machines=machines)
     document = repeat(recipe, options.seeds, run_options, run_as) | {"scale": options.scale}
     print_answer(document, options.json, tables.show_training)

@@ -6,10 +6,11 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.quotation import ACCUSED, SEPARATOR
-from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE, format_spread
+from pipelines.measurement.verdict import AFFIRMED, DENIED, NOT_RUN, SMALLER_SCALE
 from pipelines.recipes import catalog
 from pipelines.results import regressions, scoreboard
 from pipelines.results.scoreboard import Entry, Result
+from pipelines.running.seed_statistics import format_spread
 from pipelines.runtime.durations import format_duration
 from pipelines.runtime.plain_table import plain_table
 from pipelines.tracking import history, mlflow_ui

@@ -107,6 +107,9 @@ class Claim:
         """Return the published recipes from which it may take what its settings do not say."""
         return []
 
+    def check_recipes(self, recipes: Iterable[Any]) -> None:
+        """Raise UserError for what no machine can train."""
+
     def check_trainable(self, recipes: Iterable[Any], run_options: Any) -> None:
         """Raise UserError for what this machine cannot train."""
 

@@ -16,8 +16,8 @@ from pipelines.measurement import claim, claim_catalog, run_charts
 from pipelines.measurement.claim import SEED_PREFIX
 from pipelines.measurement.grid import ASSUMPTION, Measured
 from pipelines.measurement.plan import MeasurementPlan, shorten, stated_plan_of
-from pipelines.measurement.verdict import format_spread, metric_spreads, standard_deviation
-from pipelines.measurement.verdict import summarize as over_seeds
+from pipelines.running.seed_statistics import format_spread, metric_spreads, standard_deviation
+from pipelines.running.seed_statistics import summarize as over_seeds
 from pipelines.tracking import history, mlflow_ui, store
 
 MEASURED_BY = "measured_by"  # tag of a claim: digests of the codes that measured its cells

@@ -16,11 +16,12 @@ from pipelines.measurement.claim import Claim
 from pipelines.measurement.grid import Array, Cell, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.measurement.verdict import EXPERIMENT, Words
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import RECIPES
 from pipelines.recipes.recipe import Recipe
-from pipelines.resume import DIVERGED, TRAINING
-from pipelines.run import Result, TrainingObserver, check_trainable, run
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running.existing import DIVERGED, TRAINING, Result
+from pipelines.running.run import TrainingObserver, check_trainable, run
+from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.tracking import history, store, tracked_run
 
 
@@ -117,6 +118,11 @@ class Experiment(Claim):
         """Return the published recipes, at every scale, of which arms of the claim are."""
         names = sorted({recipe.name for recipe in arms.values()} & RECIPES.keys())
         return [recipe.flat() for name in names for recipe in RECIPES[name].values()]
+
+    def check_recipes(self, recipes: Iterable[Any]) -> None:
+        """Raise UserError for what no machine can train: a name or an argument that is wrong."""
+        for recipe in recipes:
+            checks.check(recipe)
 
     def check_trainable(self, recipes: Iterable[Any], run_options: RunOptions) -> None:
         """Raise UserError for what this machine cannot train, unless a run of it is recorded."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from pipelines.measurement import claim, claim_catalog, claim_code, grid
 from pipelines.measurement.grid import Cell, Measured
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running.run_options import DEFAULT, RunOptions
 from pipelines.runtime import backend
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history

@@ -28,9 +28,9 @@ from pipelines.measurement import (
 )
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan
-from pipelines.measurement.verdict import metric_spreads, summarize
 from pipelines.measurement.workers import executor
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running.run_options import DEFAULT, RunOptions
+from pipelines.running.seed_statistics import metric_spreads, summarize
 from pipelines.runtime.progress import progress_bar
 from pipelines.runtime.provenance import count_cores
 from pipelines.tracking import history, recovery, store, tracked_run
@@ -152,8 +152,7 @@ def measure(plan: MeasurementPlan, given: Mapping[str, Measured] | None = None) 
 
     With cells `given`, by fingerprint, these make a new run, and none is measured.
     """
-    for recipe in _recipes(plan, plan.cells):
-        recipe.check()
+    plan.claim.check_recipes(_recipes(plan, plan.cells))
     tags = {"fingerprint": plan.fingerprint, "code": plan.verdict_digest, "scale": plan.scale}
     waiting = f"Another process measures the same settings of {plan.name}; waiting for it."
     with recovery.one_at_a_time(f"{plan.kind}-{plan.fingerprint}", waiting):

@@ -195,7 +195,7 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
         Difference("weight decay", "0.0001", "stated for CIFAR-10 alone", "1 or less"),
         Difference(
             "machines",
-            "one, or several that wait for each other; --asynchronous does not",
+            "one, or several that wait for each other",
             "six of eight GPUs, which do not wait for each other",
             "not known",
         ),

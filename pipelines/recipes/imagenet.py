@@ -14,8 +14,8 @@ import dataclasses
 from pipelines.recipes.cifar import ALLCONV as ALLCONV_CIFAR
 from pipelines.recipes.recipe import Recipe
 
-# Six machines of 8 GPUs x 32 that do not wait for each other: --asynchronous under TF_CONFIG, off
-# here. A stair is two epochs of 1,281,167 pictures. The widths and the decay are our reading.
+# HM's six machines of 8 GPUs x 32 do not wait for each other; ours do. A stair is two epochs of
+# 1,281,167 pictures. The widths and the decay are our reading.
 ALLCONV = Recipe(
     name="allconv-imagenet",
     source="HM section 4.2",

@@ -14,18 +14,18 @@ from typing import Any, Literal
 
 import tyro
 
-import keras_models
 from pipelines.data import datasets
 from pipelines.data.splits import PAD
-from pipelines.errors import LISTED_BY, UserError, unknown
+from pipelines.errors import UserError, unknown
 from pipelines.recipes import lr
-from pipelines.runtime import tf_config
 from pipelines.runtime.provenance import digest
 
 # Fields that describe a recipe and do not change the training.
 LABELS = ("name", "source", "reported", "cost", "per_call", "pictures")
 # Fields that are younger than recorded runs: at their defaults they are no part of a fingerprint.
 LATER = ("validation", "test_every", "warmup_level", "rate_in_velocity", "decay_all")
+# Settings that every recorded run has and no recipe any more: fingerprints stay as they were.
+FORMER = {"asynchronous": "false"}
 LENGTHS = ("epochs", "steps")  # one of them is set, which replaces the other
 LONGEST = 10**9  # steps, or epochs
 LARGEST = 3e38  # of a number that is computed with: in float32 there are none beyond
@@ -115,8 +115,6 @@ class Recipe:
     """Where pictures are kept, cut and flipped (auto: on a GPU, where they fit on one)."""
     devices: int | None = None
     """Devices that share a batch (None: every GPU, else one CPU device)."""
-    asynchronous: bool = False
-    """Machines of TF_CONFIG do not wait for each other (HM section 4.2)."""
 
     def __post_init__(self) -> None:
         for name in FLOATS:
@@ -161,76 +159,6 @@ class Recipe:
         """Return by how many pixels augmentation moves pictures; None without augmentation."""
         return self.shift if self.augment else None
 
-    def check(self) -> None:
-        """Raise UserError where no machine can train it: a name or an argument that is wrong.
-
-        Quick, without Keras. What depends on the machine is checked by `check_here`.
-        """
-        lr.check(self.schedule, self.schedule_args)
-        datasets.get(self.data).check_arguments(self.data_args)
-        self._check_data()
-        if self.model not in keras_models.names():
-            raise unknown("An architecture", self.model, keras_models.names(), LISTED_BY)
-        shape, classes = datasets.get(self.data).sizes(self.data_args)
-        try:
-            keras_models.check(self.model, shape, classes, **self.model_args)
-        except ValueError as error:
-            raise UserError(str(error)) from error
-
-    def _check_data(self) -> None:
-        """Raise UserError where something is to be done with the data that cannot be done."""
-        self.check_even(self.devices or 1)
-        for name, option in datasets.get(self.data).unsuitable_settings().items():
-            value = getattr(self, name)
-            if value and value not in ("auto", "host"):
-                raise UserError(
-                    f"{name} must suit the data. Received: {name}={value} for {self.data}, where "
-                    f"it means nothing. Set {option}."
-                )
-
-    def check_even(self, devices: int) -> None:
-        """Raise UserError unless that many devices can share a batch and its parts evenly."""
-        if self.batch_size % (devices * self.accumulate):
-            raise UserError(
-                "batch_size must be a multiple of the number of devices times --accumulate. "
-                f"Received: batch_size={self.batch_size} for {devices} devices and accumulate="
-                f"{self.accumulate}. Set --batch-size, --devices or --accumulate accordingly."
-            )
-
-    def check_here(self) -> None:
-        """Raise UserError where this machine cannot train it, as far as is known without Keras.
-
-        Its data must be there, a batch must not be more than they are, and TF_CONFIG must fit.
-        """
-        self.check()
-        tf_config.check_asynchronous(self.asynchronous, tf_config.role())
-        self.steps_over(self.examples())
-
-    def check_searchable(self) -> None:
-        """Raise UserError where a search has no validation examples, or would see the test set."""
-        self.require_validation("A search chooses")
-        if self.test_every:
-            raise UserError(
-                "A search leaves the test set unread. Received: test_every="
-                f"{self.test_every} for {self.name}. Set --test-every None."
-            )
-
-    def require_validation(self, chosen: str) -> None:
-        """Raise UserError where nothing can be chosen by validation: there are no examples for it.
-
-        `chosen` is who chooses, and the verb: `A champion is chosen`.
-        """
-        if not self.validation:
-            raise UserError(
-                f"{chosen} by validation examples. Received: validation=False for {self.name}, "
-                "which trains on all of them. Set --validation."
-            )
-
-    def examples(self) -> int:
-        """Return how many training examples it uses. UserError where its data are not there."""
-        available = datasets.get(self.data).examples(self.data_args, self.validation)
-        return min(available, self.train_examples or available)
-
     def _has_length(self) -> bool:
         return self.steps is None or 0 < self.steps <= LONGEST
 
@@ -274,28 +202,9 @@ class Recipe:
             dropped["schedule_args"] = lr.defaults(changes["schedule"])
         return dropped
 
-    def steps_over(self, examples: int) -> int:
-        """Return the optimizer steps of a training on so many examples.
-
-        UserError for a batch of more.
-        """
-        per_epoch = examples // self.batch_size
-        if per_epoch == 0:
-            raise UserError(
-                "batch_size must be at most the number of training examples. Received: batch_size="
-                f"{self.batch_size} for {examples} examples of {self.data}. Set --batch-size lower."
-            )
-        steps = self.steps or max(1, round((self.epochs or 0) * per_epoch))
-        if steps > LONGEST:
-            raise UserError(
-                f"A training has at most {LONGEST:,} steps. Received: epochs={self.epochs} of "
-                f"{per_epoch:,} steps. Set --epochs lower."
-            )
-        return steps
-
     def flat(self) -> dict[str, str]:
         """Return the fields as `model_args.depth`-like names with JSON values, for tracking."""
-        rows: dict[str, str] = {}
+        rows = dict(FORMER)
         later = {each.name: each.default for each in dataclasses.fields(self) if each.name in LATER}
         for key, value in _settings(self):
             if key in later and value == later[key]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from pipelines.measurement import claim_catalog
 from pipelines.measurement.quotation import ACCUSED
-from pipelines.measurement.verdict import VERDICTS, format_spread
+from pipelines.measurement.verdict import VERDICTS
 from pipelines.results import counts
+from pipelines.running.seed_statistics import format_spread
 
 TEMPLATES = Path(__file__).with_name("templates")
 DOCUMENTS = {  # by the letters that name a source

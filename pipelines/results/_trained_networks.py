@@ -7,8 +7,8 @@ from typing import Any
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.claim import SEED_PREFIX
 from pipelines.measurement.plan import stated_plan
-from pipelines.measurement.verdict import format_mean
 from pipelines.results.evidence import bundles
+from pipelines.running.seed_statistics import format_mean
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
 

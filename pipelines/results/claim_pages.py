@@ -12,10 +12,11 @@ from typing import Any
 from pipelines.measurement import claim_catalog, documents
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import MeasurementPlan
-from pipelines.measurement.verdict import SMALLER_SCALE, Bound, format_spread
+from pipelines.measurement.verdict import SMALLER_SCALE, Bound
 from pipelines.results import _claim_charts, _templates, scoreboard
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.check import count_other_code
+from pipelines.running.seed_statistics import format_spread
 from pipelines.tracking.bundles.shape import Document
 
 Chart = Mapping[str, Any]

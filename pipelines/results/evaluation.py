@@ -136,30 +136,22 @@ def _measure(
     """Yield every number that was recorded of validation and test: name, value now, examples."""
     import keras
 
-    from pipelines.data.tasks import MEAN
-    from pipelines.training import callbacks, input_pipeline
-    from pipelines.training.job import average_crops
+    from pipelines.training import evaluation, input_pipeline
 
-    network, numbers, split = model, splits.task.numbers, splits.val  # as in training
+    network, task, split = model, splits.task, splits.val  # as in training
     if isinstance(split, Pictures | Photographs):  # stored networks read pixels 0..255
         standard = keras.Input(split.shape)
         scale, offset = (255 * split.std).tolist(), (255 * split.mean).tolist()
         network = keras.Model(standard, model(keras.layers.Rescaling(scale, offset)(standard)))
-
-    def compile_for_evaluation(network: keras.Model) -> keras.Model:
-        means = [keras.metrics.MeanMetricWrapper(n, name=MEAN + key) for key, n in numbers.items()]
-        network.compile(loss=numbers["loss"], weighted_metrics=means)
-        return network
-
-    compile_for_evaluation(network)
+    metrics = evaluation.mean_metrics(task)
+    network.compile(loss=task.numbers["loss"], weighted_metrics=metrics)
     for part, split in ((VAL, splits.val), (TEST, splits.test)):
         if any(key.startswith(part) for key in recorded):
-            if isinstance(split, Photographs) and split.ten_crops:
-                network = compile_for_evaluation(average_crops(network, split.shape))
+            tester = evaluation.tester(network, split, task)
             with input_pipeline.unwrap_errors():
                 stream = input_pipeline.evaluation(recipe, split, 1)
-                logs = network.evaluate(stream, verbose=0, return_dict=True)
-            for key, value in callbacks.rename_means(part.rstrip("_"), logs).items():
+                logs = tester.evaluate(stream, verbose=0, return_dict=True)
+            for key, value in evaluation.rename_means(part.rstrip("_"), logs).items():
                 if key in recorded:
                     yield key, value, len(split)
 

@@ -14,10 +14,10 @@ from typing import Any
 from pipelines.data import datasets
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog
-from pipelines.recipes import catalog
+from pipelines.recipes import catalog, checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import scoreboard
-from pipelines.resume import TRAINING
+from pipelines.running.existing import TRAINING
 from pipelines.runtime import backend
 from pipelines.tracking import database, history, store, stored_models
 from pipelines.tracking.store import PARENT
@@ -36,7 +36,7 @@ def register(name: str, scale: str, dry_run: bool = False) -> dict[str, Any]:
     such recipe, no finished run of it, or no model in the best one.
     """
     recipe = catalog.get_recipe(name, scale)
-    recipe.require_validation("A champion is chosen")
+    checks.require_validation(recipe, "A champion is chosen")
     with store.lock(f"register-{name}"):
         models = store.client().search_registered_models(f"name = '{name}'")
         number = models[0].aliases.get(ALIAS) if models else None

@@ -13,7 +13,7 @@ from pipelines.measurement import claim_catalog
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes import catalog
 from pipelines.results._paper_numbers import TABLE, Reported
-from pipelines.run import EXPERIMENT
+from pipelines.running.run import EXPERIMENT
 from pipelines.runtime.plain_table import plain_table
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import finished_runs, history, store

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.measurement import claim_catalog, verdict
+from pipelines.running import seed_statistics
 from pipelines.tracking import history, store
 from pipelines.tracking.history import Row
 
@@ -131,7 +132,7 @@ def _changed_interval(pair: Pair, metric: str) -> tuple[float, ...] | None:
         (row.metrics[metric], row.metrics[f"sd/{metric}"], row.metrics[f"n/{metric}"])
         for row in (pair.old, pair.new)
     )
-    low, high = verdict.difference_interval(*samples)
+    low, high = seed_statistics.difference_interval(*samples)
     return (low, high) if low > 0 or high < 0 else None
 
 
@@ -184,10 +185,8 @@ def _describe_change(change: Mapping[str, Any]) -> str:
     scale = f" ({change['scale']})" if change["scale"] else ""
     between = ""
     if "interval" in change:
-        low, high = change["interval"]
-        between = (
-            f" (by {low:.3g} to {high:.3g} with {100 * verdict.DIFFERENCE_LEVEL:g} % confidence)"
-        )
+        (low, high), level = change["interval"], 100 * seed_statistics.DIFFERENCE_LEVEL
+        between = f" (by {low:.3g} to {high:.3g} with {level:g} % confidence)"
     moved = _arrow(change["before"], change["after"])
     return f"{change['name']}{scale}: {change['what']} {moved}{between}"
 

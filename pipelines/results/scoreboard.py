@@ -16,11 +16,12 @@ from typing import Any
 from pipelines.errors import UserError, disk_error
 from pipelines.measurement import cells, claim, claim_catalog, documents
 from pipelines.measurement.plan import stated_plan_of
-from pipelines.measurement.verdict import NOT_RUN, format_spread
+from pipelines.measurement.verdict import NOT_RUN
 from pipelines.recipes.catalog import SCALES
 from pipelines.results import _templates, _trained_networks, counts
 from pipelines.results._templates import DOCUMENTS
 from pipelines.results.evidence import bundles
+from pipelines.running.seed_statistics import format_spread
 from pipelines.runtime.provenance import ROOT
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 

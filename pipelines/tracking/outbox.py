@@ -41,14 +41,6 @@ def check_name(metric: str) -> None:
     _validate_metric_name(metric)
 
 
-def send_numbers(run_id: str, numbers: Sequence[journals.Number]) -> None:
-    """Write numbers into a run; at most MAX_METRICS of them."""
-    from mlflow.entities import Metric
-
-    metrics = [Metric(key, value, when, step) for key, value, step, when in numbers]
-    store.client().log_batch(run_id, metrics=metrics)
-
-
 def send_batch(
     run_id: str,
     params: Mapping[str, str],
@@ -148,18 +140,39 @@ def _create_model(run: Any) -> Any:
     )
 
 
+class Waiting:
+    """Numbers, facts and files of a run that MLflow has yet to take."""
+
+    def __init__(self, content: journals.Content, spool: Path) -> None:
+        self.numbers, self.facts, self.spool = [*content.numbers], [*content.facts], spool
+        self.lock = threading.Lock()  # of what waits; never held while the store is asked
+
+    def deliver(self, run_id: str) -> None:
+        """Send the oldest first, and what is added meanwhile.
+
+        MLflow keeps equal points once: what was sent before a kill does no harm.
+        """
+        while batch := self.numbers[:MAX_METRICS]:
+            send_batch(run_id, {}, {}, batch)
+            with self.lock:
+                del self.numbers[: len(batch)]
+        while self.facts:
+            send_fact(run_id, *self.facts[0])
+            with self.lock:
+                del self.facts[0]
+        send_files(run_id, self.spool)
+
+
 class Outbox:
-    """Numbers, facts and files of one run on their way to MLflow; `close` ends it."""
+    """What one run of this process sends to MLflow; `close` ends it."""
 
     failed_at = -RETRY_AFTER_S  # when a run of this process last ended without its store
 
     def __init__(self, run_id: str, name: str, journal: journals.Journal) -> None:
         self.run_id, self.name, self.journal = run_id, name, journal
-        self._numbers: list[journals.Number] = list(journal.undelivered.numbers)
-        self._facts: list[journals.Fact] = list(journal.undelivered.facts)
+        self._waiting = Waiting(journal.undelivered, journal.spool)
         self._refused: Exception | None = None
         self._last_heartbeat = time.time()
-        self._lock = threading.Lock()  # of what waits; never held while the store is asked
         self._sending = threading.Lock()
         self._closing, self._wake = False, threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name=f"outbox {run_id}")
@@ -169,15 +182,15 @@ class Outbox:
         """Send numbers within seconds; raise for a name MLflow refuses, and for a full disk."""
         for number in numbers:
             check_name(number[0])
-        with self._lock:
-            self._numbers += numbers
+        with self._waiting.lock:
+            self._waiting.numbers += numbers
             self.journal.write(numbers=numbers)
         self._raise_refused()
 
     def add_fact(self, kind: str, value: Any) -> None:
         """Send a fact at once: its kind is one of journals.FACTS, its value is what JSON can be."""
-        with self._lock:
-            self._facts.append((kind, value))
+        with self._waiting.lock:
+            self._waiting.facts.append((kind, value))
             self.journal.write(**{kind: value})
         self._wake.set()
         self._raise_refused()
@@ -262,24 +275,12 @@ class Outbox:
         """Send all that waits; return False where something must wait on."""
         with self._sending:
             try:
-                self._send()
+                self._waiting.deliver(self.run_id)
             except (OSError, store.unavailable()) as error:
                 if getattr(error, "error_code", "") not in PERMANENT_ERRORS:
                     return False
                 self._refused = error  # a deleted run
-                with self._lock:
-                    self._numbers.clear()
-                    self._facts.clear()
+                with self._waiting.lock:
+                    self._waiting.numbers.clear()
+                    self._waiting.facts.clear()
         return True
-
-    def _send(self) -> None:
-        """Send the oldest first, and what is added meanwhile."""
-        while batch := self._numbers[:MAX_METRICS]:
-            send_numbers(self.run_id, batch)
-            with self._lock:
-                del self._numbers[: len(batch)]
-        while self._facts:
-            send_fact(self.run_id, *self._facts[0])
-            with self._lock:
-                del self._facts[0]
-        send_files(self.run_id, self.journal.spool)

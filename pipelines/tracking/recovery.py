@@ -8,13 +8,7 @@ from pathlib import Path
 from pipelines.errors import Unavailable, UserError, short
 from pipelines.runtime import files, heartbeat
 from pipelines.tracking import history, journals, store
-from pipelines.tracking.outbox import (
-    MAX_METRICS,
-    PERMANENT_ERRORS,
-    send_fact,
-    send_files,
-    send_numbers,
-)
+from pipelines.tracking.outbox import PERMANENT_ERRORS, Waiting
 
 UNDELIVERABLE = ".orphan"  # ends the name of a journal that MLflow will never take
 
@@ -96,17 +90,9 @@ def mark_killed(run_id: str, why: str) -> None:
 
 
 def _deliver(journal: journals.StaleJournal) -> str:
-    """Send what MLflow lacks of a journal and its files, then close its run; the run's id.
-
-    MLflow keeps equal points once, so that what was sent before does no harm.
-    """
+    """Send what MLflow lacks of a journal and its files, then close its run; the run's id."""
     content = journal.content
-    numbers = content.numbers
-    for start in range(0, len(numbers), MAX_METRICS):
-        send_numbers(journal.run_id, numbers[start : start + MAX_METRICS])
-    for kind, value in content.facts:
-        send_fact(journal.run_id, kind, value)
-    send_files(journal.run_id, journal.spool)
+    Waiting(content, journal.spool).deliver(journal.run_id)
     store.client().set_terminated(journal.run_id, content.status)
     journals.delete(journal.path)
     return journal.run_id

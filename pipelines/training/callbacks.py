@@ -20,6 +20,7 @@ from pipelines.runtime.signals import DeferredSignals
 from pipelines.training import _device_data
 from pipelines.training.checkpoints import Arrays, Checkpoint, Saving
 from pipelines.training.devices import Place
+from pipelines.training.evaluation import rename_means
 from pipelines.training.seen_test import SeenTest
 
 Log = Callable[[Mapping[str, float], int], None]
@@ -70,14 +71,13 @@ class Curves(keras.callbacks.Callback):
         looks = {"looks": self.seen.looks} if self.seen else {}
         return {name: getattr(self, name) for name in names} | {"wall_s": self.wall_s} | looks
 
-    def resume(self, note: Mapping[str, Any], means: bool) -> None:
-        """Go on where the run that wrote the note was; `means`: with its running means."""
+    def resume(self, note: Mapping[str, Any]) -> None:
+        """Go on where the run that wrote the note was."""
         for name in self.note.keys() - {"wall_s", "looks"}:
             setattr(self, name, note.get(name, getattr(self, name)))  # an older note has no `best`
         if self.seen:
             self.seen.looks = list(note["looks"])
         self.began = time.perf_counter() - note.get("wall_s", 0.0)
-        self.continued = means and self.step % self.epoch > 0
         self.advance(self.step, math.nan)
 
     @property
@@ -160,16 +160,6 @@ class Curves(keras.callbacks.Callback):
         self.last = curves
 
 
-def rename_means(split: str, logs: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Return Keras's means over a split by our names: `{split}_{number}`."""
-    start = prefix + MEAN
-    return {
-        f"{split}_{key.removeprefix(start)}": float(value)
-        for key, value in logs.items()
-        if key.startswith(start)
-    }
-
-
 SECONDS = 60.0  # between checkpoints where no number of steps is given
 LASTING = ("network", "optimizer")  # what outlives an epoch
 METRICS = "metrics"
@@ -224,9 +214,8 @@ class Saver(keras.callbacks.Callback):
         self.resumed: Arrays | None = None
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        """Go on with the running means of an epoch that was not over."""
-        if checkpoint.step % self.curves.epoch:
-            self.resumed = checkpoint.arrays
+        """Go on with the running means of the epoch in which the checkpoint was saved."""
+        self.curves.continued, self.resumed = True, checkpoint.arrays
 
     def wishes(self) -> dict[str, float]:
         """Return what this machine asks for: a checkpoint, an end, a pause."""

@@ -13,7 +13,7 @@ import keras
 
 from pipelines.data.splits import WHOLE, Part
 from pipelines.errors import UserError
-from pipelines.recipes.recipe import Recipe
+from pipelines.training import tf_config
 
 SEEDS_APART = 0x9E3779B9  # odd: no two devices draw alike
 
@@ -54,13 +54,21 @@ class Place:
         return contextlib.nullcontext() if self.strategy is None else self.strategy.scope()
 
 
-def place(recipe: Recipe) -> Place:
-    """Return where the recipe trains: MirroredStrategy or, on JAX, DataParallel over devices.
+def place(count: int | None) -> Place:
+    """Return so many devices of this machine; None: every GPU, else one CPU device.
+
+    MirroredStrategy or, on JAX, DataParallel shares batches among several.
 
     Call it before anything else starts the backend: several CPU devices can be made only then.
+    UserError where TF_CONFIG names several machines, which `multi_machine` has.
     """
+    if role := tf_config.role():
+        raise UserError(
+            "Several machines train one recipe, once, by `python -m pipelines run`. Received: "
+            f"a TF_CONFIG with {role.workers} machines. Unset TF_CONFIG."
+        )
     backends = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
-    return backends[keras.backend.backend()](recipe)
+    return backends[keras.backend.backend()](count)
 
 
 @contextlib.contextmanager
@@ -119,23 +127,21 @@ def round_products(precision: str) -> None:
         torch.backends.fp32_precision = "tf32" if yes else "ieee"
 
 
-def _count(recipe: Recipe, gpus: int) -> int:
-    """Return how many devices the recipe asks for. UserError where they are not there."""
-    count = recipe.devices or max(1, gpus)
-    recipe.check_even(count)
-    if gpus and count > gpus:
+def _choose(count: int | None, gpus: int) -> int:
+    """Return how many devices train. UserError where they are not there."""
+    if gpus and (count or 1) > gpus:
         raise UserError(
             f"devices must be at most the number of GPUs. Received: devices={count} with "
             f"{gpus} GPUs visible. Set --devices {gpus} or leave it out."
         )
-    return count
+    return count or max(1, gpus)
 
 
-def _tensorflow(recipe: Recipe) -> Place:
+def _tensorflow(wanted: int | None) -> Place:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    count = _count(recipe, len(gpus))
+    count = _choose(wanted, len(gpus))
     if count == 1:
         return Place(1, gpu_kind(), tf.distribute.get_strategy())
     names = [gpu.name.removeprefix("/physical_device:") for gpu in gpus] or _logical_cpus(count)
@@ -165,16 +171,15 @@ def _logical_cpus(count: int) -> list[str]:
     return [device.name for device in tf.config.list_logical_devices("CPU")]
 
 
-def _jax(recipe: Recipe) -> Place:
+def _jax(wanted: int | None) -> Place:
     import jax
 
-    requested = recipe.devices or 1
-    if requested > 1:
+    if (wanted or 1) > 1:
         with contextlib.suppress(RuntimeError):  # too late, which matters on a CPU alone
-            jax.config.update("jax_num_cpu_devices", requested)
+            jax.config.update("jax_num_cpu_devices", wanted)
     jax_devices = jax.devices()
     accelerated = jax_devices[0].platform != "cpu"
-    count = _count(recipe, len(jax_devices) if accelerated else 0)
+    count = _choose(wanted, len(jax_devices) if accelerated else 0)
     if count > len(jax_devices):
         raise _too_late(count)
     names = [f"{device.platform}:{device.id}" for device in jax_devices[:count]]
@@ -182,15 +187,14 @@ def _jax(recipe: Recipe) -> Place:
     return Place(count, jax_devices[0].device_kind if accelerated else "CPU", several)
 
 
-def _torch(recipe: Recipe) -> Place:
+def _torch(wanted: int | None) -> Place:
     import torch
 
-    if (recipe.devices or 1) > 1:
+    if (wanted or 1) > 1:
         raise UserError(
-            f"On PyTorch one device trains. Received: devices={recipe.devices} with "
+            f"On PyTorch one device trains. Received: devices={wanted} with "
             "KERAS_BACKEND=torch. Set --devices 1, or take the backend tensorflow or jax."
         )
-    _count(recipe, 0)
     return Place(1, torch.cuda.get_device_name(0) if torch.cuda.is_available() else "CPU")
 
 

@@ -4,23 +4,23 @@ Imports Keras at the top: import this module inside the functions that train.
 """
 
 import functools
-import math
+import json
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
-from keras import ops
 from numpy.typing import NDArray
 
 import keras_models
-from pipelines.data import tasks
-from pipelines.data.splits import Photographs, Splits
-from pipelines.data.tasks import MEAN
+from pipelines.data import datasets, tasks
+from pipelines.data.splits import Splits
 from pipelines.errors import UserError
-from pipelines.recipes import lr
+from pipelines.recipes import checks, lr
 from pipelines.recipes.recipe import Recipe
 from pipelines.training import _device_data, devices
-from pipelines.training.input_pipeline import CROPS
+from pipelines.training.evaluation import mean_metrics
 from pipelines.training.optimizer import add_weight_decay, build_optimizer
 
 PER_CALL = 50  # most steps in one call: signals and curves wait for its end
@@ -31,12 +31,11 @@ def plan(recipe: Recipe, examples: int) -> NDArray[np.float64]:
 
     UserError when the batch exceeds the training examples or the schedule cannot be drawn.
     """
-    steps = recipe.steps_over(examples)
     try:
         return lr.table(
             recipe.schedule,
             recipe.learning_rate,
-            steps,
+            checks.count_steps(recipe, examples),
             recipe.warmup,
             recipe.warmup_level,
             **recipe.schedule_args,
@@ -129,28 +128,11 @@ class Job:
             model.compile(
                 optimizer=build_optimizer(self.recipe, self.rates),
                 loss=self._loss(),
-                weighted_metrics=self._metrics(),
+                weighted_metrics=mean_metrics(self.splits.task),
                 jit_compile="auto",  # XLA on one GPU and on JAX
             )
             model.optimizer.build(model.trainable_variables)  # restoring needs its variables
         return model
-
-    def tester(self, model: keras.Model) -> keras.Model:
-        """Return what is evaluated on the test set: the network, or its mean over ten crops."""
-        split = self.splits.test
-        if not isinstance(split, Photographs) or not split.ten_crops:
-            return model
-        with self.place.scope():
-            averaging = average_crops(model, split.shape)
-            averaging.compile(loss=self._loss(), weighted_metrics=self._metrics())
-        return averaging
-
-    def _metrics(self) -> list[keras.Metric]:
-        """Return the means of the task's numbers."""
-        return [
-            keras.metrics.MeanMetricWrapper(number, name=MEAN + name)
-            for name, number in self.splits.task.numbers.items()
-        ]
 
     def _loss(self) -> tasks.Number:
         """Return the task's loss, of smoothed labels where the recipe says so."""
@@ -165,24 +147,32 @@ class Job:
         return functools.partial(tasks.smoothed_cross_entropy, share=share)
 
 
-def average_crops(network: keras.Model, shape: tuple[int, ...]) -> keras.Model:
-    """Return the network for ten crops of a picture, [b, 10, h, w, c] -> [b, classes].
+def prepare(recipe: Recipe, machines: Any = None, validate_every: int | None = None) -> Job:
+    """Return the job of a recipe: its devices, data and rates. UserError where they do not suit.
 
-    Its outputs are the logarithms of the mean, over the crops, of softmax: logits of that mean.
+    `machines` are the several that train (multi_machine.Machines); None: this one.
     """
-    pictures = keras.Input((CROPS, *shape))
-    outputs = network(ops.reshape(pictures, (-1, *shape)))
-    logs = ops.reshape(ops.log_softmax(outputs), (-1, CROPS, outputs.shape[-1]))
-    return keras.Model(pictures, ops.logsumexp(logs, axis=1) - math.log(CROPS))
+    checks.check_here(recipe)
+    place = machines or devices.place(recipe.devices)  # before data, which start TensorFlow
+    drawn = json.dumps(dict(recipe.data_args))
+    home = datasets.data_home()
+    splits = _splits(recipe.data, recipe.train_examples, drawn, recipe.validation, home)
+    return build_job(recipe, splits, place, validate_every)
+
+
+@functools.lru_cache(maxsize=1)
+def _splits(
+    name: str, train_examples: int | None, data_args: str, validation: bool, folder: Path
+) -> Splits:
+    """Return the data, read once for trainings of a process that follow one another on them."""
+    return datasets.load(name, train_examples, json.loads(data_args), validation)
 
 
 def build_job(
     recipe: Recipe, splits: Splits, place: devices.Place, validate_every: int | None = None
 ) -> Job:
-    """Return the job of a recipe, with its rates, and its pictures where they are to be kept.
-
-    UserError where the splits do not suit the recipe or the device.
-    """
+    """Return the job of a recipe for data that have been read."""
+    checks.check_even(recipe, place.replicas)
     rates = plan(recipe, len(splits.train))
     return Job(
         recipe, _device_data.place_pictures(recipe, splits, place), rates, place, validate_every

@@ -7,13 +7,13 @@ Imports Keras at the top: import this module inside the functions that train.
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 
 from pipelines.data.splits import Photographs, Pictures, Split
-from pipelines.errors import Diverged, Pruned, UserError
-from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import signals, tf_config
+from pipelines.errors import Diverged, Pruned
+from pipelines.runtime import signals
 from pipelines.runtime.progress import progress_bar
 from pipelines.training import _device_data, devices, input_pipeline
 from pipelines.training._device_data import set_steps
@@ -23,11 +23,10 @@ from pipelines.training.callbacks import (
     Curves,
     Log,
     Saver,
-    rename_means,
     restore,
 )
 from pipelines.training.checkpoints import Checkpoint, Saving
-from pipelines.training.devices import Place
+from pipelines.training.evaluation import rename_means, tester
 from pipelines.training.job import Job
 from pipelines.training.seen_test import SEEN, SeenTest
 
@@ -43,45 +42,22 @@ class Trained:
     device: str
 
 
-class Trainer:
-    """Keras's own loops on the devices of one machine. `multi_machine` has those of several."""
+class KerasLoop:
+    """Keras's own loops on the devices of one machine; `multi_machine` has those of several."""
 
-    keeps_means = True
-    """Whether running means over an epoch outlive an interruption."""
-
-    def place(self, recipe: Recipe) -> Place:
-        """Return where the recipe trains; call it before anything else starts the backend."""
-        if role := tf_config.role():
-            raise UserError(
-                "Several machines train one recipe, once, by `python -m pipelines run`. Received: "
-                f"a TF_CONFIG with {role.workers} machines. Unset TF_CONFIG."
-            )
-        tf_config.check_asynchronous(recipe.asynchronous, None)
-        return devices.place(recipe)
-
-    def announce(self, place: Place, work: bool) -> None:
-        """Let the other machines know whether there is anything to train."""
-
-    def dismiss(self, recipe: Recipe) -> None:
-        """Let the other machines go: nothing is to be trained."""
-
-    def agree(self, checkpoint: Checkpoint | None, place: Place) -> Checkpoint | None:
-        """Return the checkpoint that all machines go on from."""
-        return checkpoint
-
-    def restore_means(
-        self, job: Job, model: keras.Model, saver: Saver, checkpoint: Checkpoint
+    def fit(
+        self,
+        job: Job,
+        model: keras.Model,
+        curves: Curves,
+        saver: Saver,
+        checkpoint: Checkpoint | None,
     ) -> None:
-        """Go on with the running means of the epoch that was interrupted."""
-        set_steps(model, job.per_call(job.epoch))  # before anything is compiled
-        splits = job.splits
-        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
-        self.evaluate(job, model, any_examples, steps=1)  # makes the running means
-        saver.resume(checkpoint)
-
-    def fit(self, job: Job, model: keras.Model, curves: Curves, saver: Saver) -> None:
         """Train to the end of an epoch that was begun, then whole epochs, then what is left."""
         epoch, start, stop = job.epoch, curves.step, len(job.rates)
+        if checkpoint and start % epoch:
+            self._restore_means(job, model)
+            saver.resume(checkpoint)
         whole = {-(-start // epoch) * epoch, stop // epoch * epoch}
         cuts = sorted({start, stop} | {step for step in whole if start < step < stop})
         validation = None
@@ -102,12 +78,19 @@ class Trainer:
             )
 
     def evaluate(
-        self, job: Job, model: keras.Model, split: Split | Photographs, steps: int | None = None
+        self, job: Job, model: keras.Model, split: Split | Photographs, name: str
     ) -> dict[str, float]:
-        """Return Keras's means over a split, or its first batches."""
+        """Return the means of the task's numbers over a split of that name."""
         stream = input_pipeline.evaluation(job.recipe, split, job.place.replicas)
-        logs: dict[str, float] = model.evaluate(stream, steps=steps, verbose=0, return_dict=True)
-        return logs
+        return rename_means(name, model.evaluate(stream, verbose=0, return_dict=True))
+
+    def _restore_means(self, job: Job, model: keras.Model) -> None:
+        """Let Keras make the running means of an epoch, which one that was interrupted restores."""
+        set_steps(model, job.per_call(job.epoch))  # before anything is compiled
+        splits = job.splits
+        any_examples = splits.val if splits.has_validation else splits.train.beginning(1)
+        stream = input_pipeline.evaluation(job.recipe, any_examples, job.place.replicas)
+        model.evaluate(stream, steps=1, verbose=0)
 
 
 def callbacks_of(job: Job, curves: Curves, saver: Saver) -> list[keras.callbacks.Callback]:
@@ -119,23 +102,24 @@ def train(
     job: Job,
     log: Log,
     saving: Saving | None = None,
+    checkpoint: Checkpoint | None = None,
     *,
     test: bool = True,
-    trainer: Trainer | None = None,
+    machines: Any = None,
 ) -> Trained:
     """Train for `len(rates)` steps; `log(metrics, step)` receives the curves as they grow.
 
-    Goes on from the latest checkpoint of `saving`, to the same end as without the interruption.
-    Metrics are means over the whole split, of the numbers of its task: `*_loss` (without the
-    weight-decay term) and, in classification, `*_error_pct`. The test set is read once, at the end,
-    and not at all when `test` is False; with it the training set again, as it is, by the trained
-    network (`final_train_*`), where the curve `train_*` is a mean over an epoch of augmented
-    examples while the weights moved. Without validation examples there are no `val_*`. Where the
-    recipe looks at the test set while training, the curves `seen_test_*` and the best of them are
-    logged, too. Raises Diverged when the loss stops being finite.
+    Goes on from the checkpoint, to the same end as without the interruption. `machines` trains
+    where there are several. Metrics are means over the whole split, of the numbers of its task:
+    `*_loss` (without the weight-decay term) and, in classification, `*_error_pct`. The test set is
+    read once, at the end, and not at all when `test` is False; with it the training set again, as
+    it is, by the trained network (`final_train_*`), where the curve `train_*` is a mean over an
+    epoch of augmented examples while the weights moved. Without validation examples there are no
+    `val_*`. Where the recipe looks at the test set while training, the curves `seen_test_*` and the
+    best of them are logged, too. Raises Diverged when the loss stops being finite.
     """
     keras.backend.clear_session()
-    trainer = trainer or Trainer()
+    loop = machines or KerasLoop()
     model, rates, task = job.model(), job.rates, job.splits.task
     with progress_bar(job.recipe.name, len(rates), "images/s") as advance:
         curves = Curves(
@@ -148,12 +132,12 @@ def train(
             advance=advance,
             of_model=task.of_model,
             validates=job.splits.has_validation,
-            seen=_seen_test(job, model, trainer) if job.recipe.test_every else None,
+            seen=_seen_test(job, model, loop) if job.recipe.test_every else None,
         )
         try:
             layers = _device_data.unwrap(model).layers
             with devices.act_on_whole_batches(layers, job.place):
-                _run(job, model, curves, saving, trainer)
+                _run(job, model, curves, saving, checkpoint=checkpoint, loop=loop)
         except (Diverged, Pruned) as error:
             best = curves.best | curves.seen_numbers
             finite = {key: value for key, value in best.items() if math.isfinite(value)}
@@ -168,7 +152,7 @@ def train(
     if job.recipe.ema:
         model.optimizer.put_averages(model.trainable_variables)
     if test:
-        final |= _evaluate(job, model, trainer)
+        final |= _evaluate(job, model, loop)
     final["wall_s"] = curves.wall_s
     log(final, len(rates))
     return Trained(_device_data.unwrap(model), curves.last | final, job.device)
@@ -176,22 +160,25 @@ def train(
 
 @input_pipeline.unwrap_errors()
 def _run(
-    job: Job, model: keras.Model, curves: Curves, saving: Saving | None, trainer: Trainer
+    job: Job,
+    model: keras.Model,
+    curves: Curves,
+    saving: Saving | None,
+    *,
+    checkpoint: Checkpoint | None,
+    loop: KerasLoop,
 ) -> None:
     """Bring the network from its last checkpoint, or its start, to the end."""
     with signals.defer() as interrupts:
         saver = Saver(curves, saving, interrupts, job.place)
-        checkpoint = trainer.agree(saving.latest() if saving else None, job.place)
         if checkpoint:
             with job.place.scope():
                 restore(model, checkpoint.arrays, *LASTING)
-            curves.resume(checkpoint.note, means=trainer.keeps_means)
-            if trainer.keeps_means:
-                trainer.restore_means(job, model, saver, checkpoint)
-        trainer.fit(job, model, curves, saver)
+            curves.resume(checkpoint.note)
+        loop.fit(job, model, curves, saver, checkpoint)
 
 
-def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
+def _seen_test(job: Job, model: keras.Model, loop: KerasLoop) -> SeenTest:
     """Return what looks at the test set of a job while its network trains.
 
     Averages of the weights are looked at where they are kept, as in validation.
@@ -199,12 +186,13 @@ def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
     averages = Averages() if job.recipe.ema else None
     if averages:
         averages.set_model(model)
-    tester = job.tester(model)
+    with job.place.scope():
+        network = tester(model, job.splits.test, job.splits.task)
 
     def evaluate(half: Split | Photographs) -> dict[str, float]:
         if averages:
             averages.on_test_begin()
-        numbers = rename_means(SEEN, trainer.evaluate(job, tester, half))
+        numbers = loop.evaluate(job, network, half, SEEN)
         if averages:
             averages.on_test_end()
         return numbers
@@ -213,12 +201,13 @@ def _seen_test(job: Job, model: keras.Model, trainer: Trainer) -> SeenTest:
 
 
 @input_pipeline.unwrap_errors()
-def _evaluate(job: Job, model: keras.Model, trainer: Trainer) -> dict[str, float]:
+def _evaluate(job: Job, model: keras.Model, loop: KerasLoop) -> dict[str, float]:
     """Return the numbers of the trained network on the test set and on its training examples."""
     splits = job.splits
-    test = rename_means("test", trainer.evaluate(job, job.tester(model), splits.test))
-    first = splits.train.beginning(FITTED)
-    fitted = rename_means("train", trainer.evaluate(job, model, first))
+    with job.place.scope():
+        network = tester(model, splits.test, splits.task)
+    test = loop.evaluate(job, network, splits.test, "test")
+    fitted = loop.evaluate(job, model, splits.train.beginning(FITTED), "train")
     return test | {f"final_{key}": value for key, value in fitted.items()}
 
 

@@ -32,7 +32,7 @@ from pipelines.measurement.experiment import Training
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result
+from pipelines.running.existing import Result
 
 MODULES = {  # with the settings in which the arms may differ
     fixed_projection_helps: {"model_args.fixed_projection"},

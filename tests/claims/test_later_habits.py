@@ -12,7 +12,7 @@ from pipelines.errors import UserError
 from pipelines.measurement.grid import Cell, Measured
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result
+from pipelines.running.existing import Result
 
 FOUND = {"best_changes": {"schedule": "cosine", "schedule_args": {"final": 0.0}, "momentum": 0.8}}
 ERRORS = {"published": 6.5, "schedule": 6.0, "smoothing": 6.25, "ema": 6.75}

@@ -17,7 +17,7 @@ from pipelines.recipes import differences
 from pipelines.recipes.catalog import RECIPES, get_recipe
 from pipelines.recipes.cifar import HALF_BEST
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result
+from pipelines.running.existing import Result
 from pipelines.tracking import history
 from tests.recipes.test_published import HM_TABLE_2
 

@@ -17,8 +17,9 @@ import pytest
 from pipelines.data import datasets, packed
 from pipelines.data.packed import Examples
 from pipelines.errors import UserError
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
-from pipelines.seeds import repeat
+from pipelines.running.seeds import repeat
 from tests.conftest import ROOT
 
 HUGE = "1" + 30 * "0"
@@ -52,7 +53,6 @@ RECIPE = {  # options of a recipe on pictures
     "--precision": (*NO_WORD, "float64"),
     "--pictures": NO_WORD,
     "--devices": (*NO_COUNT, "3", HUGE),
-    "--asynchronous": ("maybe",),
     "--blocks-per-stage": (*NO_COUNT, HUGE),
     "--widths": ("wide", "8 8", "0", "-1", HUGE),
     "--stem-width": (*NO_COUNT, "9", HUGE),
@@ -263,7 +263,7 @@ def test_what_has_finished_is_found_also_where_its_data_are_gone(
     recipe = get_recipe("mlp-digits", "smoke").override(data="mnist", steps=1, batch_size=8)
     first = repeat(recipe)
     with pytest.raises(UserError, match="Received: batch_size=91 for 90 examples of mnist"):
-        recipe.override(batch_size=91).check_here()
+        checks.check_here(recipe.override(batch_size=91))
     file.unlink()
     assert repeat(recipe)["run_id"] == first["run_id"]
     again = repeat(recipe, seeds=1)["metrics"]

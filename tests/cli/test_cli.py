@@ -128,7 +128,7 @@ def test_every_name_that_can_be_run_has_help(home: Path) -> None:
 
 def test_a_recipe_repeated_over_seeds_has_one_set_of_numbers(home: Path, digits: Path) -> None:
     from pipelines.recipes.catalog import get_recipe
-    from pipelines.seeds import repeat
+    from pipelines.running.seeds import repeat
 
     recipe = get_recipe("mlp-digits", "smoke")
     single, again = repeat(recipe), repeat(recipe)

@@ -137,18 +137,12 @@ def test_pictures_move_by_4_pixels_as_they_always_did(seed: int) -> None:
         np.testing.assert_array_equal(x[i], np.flip(expected, axis=1) if flips[i] else expected)
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("shift", [0, 2, 8])
-def test_a_picture_moves_by_every_distance_up_to_the_shift(shift: int, asynchronous: bool) -> None:
-    from pipelines.training.distributed.parameter_server import random_batches
-
+def test_a_picture_moves_by_every_distance_up_to_the_shift(shift: int) -> None:
     images = np.zeros((1, 33, 33, 1), np.uint8)
     images[0, 16, 16] = 255  # a dot in the middle of black
     data = Pictures(images, np.zeros(1, int), np.zeros(1, np.float32), np.ones(1, np.float32))
-    if asynchronous:
-        drawn = [x.numpy() for x, _ in random_batches(data, 1, shift).take(300)]
-    else:
-        drawn = [data.train_batch(step, 1, 0, shift)[0] for step in range(300)]
+    drawn = [data.train_batch(step, 1, 0, shift)[0] for step in range(300)]
     places = np.array([np.argwhere(x)[0, 1:3] for x in drawn]) - 16
     for axis in (0, 1):
         assert set(places[:, axis].tolist()) == set(range(-shift, shift + 1))

@@ -17,8 +17,9 @@ from pipelines.data import datasets, packed
 from pipelines.data.pictures import StoredPictures
 from pipelines.data.splits import Splits
 from pipelines.errors import UserError
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
-from pipelines.run import run
+from pipelines.running.run import run
 from pipelines.tracking import history
 from tests.conftest import PREPARED, ROOT, needs
 
@@ -149,7 +150,11 @@ def test_labels_that_are_not_those_of_the_pictures_are_refused_before_a_run_is_o
     arrays, says = WRONG[kind]
     with_arrays(datasets.get("digits").pack(), **arrays)
     recipe = get_recipe("mlp-digits", "smoke")
-    for ask in (datasets.get("digits").check, recipe.check_here, lambda: run(recipe)):
+    for ask in (
+        datasets.get("digits").check,
+        lambda: checks.check_here(recipe),
+        lambda: run(recipe),
+    ):
         with pytest.raises(UserError, match=rf"digits\.npz: not a packed data set \({says}"):
             ask()
     assert history.rows(None) == []

@@ -66,7 +66,7 @@ def test_all_pictures_can_be_whitened(digits: Path) -> None:
 def test_a_network_trains_on_them_and_is_stored(home: Path, digits: Path) -> None:
     from pipelines.recipes.catalog import get_recipe
     from pipelines.results import evaluation
-    from pipelines.run import run
+    from pipelines.running.run import run
 
     recipe = get_recipe("allconv-digits", "smoke").override(
         data_args={"whitened": True}, augment=True, steps=30

@@ -148,8 +148,8 @@ def trained(recipe: Recipe, per_call: int, log: Log, saving: Any = None) -> Any:
 
     recipe = dataclasses.replace(recipe, per_call=per_call)
     splits = datasets.load(recipe.data, None, recipe.data_args)
-    job = build_job(recipe, splits, devices.place(recipe))
-    return train.train(job, log, saving).model
+    job = build_job(recipe, splits, devices.place(recipe.devices))
+    return train.train(job, log, saving, saving and saving.latest()).model
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pipelines.measurement.quotation import ACCUSED, Quotation
 from pipelines.measurement.run_charts import CURVE
 from pipelines.measurement.verdict import EXPERIMENT, THEOREM, VERDICTS, Bound, Floor
 from pipelines.results import scoreboard
-from pipelines.run_options import RunOptions
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store
 from tests.conftest import PREPARED, needs
 

@@ -18,7 +18,7 @@ from pipelines.cli import tables
 from pipelines.measurement import claim, claim_catalog, sweep
 from pipelines.measurement.verdict import VERDICTS
 from pipelines.results import scoreboard
-from pipelines.run_options import RunOptions
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store
 from tests.conftest import ROOT, command
 

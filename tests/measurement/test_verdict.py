@@ -4,11 +4,8 @@ import math
 
 import pytest
 
-from pipelines.measurement.verdict import (
-    OUTCOMES,
-    Bound,
-    Floor,
-    ReportedError,
+from pipelines.measurement.verdict import OUTCOMES, Bound, Floor, ReportedError
+from pipelines.running.seed_statistics import (
     mean_interval,
     metric_spreads,
     prediction_interval,

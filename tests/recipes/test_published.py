@@ -206,10 +206,10 @@ def test_the_proxy_of_imagenet_has_its_schedule_and_the_network_of_cifar(scale: 
         assert (proxy.steps, proxy.batch_size) == (imagenet.steps, imagenet.batch_size)
 
 
-def test_only_densenet_has_nesterov_and_nobody_starts_asynchronous() -> None:
+def test_only_densenet_has_nesterov_and_nobody_accumulates() -> None:
     papers = [get_recipe(name, "paper") for name in PUBLISHED]
     assert {r.name for r in papers if r.nesterov} == {"densenet-cifar10", "densenet-cifar100"}
-    assert not any(recipe.asynchronous or recipe.accumulate > 1 for recipe in papers)
+    assert not any(recipe.accumulate > 1 for recipe in papers)
 
 
 def test_cifar100_differs_in_its_classes_and_error() -> None:
@@ -310,7 +310,7 @@ def test_networks_have_their_published_size(name: str) -> None:
     [pytest.param(name, marks=needs(get_recipe(name).data)) for name in PUBLISHED],
 )
 def test_smoke_recipes_train(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines.run import run
+    from pipelines.running.run import run
 
     monkeypatch.setenv("TFDS_DATA_DIR", str(PREPARED))
     metrics = run(get_recipe(name, "smoke")).metrics

@@ -52,7 +52,6 @@ OTHER = {  # another value of every field that is a setting
     "ema": 0.99,
     "precision": "mixed_bfloat16",
     "devices": 1,
-    "asynchronous": True,
 }
 
 

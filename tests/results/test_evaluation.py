@@ -11,7 +11,7 @@ from pipelines.cli import results_command
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evaluation
-from pipelines.run import TrainingObserver, run
+from pipelines.running.run import TrainingObserver, run
 from pipelines.tracking import history, store, tracked_run
 
 

@@ -13,7 +13,7 @@ from pipelines.measurement import cells, claim, claim_catalog, claim_code, docum
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import scoreboard
 from pipelines.results.evidence import bundles, check
-from pipelines.run_options import RunOptions
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.tracking.bundles import exporting, importing
 from tests.conftest import Go

@@ -14,7 +14,7 @@ from pipelines.measurement.cost import Cost, hours, minutes, seconds
 from pipelines.measurement.experiment import Experiment
 from pipelines.results import _trained_networks, scoreboard
 from pipelines.results.evidence import bundles, queue, recorded
-from pipelines.run_options import RunOptions
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import store, tracked_run
 
 THEOREM, TRAINED = "gradient-formula", "identity-beats-plain"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import run as spine
 from pipelines.measurement import claim_catalog, documents, plan
 from pipelines.recipes import catalog
 from pipelines.results import reference_runs, scoreboard
 from pipelines.results._paper_numbers import TABLE, Reported
+from pipelines.running.run import EXPERIMENT
 from pipelines.tracking import history, journals, store
 
 NAMES = [row.name for row in TABLE]
@@ -65,9 +65,7 @@ def test_every_claim_and_recipe_with_reported_numbers_is_cited_once() -> None:
 def test_reference_runs_are_where_ours_are(home: Path) -> None:
     reference_runs.write()
     for name, row in reference_rows().items():
-        ours = (
-            claim_catalog.load(name).family if name in claim_catalog.names() else spine.EXPERIMENT
-        )
+        ours = claim_catalog.load(name).family if name in claim_catalog.names() else EXPERIMENT
         experiment = store.client().get_run(row.id).info.experiment_id
         assert store.client().get_experiment(experiment).name == ours
         if name in catalog.RECIPES:

@@ -18,7 +18,7 @@ import pytest
 from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import model_registry
-from pipelines.run import EXPERIMENT
+from pipelines.running.run import EXPERIMENT
 from pipelines.tracking import history, store, tracked_run
 from tests.conftest import command, free_port
 from tests.tracking.stored_models import network

@@ -9,9 +9,10 @@ import pytest
 
 from pipelines.errors import UserError
 from pipelines.measurement import claim_catalog, sweep
-from pipelines.measurement.verdict import UNDECIDED, Bound, format_spread
+from pipelines.measurement.verdict import UNDECIDED, Bound
 from pipelines.results import scoreboard
 from pipelines.results._templates import DOCUMENTS
+from pipelines.running.seed_statistics import format_spread
 from pipelines.tracking import mlflow_ui
 from tests.conftest import command
 

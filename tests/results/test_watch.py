@@ -15,8 +15,8 @@ from scipy.stats import ttest_ind_from_stats
 
 from pipelines.cli import results_command
 from pipelines.errors import UserError
-from pipelines.measurement import verdict
 from pipelines.results import regressions
+from pipelines.running import seed_statistics
 from pipelines.runtime import notify
 from pipelines.tracking import history, store, tracked_run
 
@@ -138,8 +138,8 @@ def test_a_run_is_compared_with_the_one_before_it_whatever_else_has_changed(
 
 @pytest.mark.parametrize("size", [1e-200, 1.0, 1e200])
 def test_the_interval_has_the_size_of_its_numbers(size: float) -> None:
-    found = verdict.difference_interval((0.0, size, 5), (3 * size, 0.5 * size, 9))
-    usual = verdict.difference_interval((0.0, 1.0, 5), (3.0, 0.5, 9))
+    found = seed_statistics.difference_interval((0.0, size, 5), (3 * size, 0.5 * size, 9))
+    usual = seed_statistics.difference_interval((0.0, 1.0, 5), (3.0, 0.5, 9))
     assert [each / size for each in found] == pytest.approx(usual)
     assert 0 < usual[0] < 3 < usual[1]
 

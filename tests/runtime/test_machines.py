@@ -6,10 +6,9 @@ import pytest
 
 from pipelines.cli.run_command import run_command
 from pipelines.errors import Unavailable, UserError
-from pipelines.runtime import tf_config
-from pipelines.runtime.tf_config import Role
-from pipelines.training.distributed import machines
-from pipelines.training.distributed.machines import MachineLost
+from pipelines.training import _cluster, tf_config
+from pipelines.training._cluster import MachineLost
+from pipelines.training.tf_config import Role
 from tests.training.loopback import cluster_config, free_addresses
 
 CLUSTER = {"worker": ["10.0.0.1:2222", "10.0.0.2:2222"]}
@@ -36,17 +35,6 @@ def test_one_chief_and_every_rank_once(
     roles = [role for role in found if role]
     assert sorted(role.rank for role in roles) == list(range(roles[0].workers))
     assert [role.rank for role in roles if role.chief] == [0]
-    assert not any(role.asynchronous for role in roles)
-
-
-def test_with_parameter_servers_the_chief_computes_no_gradients(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    cluster = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}
-    monkeypatch.setenv("TF_CONFIG", cluster_config(cluster, "ps", 0))
-    role = tf_config.role()
-    assert role
-    assert (role.asynchronous, role.workers, role.chief) == (True, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +48,7 @@ def test_with_parameter_servers_the_chief_computes_no_gradients(
         (cluster_config(CLUSTER, "worker", "0"), "an index of worker from 0 to 1"),
         (cluster_config({"worker": ["a:1", "a:1"]}, "worker", 0), "a different address"),
         (cluster_config({"worker": ["a:1", "b"]}, "worker", 0), '"host:port" for worker'),
-        (cluster_config({"worker": ["a:1"], "ps": ["b:1"]}, "ps", 0), "a chief and at least one"),
-        (cluster_config({"gpu": ["a:1"]}, "gpu", 0), "a cluster of the tasks chief, worker, ps"),
+        (cluster_config({"worker": ["a:1"], "ps": ["b:1"]}, "ps", 0), "of the tasks chief, worker"),
     ],
 )
 def test_a_malformed_tf_config_is_one_sentence(
@@ -83,40 +70,31 @@ def test_a_machine_that_never_comes_is_named() -> None:
     here, missing = free_addresses(2)
     role = Role("worker", 0, {"worker": (here, missing)})
     with pytest.raises(MachineLost, match=f"no answer from {missing}"):
-        machines.wait_for_all(role, 0.2)
+        _cluster.wait_for_all(role, 0.2)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     (here,) = free_addresses(1)
     role = Role("worker", 0, {"worker": (here, "10.0.0.2:2222")})
-    with machines.bind_port(role) as taken:
+    with _cluster.bind_port(role) as taken:
         taken.listen()
         with pytest.raises(Unavailable, match=f"a port that is free.*{here}"):
-            machines.wait_for_all(role, 0.2)
-
-
-SERVED = {**CLUSTER, "chief": ["10.0.0.9:2222"], "ps": ["10.0.0.8:2222"]}
+            _cluster.wait_for_all(role, 0.2)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "command", "sentence"),
+    ("command", "sentence"),
     [
-        (CLUSTER, ["allconv-digits", "--seeds", "2"], "one recipe, once.*--seeds. Leave"),
-        (CLUSTER, ["gradient-formula"], "one recipe, once.*a claim"),
-        (CLUSTER, ["allconv-digits", "--devices", "2"], "every GPU trains.*devices=2"),
-        (CLUSTER, ["allconv-digits", "--asynchronous"], "need each other.*True and no ps"),
-        (SERVED, ["allconv-digits"], "need each other.*False and a ps"),
+        (["allconv-digits", "--seeds", "2"], "one recipe, once.*--seeds. Leave"),
+        (["gradient-formula"], "one recipe, once.*a claim"),
+        (["allconv-digits", "--devices", "2"], "every GPU trains.*devices=2"),
     ],
 )
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.usefixtures("home")
 def test_what_machines_cannot_run_is_one_sentence_on_each(
-    monkeypatch: pytest.MonkeyPatch,
-    cluster: dict[str, list[str]],
-    command: list[str],
-    sentence: str,
-    index: int,
+    monkeypatch: pytest.MonkeyPatch, command: list[str], sentence: str, index: int
 ) -> None:
-    monkeypatch.setenv("TF_CONFIG", cluster_config(cluster, "worker", index))
+    monkeypatch.setenv("TF_CONFIG", cluster_config(CLUSTER, "worker", index))
     with pytest.raises(UserError, match=sentence):
         run_command(command[0], [*command[1:], "--scale", "smoke"])

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from pipelines.recipes.catalog import get_recipe
-from pipelines.run import EXPERIMENT
+from pipelines.running.run import EXPERIMENT
 from pipelines.tracking import store, stored_models, tracked_run
 
 RECIPE, SCALE = "mlp-digits", "smoke"

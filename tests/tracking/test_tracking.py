@@ -591,7 +591,7 @@ def test_the_reaper_leaves_a_run_whose_journal_waits(
     for run_id in ids:
         dead_journal(home, run_id, {"numbers": [["loss", 1.0, 1, 5]]})
     with monkeypatch.context() as patch:
-        patch.setattr(recovery, "send_numbers", refusing)
+        patch.setattr(outbox, "send_batch", refusing)
         assert recovery.recover() == {}
     assert "3 runs wait for their store" in capsys.readouterr().err
     assert {history.row(run_id).status for run_id in ids} == {"RUNNING"}

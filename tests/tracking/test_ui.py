@@ -17,7 +17,7 @@ from pipelines.measurement import cells, claim_catalog, run_charts, sweep
 from pipelines.measurement.plan import stated_plan
 from pipelines.results import comparison, reference_runs
 from pipelines.results.evidence import bundles
-from pipelines.run import run
+from pipelines.running.run import run
 from pipelines.runtime import provenance
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from pipelines.tracking.bundles import exporting

@@ -35,7 +35,7 @@ def job(changes: Mapping[str, Any]) -> Any:
     from pipelines.training.job import build_job
 
     chosen = recipe(changes)
-    place = devices.place(chosen)
+    place = devices.place(chosen.devices)
     return build_job(chosen, datasets.load(chosen.data, chosen.train_examples), place)
 
 
@@ -58,7 +58,7 @@ def training(
 
     try:
         saving = Saving(folder / name, every) if every else None
-        model = train.train(job(changes), log, saving).model
+        model = train.train(job(changes), log, saving, saving and saving.latest()).model
         np.savez(folder / f"{name}.npz", *map(array, model.variables))
     except (Stopped, Diverged, UserError) as error:
         logged[f"{type(error).__name__}: {error}"] = {}
@@ -112,7 +112,7 @@ def masks(folder: Path, name: str) -> None:
 
     from pipelines.training import devices
 
-    place = devices.place(recipe({"devices": 2}))
+    place = devices.place(2)
     with place.scope():
         layer = keras.layers.Dropout(0.5, seed=0)
 

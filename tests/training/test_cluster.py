@@ -65,7 +65,7 @@ def test_two_machines_train_as_one(cluster: Start, home: Path, pieces: int) -> N
     splits = datasets.load(recipe.data, recipe.train_examples)
     logged: dict[tuple[str, int], float] = {}
     alone = train.train(
-        build_job(recipe, splits, devices.place(recipe)),
+        build_job(recipe, splits, devices.place(recipe.devices)),
         lambda metrics, step: logged.update({(key, step): v for key, v in metrics.items()}),
     )
     assert two.codes() == {"worker0": 0, "worker1": 0}, two.everything()
@@ -126,44 +126,3 @@ def test_a_machine_that_leaves_ends_the_other_and_the_same_command_goes_on(
     assert whole.codes() == {"worker0": 0, "worker1": 0}, whole.everything()
     for one, two in zip(interrupted, weights(elsewhere), strict=True):
         assert np.array_equal(one, two)
-
-
-UPDATES = 600
-SERVERS = {"chief": 1, "worker": 2, "ps": 1}
-
-
-@pytest.mark.slow
-def test_asynchronous_machines_that_leave(cluster: Start, home: Path) -> None:
-    options = ("--asynchronous", "--steps", str(UPDATES), "--checkpoint-every", "40", *HE)
-    machines = cluster(*options, **SERVERS)
-    machines.reach(100)
-    machines.send("ps0", signal.SIGKILL)
-    assert machines.codes(NOTICED_S) == {"chief0": 1, "worker0": 0, "worker1": 0, "ps0": -9}
-    *_, last = machines.said("chief0").splitlines()
-    assert re.match("error: .* no answer from ps 0. Start the same", last), machines.said("chief0")
-    assert "Traceback" not in machines.everything()
-
-    machines.start()
-    machines.reach(200)
-    machines.send("chief0", signal.SIGKILL)
-    assert machines.codes(15) == {"chief0": -9, "worker0": 0, "worker1": 0, "ps0": 0}
-
-    machines.start()
-    machines.reach(300)
-    machines.send("chief0", signal.SIGTERM)
-    assert machines.codes(NOTICED_S) == {"chief0": 143, "worker0": 0, "worker1": 0, "ps0": 0}
-
-    machines.start()
-    machines.reach(400)
-    machines.send("worker1", signal.SIGKILL)
-    ended = {"chief0": 0, "worker0": 0, "worker1": -9, "ps0": 0}
-    assert machines.codes() == ended, machines.everything()
-    assert "worker 1 has failed; its update is repeated" in machines.said("chief0")
-    assert list(curve("batch_loss")) == list(range(1, UPDATES + 1))
-    assert list(curve("val_loss")) == list(range(8, UPDATES + 1, 8))
-    losses = [*curve("train_loss").values()]
-    assert losses[-1] < losses[0]
-
-    machines.start()
-    assert set(machines.codes().values()) == {0}, machines.everything()
-    assert "--force repeats it" in machines.said("chief0")

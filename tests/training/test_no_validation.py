@@ -12,8 +12,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.results import evaluation, model_registry
-from pipelines.run import TrainingObserver, run
-from pipelines.run_options import RunOptions
+from pipelines.running.run import TrainingObserver, run
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from tests.conftest import PREPARED, command, needs
@@ -28,11 +28,13 @@ def small(**changes: Any) -> Recipe:
 
 
 def trained(recipe: Recipe, log: Any, saving: Saving | None = None) -> Any:
+    from pipelines.training import devices
     from pipelines.training.job import build_job
-    from pipelines.training.train import Trainer, train
+    from pipelines.training.train import train
 
     splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
-    return train(build_job(recipe, splits, Trainer().place(recipe)), log, saving)
+    job = build_job(recipe, splits, devices.place(recipe.devices))
+    return train(job, log, saving, saving and saving.latest())
 
 
 def test_the_training_part_is_all_that_is_not_for_testing(digits: Path) -> None:

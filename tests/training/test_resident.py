@@ -24,7 +24,7 @@ def recipe(**changes: Any) -> Recipe:
 def placed(chosen: Recipe, splits: Splits) -> Splits:
     from pipelines.training import _device_data, devices
 
-    return _device_data.place_pictures(chosen, splits, devices.place(chosen))
+    return _device_data.place_pictures(chosen, splits, devices.place(chosen.devices))
 
 
 class Stopped(Exception):
@@ -42,7 +42,8 @@ def trained(chosen: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
         if step == stop_at:
             raise Stopped
 
-    return train(build_job(chosen, splits, devices.place(chosen)), log, saving)
+    job = build_job(chosen, splits, devices.place(chosen.devices))
+    return train(job, log, saving, saving and saving.latest())
 
 
 @pytest.mark.parametrize("shift", [None, 2, 4])

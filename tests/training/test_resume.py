@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines import resume
 from pipelines.data import datasets
 from pipelines.errors import Diverged, Paused, UserError
 from pipelines.measurement import claim_catalog, sweep
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import run
-from pipelines.run_options import RunOptions
+from pipelines.running import existing
+from pipelines.running.run import run
+from pipelines.running.run_options import RunOptions
+from pipelines.running.seeds import repeat
 from pipelines.runtime import code_digest, signals
-from pipelines.seeds import repeat
 from pipelines.tracking import history, store, stored_models, tracked_run
 from pipelines.training.checkpoints import Checkpoint, Saving
 from tests.conftest import journals
@@ -62,8 +62,8 @@ def trained(recipe: Recipe, log: Recorder, saving: Saving | None = None) -> Any:
     from pipelines.training.job import build_job
 
     splits = datasets.load(recipe.data, recipe.train_examples)
-    job = build_job(recipe, splits, devices.place(recipe))
-    return train.train(job, log, saving)
+    job = build_job(recipe, splits, devices.place(recipe.devices))
+    return train.train(job, log, saving, saving and saving.latest())
 
 
 @pytest.mark.parametrize(
@@ -189,21 +189,21 @@ def test_an_interrupted_run_goes_on_as_the_same_run(
         run(recipe, tags=tags)
     thread.join(10)
     (stopped,) = history.rows(None)
-    step = resume.last_checkpoint_step(stopped.id)
+    step = existing.last_checkpoint_step(stopped.id)
     assert stopped.status == "KILLED"
     assert 30 <= step < 240
     assert f"saved after step {step}" in capsys.readouterr().err
     for other in (recipe.override(learning_rate=0.01), recipe.override(steps=250)):
         with pytest.raises(UserError, match=rf"after step {step}, has (learn|steps).*there"):
-            resume.refuse_changed(other, "here smoke")
-    resume.refuse_changed(recipe, "here smoke")
-    resume.refuse_changed(recipe.override(seed=2, learning_rate=0.01), "here smoke")
+            existing.refuse_changed(other, "here smoke")
+    existing.refuse_changed(recipe, "here smoke")
+    existing.refuse_changed(recipe.override(seed=2, learning_rate=0.01), "here smoke")
     assert run(recipe.override(seed=2, steps=8)).run_id != stopped.id
     done = run(recipe, tags=tags)
     assert done.run_id == stopped.id
     assert steps_of(done.run_id) == list(range(1, 241))
     assert steps_of(done.run_id, "val_loss") == list(range(8, 241, 8))
-    assert not resume.checkpoint_folder(done.run_id).exists()
+    assert not existing.checkpoint_folder(done.run_id).exists()
     assert history.row(done.run_id).status == "FINISHED"
     assert run(recipe).reused
 
@@ -218,7 +218,7 @@ def test_a_run_whose_messages_nobody_reads_any_more_is_killed_not_failed(
         with (
             pytest.raises(SystemExit, match="143"),
             tracked_run.track("r", experiment="training", kind="training") as run,
-            resume.report_stop(run),
+            existing.report_stop(run),
         ):
             raise SystemExit(143)
     assert history.row(run.id).status == "KILLED"
@@ -291,7 +291,7 @@ def test_a_checkpoint_that_cannot_be_read_leaves_the_one_before(
 def test_what_a_kill_left_of_a_finished_training_is_deleted(home: Path, digits: Path) -> None:
     recipe = small(steps=2, model="mlp", train_examples=64)
     done = run(recipe)
-    saving = Saving(resume.checkpoint_folder(done.run_id))  # a kill came before it was discarded
+    saving = Saving(existing.checkpoint_folder(done.run_id))  # a kill came before it was discarded
     saving.write(Checkpoint(2, {}, {"network": [np.zeros(3)]}))
     assert run(recipe).reused
     assert not saving.folder.exists()
@@ -354,7 +354,7 @@ def test_a_blow_up_keeps_the_last_good_checkpoint(home: Path, digits: Path) -> N
     (row,) = history.rows("FAILED", kind="training")
     last = raised.value.step - 1
     assert row.tags["diverged"] == str(last + 1)
-    kept = Saving(resume.checkpoint_folder(row.id)).latest()
+    kept = Saving(existing.checkpoint_folder(row.id)).latest()
     assert kept is not None
     assert kept.step == last
     assert all(np.all(np.isfinite(array)) for array in kept.arrays["network"])

@@ -15,8 +15,8 @@ from pipelines.errors import UserError
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import derive
-from pipelines.run import TrainingObserver, run
-from pipelines.run_options import RunOptions
+from pipelines.running.run import TrainingObserver, run
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history
 from pipelines.training.checkpoints import Saving
 from pipelines.training.seen_test import SeenTest
@@ -32,8 +32,9 @@ def small(**changes: Any) -> Recipe:
 
 def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> tuple[Any, Points]:
     """Train; with `stop_at` it is killed when that step is logged."""
+    from pipelines.training import devices
     from pipelines.training.job import build_job
-    from pipelines.training.train import Trainer, train
+    from pipelines.training.train import train
 
     points: Points = {}
 
@@ -45,7 +46,8 @@ def trained(recipe: Recipe, saving: Saving | None = None, stop_at: int = -1) -> 
 
     splits = datasets.load(recipe.data, recipe.train_examples, validation=recipe.validation)
     try:
-        return train(build_job(recipe, splits, Trainer().place(recipe)), log, saving), points
+        job = build_job(recipe, splits, devices.place(recipe.devices))
+        return train(job, log, saving, saving and saving.latest()), points
     except KeyboardInterrupt:
         return None, points
 
@@ -147,7 +149,7 @@ def test_the_end_of_pictures_that_a_device_holds_is_theirs(digits: Path) -> None
 
     recipe = small(pictures="device")
     splits = datasets.load("digits")
-    there = _device_data.place_pictures(recipe, splits, devices.place(recipe)).test
+    there = _device_data.place_pictures(recipe, splits, devices.place(recipe.devices)).test
     assert isinstance(splits.test, Pictures)
     where, labels = there.end(100).take(slice(None))  # type: ignore[union-attr]
     whole, _ = there.take(slice(None))  # type: ignore[union-attr]

@@ -9,8 +9,8 @@ import pytest
 
 from pipelines.recipes.catalog import get_recipe
 from pipelines.results import evaluation
-from pipelines.run import run
-from pipelines.training.job import average_crops
+from pipelines.running.run import run
+from pipelines.training.evaluation import average_crops
 from tests.conftest import PREPARED, needs
 
 

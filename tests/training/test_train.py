@@ -16,6 +16,7 @@ import pytest
 from pipelines.data import datasets
 from pipelines.data.splits import Pictures
 from pipelines.errors import Diverged, Pruned, UserError
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import history, store
@@ -42,10 +43,11 @@ def small(**changes: object) -> Recipe:
 
 
 def trained(recipe: Recipe, log: Log | None = None, test: bool = True):  # type: ignore[no-untyped-def]
+    from pipelines.training import devices
     from pipelines.training.job import build_job
-    from pipelines.training.train import Trainer, train
+    from pipelines.training.train import train
 
-    place = Trainer().place(recipe)
+    place = devices.place(recipe.devices)
     splits = datasets.load(recipe.data, recipe.train_examples, recipe.data_args)
     return train(build_job(recipe, splits, place), log or Log(), test=test)
 
@@ -103,7 +105,7 @@ def test_a_training_leaves_its_data_to_be_collected(digits: Path) -> None:
 
 
 def test_divergence_names_step_and_rate_and_fails_the_run(home: Path, digits: Path) -> None:
-    from pipelines.run import run
+    from pipelines.running.run import run
 
     with pytest.raises(Diverged, match=r"at step \d+ with learning rate 1e\+06"):
         run(small(learning_rate=1e6))
@@ -143,7 +145,6 @@ def test_a_training_that_is_cut_short_keeps_its_best_epoch_if_it_had_one(digits:
         ({"model": "mlpp"}, "mlp"),
         ({"devices": 3}, "multiple of the number of devices"),
         ({"batch_size": 32, "accumulate": 5}, "accumulate must be > 0 and divide"),
-        ({"asynchronous": True}, "asynchronous training and parameter servers need each other"),
         ({"model": "linear_resnet", "model_args": {}}, r"input_shape must be 1 .*\(8, 8, 1\)"),
         ({"data_args": {"noise": 0.0}}, "data argument of digits .*'noise'"),
     ],
@@ -152,14 +153,14 @@ def test_what_cannot_be_trained_is_one_sentence(
     digits: Path, changes: dict[str, object], sentence: str
 ) -> None:
     with pytest.raises(UserError, match=sentence):
-        trained(small(**changes))
+        checks.check_here(small(**changes))
 
 
 def test_a_run_is_recorded_whole_and_its_model_serves_pixels(home: Path, digits: Path) -> None:
     import mlflow.pyfunc
 
-    from pipelines.run import run
-    from pipelines.run_options import RunOptions
+    from pipelines.running.run import run
+    from pipelines.running.run_options import RunOptions
 
     recipe = get_recipe("allconv-digits", "smoke").override(steps=STEPS)
     result = run(recipe, RunOptions(system_metrics=True))
@@ -188,7 +189,7 @@ def test_the_training_error_at_the_end_is_that_of_the_stored_network(home: Path)
     """Evaluated as a user would: the stored network predicts the training pictures as they are."""
     import mlflow.keras
 
-    from pipelines.run import run
+    from pipelines.running.run import run
 
     recipe = get_recipe("allconv-digits", "smoke").override(augment=True)
     row = history.row(run(recipe).run_id)
@@ -204,7 +205,7 @@ def test_regression_records_squared_errors_and_no_classification(home: Path) -> 
     import mlflow.pyfunc
 
     from keras_models.linear_resnet import layers_of
-    from pipelines.run import run
+    from pipelines.running.run import run
     from theory.factorization import compose
 
     recipe = linear(steps=32, data_args={"condition": 4.0})

@@ -12,15 +12,16 @@ import optuna
 import pytest
 from matplotlib.text import Text
 
-from pipelines import resume
 from pipelines.claims.networks import better_schedule_exists
 from pipelines.cli.run_command import Options
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import Result, TrainingObserver, run
-from pipelines.run_options import RunOptions
+from pipelines.running import existing
+from pipelines.running.existing import Result
+from pipelines.running.run import TrainingObserver, run
+from pipelines.running.run_options import RunOptions
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
 from tuning import catalog
@@ -113,7 +114,7 @@ def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> No
     for kind in ("pruned", "diverged"):
         (row,) = history.rows(None, kind=kind)
         assert kind in row.tags
-        assert not resume.checkpoint_folder(row.id).exists()
+        assert not existing.checkpoint_folder(row.id).exists()
 
 
 def test_a_new_schedule_is_another_space_of_schedules_only(
@@ -151,7 +152,7 @@ def test_a_pruned_trial_of_several_seeds_says_so_itself(
         trial.train_trial(study, first, TWO_SEEDS, parent)
     (own,) = history.rows(None, kind="trial")
     assert (own.status, own.tags["pruned"]) == ("KILLED", "3")
-    assert resume.find_interrupted("trial", TWO_SEEDS.base, parent) is None
+    assert existing.find_interrupted("trial", TWO_SEEDS.base, parent) is None
 
 
 def test_a_trial_of_which_one_seed_diverged_says_so_itself(

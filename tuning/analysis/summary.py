@@ -8,7 +8,7 @@ from pipelines.errors import Diverged
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import run
+from pipelines.running.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning.analysis import figures, trial_results, tunability, tunability_report
 from tuning.plan import (

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from pipelines.errors import Unavailable, UserError
+from pipelines.recipes import checks
 from pipelines.runtime import heartbeat
 from pipelines.tracking import store
 from tuning import catalog, optuna_log
@@ -31,7 +32,7 @@ def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force
     if plan is None:
         return catalog.load(name, where)
     if force or copies.load_if_there(name, storage.connect(where)) is None:
-        plan.base.check_here()
+        checks.check_here(plan.base)
         trial_queue.initial_trials(plan, _with_default(asked))  # a grid that does not fit
         samplers.check_installed(plan.sampler)
         _delete_idle(name, where)

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from pipelines import resume
 from pipelines.errors import Pruned
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import TrainingObserver, run
-from pipelines.run_options import RunOptions
+from pipelines.running import existing
+from pipelines.running.run import TrainingObserver, run
+from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import trial_results
 from tuning.plan import OBJECTIVE, REPORTS, StudyPlan, count_steps
@@ -73,14 +73,15 @@ def _train_seeds(
     A run that was killed goes on, and the seeds that it has trained are kept.
     """
     recovery.recover()
+    interrupted = existing.find_interrupted(KIND, recipe, parent)
     with tracked_run.track(
         title,
         experiment=parent.experiment,
         kind=KIND,
         params=recipe.flat(),
-        tags={**resume.identity(recipe.fingerprint), **tags},
+        tags={**existing.identity(recipe.fingerprint), **tags},
         parent=parent,
-        resume=resume.find_interrupted(KIND, recipe, parent),
+        resume=interrupted.run_id if interrupted else None,
     ) as tracked:
         recipes = [recipe.override(seed=recipe.seed + i) for i in range(count)]
         watches = [first, *[UNWATCHED] * (count - 1)]
@@ -100,7 +101,7 @@ def _train_seed(
     parent: tracked_run.Run, recipe: Recipe, watch: TrainingObserver, tags: Mapping[str, str]
 ) -> float:
     """Return the error of one seed, trained now or before this trial was interrupted."""
-    wanted = resume.identity(recipe.fingerprint) | {store.PARENT: parent.id}
+    wanted = existing.identity(recipe.fingerprint) | {store.PARENT: parent.id}
     if rows := history.rows(kind=SEED_KIND, **wanted):
         return rows[0].metrics[OBJECTIVE]
     result = run(recipe, TRAIN_ALWAYS, parent=parent, kind=SEED_KIND, watch=watch, tags=tags)

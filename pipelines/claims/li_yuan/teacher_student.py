@@ -51,6 +51,7 @@ from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Array, Curves, Measured
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 from pipelines.runtime import backend
@@ -94,7 +95,7 @@ class Setting:
     def __post_init__(self) -> None:
         check_counts(d=self.d, train_size=self.train_size, steps=self.steps, hidden=self.hidden)
         for recipe in recipes(self, 0).values():
-            recipe.steps_over(self.train_size)  # refuses what it must
+            checks.count_steps(recipe, self.train_size)  # refuses what it must
         check_norms(recipes(self, 0)["reslink"])
 
 

@@ -36,8 +36,9 @@ from pipelines.errors import Diverged
 from pipelines.measurement.cost import hours
 from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Curves, Measured
-from pipelines.measurement.verdict import CONFIDENCE, Bound
+from pipelines.measurement.verdict import Bound
 from pipelines.recipes.recipe import Recipe
+from pipelines.running.seed_statistics import CONFIDENCE
 
 LABELS = {"small": "1/(k² c)", "standard": "1/(k √c)"}
 TIMES = 10.0  # the first batch's loss: batches of one network differ by far less
@@ -109,7 +110,7 @@ def batch_losses(recipe: Recipe) -> NDArray[np.float64]:
             losses[step - 1] = metrics["batch_loss"]
 
     with contextlib.suppress(Diverged):
-        train(build_job(recipe, few, devices.place(recipe)), log, test=False)
+        train(build_job(recipe, few, devices.place(recipe.devices)), log, test=False)
     return losses
 
 

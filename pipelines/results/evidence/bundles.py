@@ -15,7 +15,7 @@ from pipelines.measurement.claim import SEED_PREFIX
 from pipelines.measurement.grid import Measured
 from pipelines.measurement.plan import ONLY_SEED, MeasurementPlan, stated_plan
 from pipelines.results.evidence import derive
-from pipelines.resume import DIVERGED
+from pipelines.running.existing import DIVERGED
 from pipelines.runtime.provenance import ROOT, digest
 from pipelines.tracking import history, store
 from pipelines.tracking.bundles import exporting, file_format, importing

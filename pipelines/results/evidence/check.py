@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import UserError
-from pipelines.measurement import claim_catalog, documents, verdict
+from pipelines.measurement import claim_catalog, documents
+from pipelines.measurement.verdict import UNDECIDED
 from pipelines.results import counts, scoreboard
 from pipelines.results.evidence import recorded
 from pipelines.results.evidence.derive import draw, is_measurable
 from pipelines.results.evidence.recorded import RecordedRun
 from pipelines.results.published import read_rows
+from pipelines.running import seed_statistics
 from pipelines.runtime.provenance import ROOT
 
 COMPARED = ("verdict", "as printed", "scale", "floor reached", "measured")  # columns of RESULTS.md
@@ -116,7 +118,7 @@ def _derive(run: RecordedRun) -> Derived | None:
         return None
     values = run.derived_values
     judgement = plan.claim.judge(values, plan.scale)
-    spreads = verdict.metric_spreads(verdict.summarize(values), plan.seeds)
+    spreads = seed_statistics.metric_spreads(seed_statistics.summarize(values), plan.seeds)
     columns = {
         "verdict": judgement["verdict"],
         "as printed": judgement["as_printed"],
@@ -137,7 +139,7 @@ def count_other_code(run: RecordedRun) -> int:
 def _compare_row(derived: Derived | None, row: Mapping[str, str]) -> Iterator[str]:
     """Yield in what the evidence of a claim and its row of RESULTS.md disagree."""
     if derived is None:
-        if row.get("verdict") not in verdict.UNDECIDED:
+        if row.get("verdict") not in UNDECIDED:
             yield (
                 f"RESULTS.md says {row['verdict']}, and no evidence says so"
                 if row

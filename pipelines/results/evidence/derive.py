@@ -21,8 +21,7 @@ from pipelines.measurement.experiment import Bench, Experiment
 from pipelines.measurement.grid import Cells, Curves, Measured
 from pipelines.measurement.plan import MeasurementPlan
 from pipelines.recipes.recipe import Recipe
-from pipelines.resume import DIVERGED
-from pipelines.run import PER_STEP, Result, select_final
+from pipelines.running.existing import DIVERGED, PER_STEP, Result, select_final
 from pipelines.tracking import history
 from pipelines.tracking.bundles.exporting import POINTS
 from pipelines.tracking.bundles.shape import Document

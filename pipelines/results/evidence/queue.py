@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipelines import resume
 from pipelines.data.integrity import is_at_hand
 from pipelines.measurement import cells, claim_catalog, sweep
 from pipelines.measurement.claim import Claim
@@ -20,10 +19,12 @@ from pipelines.measurement.cost import Cost
 from pipelines.measurement.experiment import Experiment
 from pipelines.measurement.grid import Cell
 from pipelines.measurement.plan import MeasurementPlan, stated_plan
+from pipelines.recipes import checks
 from pipelines.recipes.catalog import SCALES
 from pipelines.recipes.recipe import Recipe
 from pipelines.results.evidence import bundles
-from pipelines.run_options import RunOptions
+from pipelines.running import existing
+from pipelines.running.run_options import RunOptions
 from pipelines.runtime import code_digest
 from pipelines.runtime.durations import format_duration
 from pipelines.tracking import history
@@ -99,7 +100,7 @@ def plan_decisions(names: Collection[str] = ()) -> list[Decision]:
         fingerprint = row.tags.get("fingerprint", "")
         # what other code trained would be trained again
         is_finished = row.status == "FINISHED" and row.tags.get("code") == code_digest.training()
-        steps = math.inf if is_finished else resume.last_checkpoint_step(row.id)
+        steps = math.inf if is_finished else existing.last_checkpoint_step(row.id)
         steps_done[fingerprint] = max(steps, steps_done.get(fingerprint, 0))
     decisions = [
         decision
@@ -148,7 +149,7 @@ def _count_steps(recipe: Recipe) -> int:
     """Return the steps of a training; 1 where the data are not here, which say how long it is."""
     if recipe.steps or not is_at_hand(recipe.data):
         return recipe.steps or 1
-    return recipe.steps_over(recipe.examples())
+    return checks.count_steps(recipe, checks.count_examples(recipe))
 
 
 def work(names: Collection[str] = (), max_minutes: float = math.inf) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines import resume, training_page
 from pipelines.errors import UserError, check_counts
-from pipelines.measurement.verdict import format_spread, metric_spreads, summarize
 from pipelines.recipes.recipe import Recipe
-from pipelines.run import EXPERIMENT, Result, check_trainable, run
-from pipelines.run_options import DEFAULT, RunOptions
+from pipelines.running import existing, training_page
+from pipelines.running.existing import Result
+from pipelines.running.run import EXPERIMENT, check_trainable, run
+from pipelines.running.run_options import DEFAULT, RunOptions
+from pipelines.running.seed_statistics import format_spread, metric_spreads, summarize
 from pipelines.runtime import provenance
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, mlflow_ui, recovery, store, tracked_run
@@ -32,7 +33,7 @@ def repeat(
     tags = {store.RUN_AS: run_as} if run_as else {}
     all_of_them = [recipe] if seeds is None else [recipe.override(seed=s) for s in range(seeds)]
     for each in all_of_them if run_as and not run_options.new_run else []:
-        resume.refuse_changed(each, str(run_as))
+        existing.refuse_changed(each, str(run_as))
     if seeds is None:
         return _document(recipe, run(recipe, run_options, tags=tags), 1)
     check_counts(seeds=seeds)
@@ -47,7 +48,7 @@ def _over_seeds(
 ) -> Result:
     """Return the run above the trainings of a recipe with several seeds, made before or now."""
     recipe, seeds = recipes[0], len(recipes)
-    identity = resume.identity(fingerprint)
+    identity = existing.identity(fingerprint)
     rows = history.rows(None, kind="seeds", **identity)
     done = [row for row in rows if row.status == "FINISHED"]
     if done and not run_options.force:

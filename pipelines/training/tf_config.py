@@ -1,8 +1,8 @@
 """Several machines: which part of a cluster this process is, as TF_CONFIG says it.
 
 TF_CONFIG is TensorFlow's own setting, one JSON text a machine: {"cluster": {"worker": ["host:port",
-...]}, "task": {"type": "worker", "index": 0}}. With workers alone (and a chief, if one is named)
-training is synchronous; with "chief", "worker" and "ps" it is asynchronous between machines.
+...]}, "task": {"type": "worker", "index": 0}}. A "chief" may be named beside the workers. Parameter
+servers, "ps", are refused: all machines train in step.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from pipelines.errors import UserError
 
-TASKS = ("chief", "worker", "ps")
+TASKS = ("chief", "worker")
 
 
 @dataclass(frozen=True)
@@ -25,29 +25,19 @@ class Role:
     cluster: Mapping[str, tuple[str, ...]]
 
     @property
-    def asynchronous(self) -> bool:
-        """Return whether parameter servers hold the weights; else every worker holds them all."""
-        return "ps" in self.cluster
-
-    @property
     def chief(self) -> bool:
         """Return whether this process writes the runs and the checkpoints."""
-        return self.task == "chief" or ("chief" not in self.cluster and self == self._first)
+        return self.rank == 0
 
     @property
     def workers(self) -> int:
-        """Return how many machines compute gradients."""
-        chiefs = 0 if self.asynchronous else len(self.cluster.get("chief", ()))
-        return chiefs + len(self.cluster.get("worker", ()))
+        """Return how many machines there are."""
+        return sum(map(len, self.cluster.values()))
 
     @property
     def rank(self) -> int:
-        """Return the position among the machines that compute gradients, if synchronous."""
+        """Return the position among the machines: 0 of the chief, or else of worker 0."""
         return self.index + (len(self.cluster.get("chief", ())) if self.task == "worker" else 0)
-
-    @property
-    def _first(self) -> "Role":
-        return Role("worker", 0, self.cluster)
 
 
 def role() -> Role | None:
@@ -76,7 +66,7 @@ def role() -> Role | None:
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < count:
         raise _format_error(f"an index of {kind} from 0 to {count - 1}", index)
     own_role = Role(kind, index, cluster)
-    if own_role.workers == 1 and not own_role.asynchronous:
+    if own_role.workers == 1:
         return None
     engine = os.environ.get("KERAS_BACKEND") or "tensorflow"
     if engine != "tensorflow":
@@ -85,17 +75,6 @@ def role() -> Role | None:
             f"{engine!r}. Unset KERAS_BACKEND, or unset TF_CONFIG to train on one machine."
         )
     return own_role
-
-
-def check_asynchronous(asynchronous: bool, role: Role | None) -> None:
-    """Raise UserError unless recipe and TF_CONFIG both speak of parameter servers, or neither."""
-    served = bool(role and role.asynchronous)
-    if asynchronous != served:
-        raise UserError(
-            "asynchronous training and parameter servers need each other. Received: asynchronous="
-            f"{asynchronous} and {'a' if served else 'no'} ps in TF_CONFIG. Set "
-            "--asynchronous and a TF_CONFIG with chief, worker and ps, or neither."
-        )
 
 
 def _cluster(given: Any) -> dict[str, tuple[str, ...]]:
@@ -113,8 +92,6 @@ def _cluster(given: Any) -> dict[str, tuple[str, ...]]:
         raise _format_error("a different address for every task", given)
     if len(cluster.get("chief", ())) > 1:
         raise _format_error("at most one chief", given["chief"])
-    if "ps" in cluster and not {"chief", "worker"} <= cluster.keys():
-        raise _format_error("a chief and at least one worker beside its ps", given)
     return cluster
 
 

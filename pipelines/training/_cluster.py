@@ -5,15 +5,13 @@ that has gone becomes one sentence that names it.
 """
 
 import contextlib
-import logging
 import re
 import socket
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 from pipelines.errors import Unavailable
-from pipelines.runtime.tf_config import Role, role
+from pipelines.training.tf_config import Role, role
 
 TASK = re.compile(r"/job:(\w+)/(?:replica:\d+/)?task:(\d+)")  # TensorFlow's names of them
 PATIENCE_S = 300  # how long machines wait for one another at the start
@@ -28,11 +26,19 @@ def wait_for_all(role: Role, seconds: float = PATIENCE_S) -> None:
 
     MachineLost names those that do not come in time. Unavailable when the own port is taken.
     """
-    everyone = [address for addresses in role.cluster.values() for address in addresses]
+    deadline = time.monotonic() + seconds
+    missing = [address for addresses in role.cluster.values() for address in addresses]
+    missing.remove(role.cluster[role.task][role.index])
     with bind_port(role) as ours:
         ours.listen()
-        own_address = role.cluster[role.task][role.index]
-        wait_for([address for address in everyone if address != own_address], seconds)
+        while missing := [address for address in missing if not is_listening(address)]:
+            if time.monotonic() > deadline:
+                raise MachineLost(
+                    f"Every machine of TF_CONFIG must be up within {seconds:g} s. Received no "
+                    f"answer from {', '.join(missing)}. Start the same command there, at the same "
+                    "time."
+                )
+            time.sleep(0.5)
 
 
 def bind_port(role: Role) -> socket.socket:
@@ -55,18 +61,6 @@ def bind_port(role: Role) -> socket.socket:
             "End the process that holds it, or name another port on every machine."
         ) from error
     return ours
-
-
-def wait_for(addresses: Sequence[str], seconds: float = PATIENCE_S) -> None:
-    """Return as soon as every address answers; MachineLost names those that do not in time."""
-    deadline, missing = time.monotonic() + seconds, list(addresses)
-    while missing := [address for address in missing if not is_listening(address)]:
-        if time.monotonic() > deadline:
-            raise MachineLost(
-                f"Every machine of TF_CONFIG must be up within {seconds:g} s. Received no answer "
-                f"from {', '.join(missing)}. Start the same command there, at the same time."
-            )
-        time.sleep(0.5)
 
 
 def is_listening(address: str, seconds: float = 2.0) -> bool:
@@ -100,24 +94,9 @@ def translate_errors(during: str) -> Iterator[None]:
         ) from error
 
 
-def failure_filter() -> Callable[[logging.LogRecord], bool]:
-    """Return a filter of TensorFlow's log: one sentence for a worker that fails, no traces."""
-    reported: set[str] = set()
-
-    def keep(record: logging.LogRecord) -> bool:
-        machine = TASK.search(record.getMessage().partition("\n")[0])
-        if machine and machine[0] not in reported:
-            reported.add(machine[0])
-            print(f"{machine[1]} {machine[2]} has failed; its update is repeated.", file=sys.stderr)
-        return not machine
-
-    return keep
-
-
 def _name_others(message: str) -> str:
     """Return the other machines that an error of TensorFlow's names."""
     own_role = role()
     machines = {(task, int(index)) for task, index in TASK.findall(message)}
     others = sorted(machines - {(own_role.task, own_role.index)} if own_role else machines)
-    others = [each for each in others if each[0] == "ps"] or others  # workers may leave
     return ", ".join(f"{task} {index}" for task, index in others) or "another machine"

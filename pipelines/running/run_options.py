@@ -20,8 +20,8 @@ class RunOptions:
     """Steps between checkpoints; None: about a minute."""
     until: float = math.inf
     """The moment of time.monotonic() from which on what is done is saved and Paused is raised."""
-    trainer: Any = None
-    """What trains; None: the devices of this machine (training.train.Trainer)."""
+    machines: Any = None
+    """Several machines that train (training.multi_machine.Machines); None: this one."""
     system_metrics: bool = False
     """Log processor, memory, disk and network use beside the curves of a training."""
 

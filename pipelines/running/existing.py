@@ -1,20 +1,86 @@
-"""Training runs that were interrupted: which one goes on, and from where."""
+"""What exists already of a training: a finished run, an interrupted one, or nothing.
 
+`existing` answers that once, and `run` acts on it. The rest is what other commands ask about
+earlier trainings, and how a run that ends early says where it stopped.
+"""
+
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pipelines.errors import Diverged, Pruned, UserError
 from pipelines.recipes.recipe import Recipe
+from pipelines.running.run_options import RunOptions
 from pipelines.runtime import code_digest
 from pipelines.tracking import history, store
 from pipelines.tracking.store import PARENT
 from pipelines.tracking.tracked_run import BEGUN_WITH_CODE, FAILURE, Parent, Run
-from pipelines.training.checkpoints import Saving
+from pipelines.training.checkpoints import Checkpoint, Saving
 
 TRAINING = "training"
+PER_STEP = ("batch_loss", "learning_rate")  # curves of a run, not results of it
 PARTED = DIVERGED, PRUNED = ("diverged", "pruned")  # tags of runs that ended of themselves
+
+
+@dataclass(frozen=True)
+class Result:
+    """The final numbers of a training run, and whether an earlier run already had them."""
+
+    run_id: str
+    metrics: dict[str, float]
+    reused: bool = False
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """A finished run has the numbers."""
+
+    result: Result
+
+
+@dataclass(frozen=True)
+class Resume:
+    """An interrupted run goes on from its last checkpoint; without one it begins again."""
+
+    run_id: str
+    checkpoint: Checkpoint | None
+    code_changed: bool
+
+    def __str__(self) -> str:
+        step = self.checkpoint.step if self.checkpoint else 0
+        aside = " The code has changed since: it may not end as it would have."
+        return f"Going on with run {self.run_id}, stopped after step {step}." + (
+            aside if self.code_changed else ""
+        )
+
+
+@dataclass(frozen=True)
+class Start:
+    """Nothing is there that could be used."""
+
+    run_id: None = None
+    checkpoint: None = None
+
+
+def existing(
+    recipe: Recipe, kind: str, parent: Run | Parent | None, run_options: RunOptions
+) -> Reuse | Resume | Start:
+    """Return what an earlier run of the recipe leaves to do.
+
+    Raise Diverged, in a training by slices, where an earlier slice has diverged: a later one has
+    other things to do.
+    """
+    if done := [] if run_options.force else find_finished(kind, recipe.fingerprint):
+        return Reuse(Result(done[0].id, select_final(done[0].metrics), reused=True))
+    if run_options.until < math.inf and (
+        diverged := find_diverged(kind, **identity(recipe.fingerprint))
+    ):
+        raise diverged
+    interrupted = None if run_options.new_run else find_interrupted(kind, recipe, parent)
+    return interrupted or Start()
 
 
 def checkpoint_folder(run_id: str) -> Path:
@@ -27,30 +93,37 @@ def identity(fingerprint: str) -> dict[str, str]:
     return {"fingerprint": fingerprint, "code": code_digest.training()}
 
 
+def select_final(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the final numbers among a run's metrics: no per-step curves, no system metrics."""
+    return {k: v for k, v in metrics.items() if "/" not in k and k not in PER_STEP}
+
+
 def find_finished(kind: str, fingerprint: str) -> list[history.Row]:
     """Return the finished runs of these settings that today's code trained from start to end."""
     rows = history.rows(kind=kind, **identity(fingerprint))
     return [row for row in rows if BEGUN_WITH_CODE not in row.tags]
 
 
-def find_interrupted(kind: str, recipe: Recipe, parent: Run | Parent | None = None) -> str | None:
-    """Return the id of the newest run with these settings, if it was interrupted.
+def find_interrupted(
+    kind: str, recipe: Recipe, parent: Run | Parent | None = None
+) -> Resume | None:
+    """Return how the newest run with these settings goes on, if it was interrupted.
 
-    A training goes on below whatever parent asks for it; a trial is its study's. Without a
-    checkpoint it begins again, as the same run. Where the code has changed since, a training that
-    a person asked for goes on from its checkpoint; any other is left, for a new one to begin.
+    A training goes on below whatever parent asks for it; a trial is its study's. Where the code has
+    changed since, a training that a person asked for goes on from its checkpoint; any other is
+    left, for a new one to begin.
     """
     below = {PARENT: parent.id} if parent and kind != TRAINING else {}
     newest = _newest(kind, fingerprint=recipe.fingerprint, **below)
     if not newest or not _is_interrupted(newest):
         return None
-    step = last_checkpoint_step(newest.id)
+    checkpoint = Saving(checkpoint_folder(newest.id)).latest()
     changed = newest.tags.get("code") != code_digest.training()
-    if (changed and (step == 0 or parent)) or (step == 0 and newest.status == "FAILED"):
+    if changed and (parent or not checkpoint):
         return None
-    aside = " The code has changed since: it may not end as it would have." if changed else ""
-    print(f"Going on with run {newest.id}, stopped after step {step}.{aside}", file=sys.stderr)
-    return newest.id
+    if not checkpoint and newest.status == "FAILED":
+        return None
+    return Resume(newest.id, checkpoint, changed)
 
 
 def find_diverged(kind: str, **tags: str) -> Diverged | None:

@@ -15,8 +15,8 @@ import tensorflow as tf
 from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2 as protobuf
 from tensorflow.python.eager import context
 
-from pipelines.runtime.tf_config import Role
-from pipelines.training.distributed.machines import PATIENCE_S, translate_errors, wait_for_all
+from pipelines.training._cluster import PATIENCE_S, translate_errors, wait_for_all
+from pipelines.training.tf_config import Role
 
 HEARTBEAT_S = 10  # a machine silent for so long is taken for lost
 

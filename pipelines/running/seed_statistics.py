@@ -1,0 +1,101 @@
+"""Statistics over seeds: mean, deviation, intervals, and how they are written."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+CONFIDENCE = 0.95  # of each one-sided interval
+PREDICTION = 0.95  # of the two-sided interval for one more run
+DIFFERENCE_LEVEL = 0.95
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean -+ t sd / sqrt(n), the ends of two one-sided intervals; infinite for n = 1."""
+    from scipy.stats import t
+
+    n, centre = len(values), mean(values)
+    if n < 2:
+        return -math.inf, math.inf
+    half = t.ppf(CONFIDENCE, n - 1) * standard_deviation(values) / math.sqrt(n)
+    return centre - half, centre + half
+
+
+def prediction_interval(values: Sequence[float], runs: int = 1) -> tuple[float, float]:
+    """Return mean -+ t sd sqrt(1/runs + 1/n), the two-sided 95 % interval of more runs' mean.
+
+    By Student's t with n - 1 degrees of freedom; infinite for n = 1.
+    """
+    from scipy.stats import t
+
+    n, centre = len(values), mean(values)
+    if n < 2:
+        return -math.inf, math.inf
+    spread = standard_deviation(values) * math.sqrt(1 / runs + 1 / n)
+    half = float(t.ppf((1 + PREDICTION) / 2, n - 1)) * spread
+    return centre - half, centre + half
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Return sample standard deviation; NaN for one value."""
+    n, centre = len(values), mean(values)
+    return math.sqrt(sum((v - centre) ** 2 for v in values) / (n - 1)) if n > 1 else math.nan
+
+
+def summarize(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Return the mean of each column under its own name, the number of its values under n/.
+
+    Two values or more have the deviation under sd/, `mean_interval` under ci_low/ and ci_high/.
+    """
+    summary: dict[str, float] = {}
+    for key, column in values.items():
+        summary |= {key: mean(column), f"n/{key}": len(column)}
+        if len(column) > 1:
+            low, high = mean_interval(column)
+            summary |= {f"sd/{key}": standard_deviation(column)}
+            summary |= {f"ci_low/{key}": low, f"ci_high/{key}": high}
+    return summary
+
+
+def metric_spreads(stored: Mapping[str, float], n: int) -> dict[str, dict[str, float | int | None]]:
+    """Return {metric: {"mean", "sd", "n", "ci_low", "ci_high"}} from what `summarize` returned.
+
+    `n` seeds, where the numbers are those of a single run and hold none.
+    """
+    return {
+        key: {
+            "mean": value,
+            "sd": stored.get(f"sd/{key}"),
+            "n": int(stored.get(f"n/{key}", n)),
+            "ci_low": stored.get(f"ci_low/{key}"),
+            "ci_high": stored.get(f"ci_high/{key}"),
+        }
+        for key, value in sorted(stored.items())
+        if "/" not in key
+    }
+
+
+def format_spread(metric: Mapping[str, Any]) -> str:
+    """Return `mean ± sd (n)`, rounded to what a reader can use."""
+    return f"{format_mean(metric)} (n = {metric['n']})"
+
+
+def format_mean(metric: Mapping[str, Any]) -> str:
+    """Return `mean ± sd`, so rounded."""
+    return f"{metric['mean']:.4g}" + (f" ± {metric['sd']:.2g}" if metric["sd"] else "")
+
+
+Sample = tuple[float, float, float]
+"""Mean, standard deviation, and number of values, 2 or more."""
+
+
+def difference_interval(old: Sample, new: Sample) -> tuple[float, float]:
+    """Return the interval of the mean of `new` less that of `old`; one of the two has a spread."""
+    from scipy.stats import t
+
+    scale = max(old[1], new[1])  # of which the square need not be a finite number, nor above 0
+    squares = [((sd / scale) ** 2 / n, n) for _, sd, n in (old, new)]
+    total = sum(square for square, _ in squares)
+    freedom = total**2 / sum(square**2 / (n - 1) for square, n in squares)
+    half = float(t.ppf((1 + DIFFERENCE_LEVEL) / 2, freedom)) * math.sqrt(total) * scale
+    return new[0] - old[0] - half, new[0] - old[0] + half
