@@ -33,7 +33,7 @@ docs: .venv/requirements-dev.installed  ## Build the site into site/, of the evi
 	@echo "Open site/index.html, or to search it: $(BIN)/python -m http.server --directory site 8000"
 
 bench: setup  ## Speed, as ratios measured side by side
-	for name in train_step accelerator gradient factorization memorization relu_population recording reading step_log study_layer; do $(BIN)/python -m benchmarks.$$name || exit 1; done
+	for name in train_step accelerator reading; do $(BIN)/python -m benchmarks.$$name || exit 1; done
 
 ui: setup  ## Serve the MLflow UI on the recorded runs
 	$(BIN)/python -m pipelines ui

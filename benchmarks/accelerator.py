@@ -27,10 +27,10 @@ from pipelines.data import datasets
 from pipelines.errors import Unavailable
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from pipelines.runtime import backend
+from pipelines.runtime import backend, subcommands
 
 ROUNDS = 3
-SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # of the matrices whose product is timed, how often
+SIZES = {"GPU": (8192, 100), "CPU": (2048, 4)}  # matrices whose product is timed, how often
 PRECISIONS = ("float32", "tensorfloat32", "mixed_bfloat16")
 HABITS: dict[str, dict[str, Any]] = {
     "host": {"pictures": "host", "steps_per_execution": 1},
@@ -87,11 +87,13 @@ def compare() -> None:
 
 def in_process(way: str) -> Any:
     """Return the result of one way, from a process of its own."""
-    words = [sys.executable, "-m", "benchmarks.accelerator", *way.split()]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Unavailable(f"{way} ended with code {done.returncode}. {done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    pipe = subprocess.PIPE
+    words = ("benchmarks.accelerator", *way.split())
+    with subcommands.start(words, {}, stdout=pipe, stderr=pipe) as child:
+        output, errors = child.communicate()
+    if child.returncode:
+        raise Unavailable(f"{way} ended with code {child.returncode}. {errors.decode()}")
+    return json.loads(output.splitlines()[-1])
 
 
 def describe_device() -> tuple[str, bool]:

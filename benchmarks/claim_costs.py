@@ -21,7 +21,7 @@ from pipelines.recipes import checks
 from pipelines.recipes.recipe import Recipe
 from pipelines.tracking import tracked_run
 
-FORWARD = 1 / 3  # of a step's time
+FORWARD = 1 / 3  # share of a step's time
 
 
 def main(name: str = "", scale: str = "hours", timed: str = "21") -> None:

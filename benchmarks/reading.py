@@ -1,15 +1,14 @@
 """Does a command cost more in a store that holds more, though it asks for as much?
 
-In databases of their own, which are deleted afterwards, of 500, 2,000 and 8,000 finished runs:
+In databases of their own, which are deleted afterwards, of so many finished runs:
 claims, and sweeps with 20 settings each, of 20 params and 10 metrics of one step. The commands
 start as a person starts them, Python and all, and ask for one claim or two runs; `report` asks for
 all claims. The seconds are of the processor; a ratio is to the smallest database, in the same
 round. Before, it is said what the client takes to write a setting.
 
-    python -m benchmarks.reading      about 15 minutes on 2 cores
+    python -m benchmarks.reading [RUNS ...]      500 2000 8000; about 15 minutes on 2 cores
 """
 
-import os
 import resource
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from contextlib import ExitStack
 
 from benchmarks import side_by_side
 from pipelines.measurement import claim_catalog
+from pipelines.runtime import subcommands
 from pipelines.tracking import finished_runs, store, tracked_run
 from pipelines.tracking.finished_runs import FinishedRun
 
@@ -26,13 +26,13 @@ SIZES, CELLS, PARAMS, METRICS, ROUNDS = (500, 2_000, 8_000), 20, 20, 10, 3
 MEASURED = "gradient-formula"
 
 
-def main() -> None:
+def main(sizes: tuple[int, ...]) -> None:
     """Measure, print, and record in the tracking store of the project."""
-    side_by_side.print_title(f"Processor seconds of whole commands over {SIZES} runs")
+    side_by_side.print_title(f"Processor seconds of whole commands over {sizes} runs")
     with ExitStack() as databases:
         ways: dict[str, Callable[[], float]] = {}
         written: dict[str, float] = {}
-        for size in SIZES:
+        for size in sizes:
             folder = databases.enter_context(side_by_side.temporary_database())
             began = time.process_time()
             first, second = fill(size)
@@ -47,9 +47,9 @@ def main() -> None:
                 ways[f"{words[0]}_{size}"] = time_command(words)
         seconds = side_by_side.take_turns(ways, ROUNDS)
     ratios = {
-        f"{name}_over_{SIZES[0]}": values / seconds[f"{name.partition('_')[0]}_{SIZES[0]}"]
+        f"{name}_over_{sizes[0]}": values / seconds[f"{name.partition('_')[0]}_{sizes[0]}"]
         for name, values in seconds.items()
-        if not name.endswith(f"_{SIZES[0]}")
+        if not name.endswith(f"_{sizes[0]}")
     }
     numbers = {**seconds, **ratios, **written}
     side_by_side.report("reading", numbers, cells=CELLS, rounds=ROUNDS)
@@ -88,12 +88,15 @@ def fill(size: int) -> list[str]:
 
 def time_command(words: list[str]) -> Callable[[], float]:
     """Return a way to run a command on the present database, which gives its processor seconds."""
-    environment = os.environ | {"MLFLOW_TRACKING_URI": store.uri()}
+    uri = store.uri()
 
     def run() -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        command = [sys.executable, "-m", "pipelines", *words]
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        with subcommands.start(
+            ("pipelines", *words), {"MLFLOW_TRACKING_URI": uri}, stdout=subprocess.DEVNULL
+        ) as child:
+            if child.wait():
+                raise SystemExit(f"{words[0]} ended with code {child.returncode}.")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -101,4 +104,4 @@ def time_command(words: list[str]) -> Callable[[], float]:
 
 
 if __name__ == "__main__":
-    main()
+    main(tuple(map(int, sys.argv[1:])) or SIZES)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from timeit import timeit
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,10 @@ Ways = Mapping[str, Callable[[], Any]]
 Rounds = dict[str, NDArray[np.float64]]  # by way; [rounds] each
 
 
-def take_turns(ways: Ways, rounds: int, warm_up: int = 0) -> Rounds:
-    """Return the number that each way gives in every round, those of the warm-up left out."""
-    table = [[way() for way in ways.values()] for _ in range(warm_up + rounds)]
-    return dict(zip(ways, np.array(table[warm_up:], np.float64).T, strict=True))
-
-
-def processor_seconds(ways: Ways, rounds: int, warm_up: int = 0) -> Rounds:
-    """Return the seconds of the processor of each way, to which other work does not add."""
-    timed = {
-        name: lambda way=way: timeit(way, number=1, timer=time.process_time)
-        for name, way in ways.items()
-    }
-    return take_turns(timed, rounds, warm_up)
+def take_turns(ways: Ways, rounds: int) -> Rounds:
+    """Return the number that each way gives in every round."""
+    table = [[way() for way in ways.values()] for _ in range(rounds)]
+    return dict(zip(ways, np.array(table, np.float64).T, strict=True))
 
 
 def print_title(title: str) -> None:

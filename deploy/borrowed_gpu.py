@@ -7,14 +7,12 @@
     here   python deploy/borrowed_gpu.py join OUT/home.zip.json         if it came in pieces
            python -m pipelines import OUT/home.zip
 
-There, all lies in one folder outside the checkout. Python with NumPy is enough for this file.
+There, all lies in one folder outside the checkout. Python alone is enough for this file.
 """
 
 import argparse
 import hashlib
-import io
 import json
-import lzma
 import math
 import os
 import re
@@ -27,8 +25,6 @@ from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -44,58 +40,6 @@ WHEELS = (  # for Linux on x86-64; pip takes those that are named
 )
 FOLDER = Path.home() / "near-identity"
 HOME_MIB = 16  # largest file to take home
-# Differences of neighbouring pixels repeat nowhere, so that a small dictionary packs them best.
-PACKING = [{"id": lzma.FILTER_LZMA2, "dict_size": 4096, "lc": 4, "lp": 0, "pb": 0}]
-PACKING[0] |= {"mode": lzma.MODE_NORMAL, "mf": lzma.MF_HC4, "nice_len": 273, "depth": 1}
-
-
-def predict(pixels: Any, row: int, column: int) -> Any:
-    """Return what the neighbours left and above say of one pixel of every picture, as JPEG-LS does.
-
-    `pixels` is int16 [h + 1, w + 1, n, c]: above the first row and left of the first column are 0.
-    """
-    corner, above, left = pixels[row, column], pixels[row, column + 1], pixels[row + 1, column]
-    return np.clip(left + above - corner, np.minimum(left, above), np.maximum(left, above))
-
-
-def pack_pictures(npy: bytes) -> bytes:
-    """Return a file of images uint8 [n, h, w, c] in a bit more than half of its bytes."""
-    images = np.load(io.BytesIO(npy))
-    pixels = np.pad(images.transpose(1, 2, 0, 3).astype(np.int16), [(1, 0), (1, 0), (0, 0), (0, 0)])
-    errors = np.empty(images.transpose(1, 2, 0, 3).shape, np.uint8)
-    for row, column in np.ndindex(*errors.shape[:2]):
-        errors[row, column] = pixels[row + 1, column + 1] - predict(pixels, row, column) & 255
-    if errors.shape[-1] == 3:
-        errors[..., [0, 2]] -= errors[..., [1]]  # red and blue change where green does
-    signed = errors.view(np.int8)
-    sizes = ((signed << 1) ^ (signed >> 7)).view(np.uint8)  # 0, -1, 1, -2, ... are 0, 1, 2, 3, ...
-    shape = np.array(images.shape, "<u4").tobytes()
-    return shape + lzma.compress(sizes.transpose(3, 2, 0, 1).tobytes(), filters=PACKING)
-
-
-def unpack_pictures(packed: bytes) -> bytes:
-    """Return the file of images that was packed."""
-    count, height, width, channels = np.frombuffer(packed[:16], "<u4")
-    sizes = np.frombuffer(lzma.decompress(packed[16:]), np.uint8)
-    sizes = sizes.reshape(channels, count, height, width).transpose(2, 3, 1, 0)
-    errors = (sizes >> 1) ^ (0 - (sizes & 1))
-    if channels == 3:
-        errors[..., [0, 2]] += errors[..., [1]]
-    pixels = np.zeros((height + 1, width + 1, count, channels), np.int16)
-    for row, column in np.ndindex(height, width):
-        pixels[row + 1, column + 1] = errors[row, column] + predict(pixels, row, column) & 255
-    images = pixels[1:, 1:].transpose(2, 0, 1, 3).astype(np.uint8, order="C")
-    np.save(npy := io.BytesIO(), images)
-    return npy.getvalue()
-
-
-def copy_data(old: Path, new: Path, change: Callable[[bytes], bytes]) -> None:
-    """Copy an archive uncompressed, its pictures packed, unpacked or as they are (`bytes`)."""
-    with zipfile.ZipFile(old) as source, zipfile.ZipFile(new, "w") as target:
-        for name in source.namelist():
-            content, arrays = source.read(name), name.endswith(".npy")
-            with target.open(zipfile.ZipInfo(name), "w", force_zip64=arrays) as file:
-                file.write(change(content) if name.endswith("_images.npy") else content)
 
 
 def digest(file: Path) -> str:
@@ -162,15 +106,13 @@ def pack(arguments: argparse.Namespace) -> None:
     for old in out.glob("there.zip.*"):
         old.unlink()
     with tempfile.TemporaryDirectory() as folder:
-        archive, small, wheels = (Path(folder, n) for n in ("there.zip", data.name, "wheels"))
+        archive, wheels = Path(folder, "there.zip"), Path(folder, "wheels")
         words = [f"--python-version={arguments.python}", f"--dest={wheels}", *WHEELS]
         run_pip("download", "--quiet", "--no-deps", *words, *find_needed([*there, *JAX]))
-        copy_data(data, small, pack_pictures)
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_LZMA) as target:
+        with zipfile.ZipFile(archive, "w") as target:
             for wheel in sorted(wheels.iterdir()):
-                copy_data(wheel, plain := Path(folder, wheel.name), bytes)  # which LZMA packs
-                target.write(plain, f"wheels/{wheel.name}")
-            target.write(small, small.name, zipfile.ZIP_STORED)
+                target.write(wheel, f"wheels/{wheel.name}")
+            target.write(data, f"data/{data.name}")
         names = cut(archive, out, arguments.piece_mib)
     largest = max((out / name).stat().st_size for name in names) / MIB
     print(f"{len(names)} pieces of {largest:.1f} MiB in {out}. Carry there.zip.json with each.")
@@ -197,14 +139,11 @@ def receive(arguments: argparse.Namespace) -> None:
 
 def install(archive: Path, folder: Path) -> None:
     """Unpack what was sent; install its wheels beside the packages of this Python."""
-    site, wheels, data = folder / "site", folder / "wheels", folder / "data"
+    site, wheels = folder / "site", folder / "wheels"
     for old in (site, wheels):
         shutil.rmtree(old, ignore_errors=True)
-    data.mkdir(exist_ok=True)
     with zipfile.ZipFile(archive) as source:
         source.extractall(folder)
-    for small in folder.glob("*.npz"):
-        copy_data(small, data / small.name, unpack_pictures)
     words = ("--quiet", "--no-index", "--no-deps", "--no-compile", f"--target={site}")
     run_pip("install", *words, *map(str, wheels.glob("*.whl")))
     names = [each.name for each in metadata.distributions(path=[*sys.path, str(site)])]

@@ -27,7 +27,6 @@ ORDER = (  # of folders and of the modules beside them: what is imported stands 
     "tuning.cli",
     "tuning.comparison",
     "tuning.study",
-    "tuning.budget_comparison",
     "tuning.execution",
     "tuning.catalog",
     "tuning.analysis",

@@ -1,7 +1,6 @@
 """Command line: `python -m tuning COMMAND`: learning-rate studies.
 
-Search: run, resume, work. Look: list, show, best, compare, budgets. Storage: copy, proxy,
-dashboard."""
+Search: run, resume, work. Look: list, show, best, compare. Storage: copy, dashboard."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -99,33 +98,6 @@ def compare(
 
 
 @app.command
-def budgets(
-    study: Study,
-    *,
-    shares: tuple[float, ...] = (0.25, 0.5),
-    trials: int = 12,
-    storage: str | None = None,
-    json: bool = False,
-    data_dir: Path | None = None,
-) -> None:
-    """Train a study's schedules at shares of its budget: can short runs rank them?
-
-    Args:
-        study: name of the study.
-        shares: shares of the study's own length.
-        trials: how many of its trials, evenly by rank.
-        storage: where the study is kept.
-        json: print one JSON document on standard output.
-        data_dir: folder of prepared data sets (default: TFDS_DATA_DIR).
-    """
-    from tuning import budget_comparison
-
-    use_data_dir(data_dir)
-    document = budget_comparison.compare_budgets(study, shares, trials, storage)
-    print_answer(document, json, lambda document: print(document["text"]))
-
-
-@app.command
 def copy(
     source: tyro.conf.Positional[str],
     studies: tyro.conf.Positional[tuple[str, ...]] = (),
@@ -137,15 +109,6 @@ def copy(
 
     copied = copies.copy(source, studies, storages.resolve_url(storage))
     print(f"Copied: {', '.join(copied) or 'nothing, all of it is here'}.")
-
-
-@app.command
-def proxy(storage: str | None = None, host: str = "127.0.0.1", port: int = 13000) -> None:
-    """Serve a storage to workers on other machines, by Optuna's gRPC proxy."""
-    from tuning.storage import serving
-    from tuning.storage import storage as storages
-
-    serving.serve_proxy(storages.resolve_url(storage), host, port)
 
 
 @app.command

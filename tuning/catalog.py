@@ -13,10 +13,10 @@ from pipelines.errors import UserError, unknown
 from pipelines.runtime import files
 from pipelines.tracking import history, store
 from tuning.analysis import summary, trial_results
-from tuning.plan import PLAN, Plan, has_plan
+from tuning.plan import PLAN, StudyPlan, has_plan
 from tuning.storage import copies, leader, storage
 
-EXPERIMENT = "tuning"  # of MLflow
+EXPERIMENT = "tuning"  # its name in MLflow
 NAME = re.compile(r"[\w.-]+")
 WAIT_FOR_RUN_S = 30.0  # for a leader that is making the study's run
 
@@ -75,7 +75,7 @@ def describe(name: str, where: str | None = None) -> dict[str, Any]:
         with lock_study(name):
             copies.restore(name, where)
     study = load(name, where)
-    return summary.document(study, Plan.from_study(study), wait_for_run(study))
+    return summary.document(study, StudyPlan.from_study(study), wait_for_run(study))
 
 
 def wait_for_run(study: Any) -> history.Row:

@@ -12,7 +12,7 @@ from pipelines.cli.shell import use_data_dir
 from pipelines.errors import WORKERS, check_counts
 from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
-from tuning.plan import Goal, Plan, changed_fields
+from tuning.plan import Goal, StudyPlan, changed_fields
 
 PROG = "python -m tuning"
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class RunArguments(Generic[T]):
     """
 
     length: tyro.conf.OmitArgPrefixes[Length]
-    search: tyro.conf.OmitArgPrefixes[Plan]
+    search: tyro.conf.OmitArgPrefixes[StudyPlan]
     override: tyro.conf.OmitArgPrefixes[T]
     force: bool = False
     """Start the study over."""
@@ -61,7 +61,7 @@ class ResumeArguments:
 
 def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     """Return the document of `run STUDY`, and whether it is to be printed as JSON."""
-    search, _ = parse_known(Plan, arguments, f"{PROG} run {study}")
+    search, _ = parse_known(StudyPlan, arguments, f"{PROG} run {study}")
     published = get_recipe(search.trained_name, search.scale)
     default = with_schedule(published, arguments, f"{PROG} run {study}")
     offered = as_options(default)
@@ -69,7 +69,7 @@ def run_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], bool]:
     parsed: RunArguments[Recipe] = parse(
         kind,
         arguments,
-        default=RunArguments(Length(), Plan(), offered),
+        default=RunArguments(Length(), StudyPlan(), offered),
         prog=f"{PROG} run {study}",
     )
     recipe = apply_overrides(default, parsed.override)
@@ -86,7 +86,7 @@ def resume_search(study: str, arguments: list[str]) -> tuple[dict[str, Any], boo
 
 
 def _search(
-    name: str, plan: Plan | None, length: Length, force: bool = False
+    name: str, plan: StudyPlan | None, length: Length, force: bool = False
 ) -> tuple[dict[str, Any], bool]:
     from tuning.study import search
 

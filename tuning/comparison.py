@@ -7,10 +7,10 @@ from typing import Any
 from pipelines.errors import UserError
 from tuning import catalog
 from tuning.analysis import figures, tunability, tunability_report
-from tuning.plan import Plan
+from tuning.plan import StudyPlan
 from tuning.storage import storage
 
-COLUMNS = {  # of the table: metric, and its title
+TITLES = {  # by metric
     "trials": "trials",
     "best_val_error_pct": "best val. error %",
     "gain_pct": "gain over its start",
@@ -42,7 +42,10 @@ def compare(
     measured = {}
     for name in names:
         study = catalog.load(name, url)
-        chance_pct, trials = Plan.from_study(study).chance_pct, study.get_trials(deepcopy=False)
+        chance_pct, trials = (
+            StudyPlan.from_study(study).chance_pct,
+            study.get_trials(deepcopy=False),
+        )
         measured[name] = tunability.measure(trials, chance_pct=chance_pct, good_pct=good_pct)
     curves = {name: each.curve for name, each in measured.items()}
     try:
@@ -75,7 +78,7 @@ def print_comparison(document: dict[str, Any]) -> None:
     table = Table("", *(study["study"] for study in document["studies"]))
     for key in ("recipe", "space", "sampler"):
         table.add_row(key, *(study[key] for study in document["studies"]))
-    for metric, title in COLUMNS.items():
+    for metric, title in TITLES.items():
         table.add_row(title, *(_cell(study["metrics"], metric) for study in document["studies"]))
     Console().print(table)
 

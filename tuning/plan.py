@@ -18,7 +18,7 @@ from pipelines.recipes.recipe import Recipe
 from tuning.search import samplers, spaces
 
 OBJECTIVE = "val_error_pct"  # never the test error
-TRIAL_ERROR = "trial_error_pct"  # of a study's run: the objective of every trial, by its number
+TRIAL_ERROR = "trial_error_pct"  # metric of a study's run: every trial's objective, by its number
 OBJECTIVE_NAMES = ["validation error (%)", "images trained on"]  # for readers
 PLAN = "plan"  # attribute of a study: its identity
 GOAL = "goal"  # and when it is over
@@ -32,8 +32,8 @@ PROXIES = {"allconv-imagenet": ("allconv-imagenet32", "allconv-cifar10")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What a study searches; a study of that name with another plan is refused."""
+class StudyPlan:
+    """The search of a study; a study of that name with another plan is refused."""
 
     recipe: str = "allconv-imagenet"
     """Recipe to improve; `python -m pipelines list` names them."""
@@ -125,7 +125,7 @@ class Plan:
         return dict(json.loads(json.dumps(dataclasses.asdict(self) | digests)))
 
     @classmethod
-    def from_study(cls, study: Any) -> "Plan":
+    def from_study(cls, study: Any) -> "StudyPlan":
         """Return the plan of a study, to read what its trials came to."""
         names, plan = {each.name for each in dataclasses.fields(cls)}, study.user_attrs[PLAN]
         try:
@@ -137,7 +137,7 @@ class Plan:
             ) from error
 
     @classmethod
-    def to_continue(cls, study: Any) -> "Plan":
+    def to_continue(cls, study: Any) -> "StudyPlan":
         """Return the plan of a study, to train more.
 
         Raise UserError where its recipe or its ranges have changed since, or its sampler cannot be
@@ -182,7 +182,7 @@ def changed_fields(recipe: Recipe, base: Recipe) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Goal:
-    """When a study is over; what is None does not end it."""
+    """The end of a study; what is None does not end it."""
 
     trials: int | None = None
     """Finished trials to reach, pruned ones among them (None: of a new study 20, unless --hours is

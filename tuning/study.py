@@ -23,7 +23,7 @@ from tuning import catalog
 from tuning.analysis import summary, trial_results
 from tuning.catalog import EXPERIMENT, describe
 from tuning.execution import open_study, trial_queue, workers
-from tuning.plan import TRIAL_ERROR, Goal, Plan
+from tuning.plan import TRIAL_ERROR, Goal, StudyPlan
 from tuning.storage import copies, leader, storage
 
 SAVE_S = 10.0  # between two times that a study's hours are counted
@@ -31,7 +31,7 @@ SAVE_S = 10.0  # between two times that a study's hours are counted
 
 def search(
     name: str,
-    plan: Plan | None,
+    plan: StudyPlan | None,
     goal: Goal,
     *,
     where: str | None = None,
@@ -66,7 +66,7 @@ def _lead(study: Any, goal: Goal, where: str, worker_count: int) -> bool:
 
     Raise Unavailable where another process has taken the lead: that one sums the study up.
     """
-    plan, name = Plan.to_continue(study), study.study_name
+    plan, name = StudyPlan.to_continue(study), study.study_name
     row = catalog.find_run(study)
     has_work = open_study.set_goal(study, goal)
     if row and row.status == "FINISHED" and not has_work:
@@ -144,7 +144,7 @@ def join(name: str, where: str, after: Callable[[], None] = lambda: None) -> Non
     with storage.translate_errors(where):
         study = catalog.load(name, where)
         parent = tracked_run.Parent(catalog.wait_for_run(study).id, EXPERIMENT)
-        workers.work(study, Plan.to_continue(study), parent, after)
+        workers.work(study, StudyPlan.to_continue(study), parent, after)
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def _count_hours(study: Any) -> Iterator[Callable[[], None]]:
 
 def _make_recorder(
     study: Any,
-    plan: Plan,
+    plan: StudyPlan,
     tracked: tracked_run.Run,
     advance: Callable[[int, float], Any],
     save_hours: Callable[[], None],

@@ -40,7 +40,7 @@ REACH_STORE = (
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found and, where that is a problem or a note, its costs and its mend."""
+    """The finding of a check and, where it is a problem or a note, its costs and its mend."""
 
     state: Literal["ok", "note", "problem"]
     found: str

@@ -19,7 +19,7 @@ from pipelines.runtime.subcommands import run_json_beside
 CLAIMS = ("gradient-formula", "small-norm-factorization", "sgd-follows-descent")  # quickest first
 RECIPE = "mlp-digits"  # the study's name ends in its fingerprint: a new recipe, a new study
 TRIALS = 8  # five published schedules, then its own
-BUDGET = 0.5  # of the recipe's steps
+BUDGET = 0.5  # share of the recipe's steps
 EVIDENCE = ("pipelines", "evidence", "import")
 PARTS = len(CLAIMS) + 3
 

@@ -67,9 +67,6 @@ class When:
     exit codes 2 and 3 (None: 0)."""
     backoff: str | None = None
     """Before the first further attempt; twice as long before each next one (None: 60s)."""
-    overlap: Literal["skip", "queue"] | None = None
-    """What becomes of a tick while the job still runs: nothing, or it waits, one at most (None:
-    skip)."""
     missed: Literal["once", "skip"] | None = None
     """Of the ticks at which nothing served, run the last one, late, or none (None: once)."""
     notify: str = ""
@@ -93,11 +90,11 @@ class When:
             "timeout_s": times.parse_seconds(self.timeout) if self.timeout else None,
             "backoff_s": times.parse_seconds(self.backoff) if self.backoff else None,
             "notify": self.notify or None,
-            **{key: getattr(self, key) for key in ("retries", "overlap", "missed")},
+            **{key: getattr(self, key) for key in ("retries", "missed")},
         }
         return {key: value for key, value in values.items() if value is not None}
 
-    def job(self, name: str, line: str) -> jobs.Job:
+    def job(self, name: str, line: str) -> jobs.ScheduledJob:
         """Return the job described, or a shipped one with the given fields changed."""
         fields, tz = self.fields(), self.tz or times.local_zone()
         shipped = jobs.default_jobs(tz)
@@ -114,7 +111,7 @@ class When:
             raise UserError(
                 f"A command's quotation marks must be closed. Received: {line}. Write it so."
             ) from error
-        return jobs.Job(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
+        return jobs.ScheduledJob(name=name, words=jobs.parse_words(words), **{"tz": tz} | fields)
 
 
 @app.command

@@ -32,12 +32,12 @@ from pipelines.scheduling import jobs
 if TYPE_CHECKING:
     from pipelines.tracking.tracked_run import Run
 
-EXPERIMENT, KIND = "scheduled runs", "scheduled"  # of its run
+EXPERIMENT, KIND = "scheduled runs", "scheduled"  # where its run is found
 SPEC, LOG, OUTCOME = "attempt.json", "log.txt", "outcome.json"  # in its folder
 RAN, FAILED, KILLED = "ran", "failed", "killed"
 FAILURE, STATE = "failure", "state"  # tags of its run
 NOT_NOTIFIED = "not_notified"  # tag of its run: why the notification failed
-MAX_LISTED_RUNS = 40  # of its command, on the page of its run
+MAX_LISTED_RUNS = 40  # on the page of its run
 POLL_S = 0.2
 
 ATTEMPT = "SCHEDULED_ATTEMPT"  # in the environment of all processes of an attempt: its folder
@@ -347,8 +347,8 @@ def _notify(spec: AttemptSpec, outcome: Outcome, comparison: Mapping[str, Any] |
 def main(arguments: list[str]) -> None:
     """Run the attempt specified in a folder (`run FOLDER`), or close one that was killed."""
     folder = Path(arguments[-1])
-    document = json.loads((folder / SPEC).read_text())
-    spec = AttemptSpec(**document | {"words": tuple(document["words"])})
+    fields = json.loads((folder / SPEC).read_text())
+    spec = AttemptSpec(**fields | {"words": tuple(fields["words"])})
     outcome = (close_killed if arguments[0] == "close" else run_tracked)(spec, folder)
     with replace_whole(folder / OUTCOME) as half:
         half.write_text(json.dumps(dataclasses.asdict(outcome)))

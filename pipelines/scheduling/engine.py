@@ -70,12 +70,12 @@ def _encode(value: Any) -> dict[str, str]:
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON.")
 
 
-def _decode(document: dict[str, Any]) -> Any:
-    if document.keys() == {"datetime"}:
-        return datetime.fromisoformat(document["datetime"])
-    if document.keys() == {"error"} and isinstance(document["error"], str):
-        return RuntimeError(document["error"])
-    return document
+def _decode(value: dict[str, Any]) -> Any:
+    if value.keys() == {"datetime"}:
+        return datetime.fromisoformat(value["datetime"])
+    if value.keys() == {"error"} and isinstance(value["error"], str):
+        return RuntimeError(value["error"])
+    return value
 
 
 def database_url(storage: str | None = None) -> str:

@@ -4,7 +4,6 @@ import dataclasses
 import re
 import shlex
 import subprocess
-import sys
 import zoneinfo
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from pipelines.errors import UserError, short, without_password
-from pipelines.runtime import notify
-from pipelines.runtime.provenance import ROOT
-from pipelines.runtime.subcommands import find_error
+from pipelines.runtime import notify, subcommands
 from pipelines.scheduling import times
 
 TICK = "tick"  # the workflow of a job whose time has come
-PACKAGES = ("pipelines", "tuning")
 NAME_PATTERN = "[a-z0-9][a-z0-9-]{0,59}"
 HOUR_S = 3_600.0
 MAX_LENGTH_S = 3650 * 86_400.0  # ten years: beyond them dates end
@@ -28,7 +24,7 @@ DATE_PLACEHOLDER = "{date}"  # in the words of a job: the day of the tick, in th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class ScheduledJob:
     """A command line of ours, its times, and the rules for when it fails or is late."""
 
     name: str
@@ -44,10 +40,8 @@ class Job:
     """Further attempts at a tick whose command failed or was killed."""
     backoff_s: float = 60.0
     """Before the first further attempt; twice as long before each next one."""
-    overlap: Literal["skip", "queue"] = "skip"
-    """Whether a tick while the job is still running is skipped, or waits; one at most."""
     missed: Literal["once", "skip"] = "once"
-    """Of the ticks at which no server ran: the last one is run, late, or none."""
+    """Run the last of the ticks at which no server ran, late, or none."""
     notify: str = ""
     """A URL or a command, notified of every attempt that failed or was killed."""
 
@@ -70,10 +64,16 @@ class Job:
             )
 
     @classmethod
-    def of(cls, document: Any) -> "Job":
-        """Return the job of a document made by dataclasses.asdict; UserError for any other."""
+    def of(cls, context: Any) -> "ScheduledJob":
+        """Return the job of what dataclasses.asdict made of it; UserError for anything else."""
+        if isinstance(context, dict) and context.get("overlap") == "queue":
+            raise UserError(
+                "A tick is skipped while its job still runs; none waits any more. Received: a job "
+                "of the rule `overlap queue`. Add it anew, with --replace and without --overlap."
+            )
         try:
-            job = cls(**{**document, "words": tuple(document["words"])})
+            fields = {key: value for key, value in context.items() if key != "overlap"}
+            job = cls(**{**fields, "words": tuple(context["words"])})
             hash((job, job.command, job.next_tick(datetime.now(UTC))))  # each field has its type
         except Exception as error:  # whatever is there
             raise UserError(f"{NOT_OURS}: {short(error)}") from error
@@ -87,7 +87,7 @@ class Job:
             "workflow_name": TICK,
             "schedule": self.cron,
             "context": dataclasses.asdict(self),
-            "automatic_backfill": True,  # of ticks at which nothing served
+            "automatic_backfill": True,  # ticks at which nothing served are fired late
             "cron_timezone": self.tz,
         }
 
@@ -131,7 +131,7 @@ def parse_words(line: Sequence[str]) -> tuple[str, ...]:
             "A job needs a command of ours. Received: none. Write it after --, as in: schedule add "
             "nightly --cron '0 3 * * *' -- run gradient-formula --force"
         )
-    return tuple(words if words[0] in PACKAGES else ["pipelines", *words])
+    return tuple(words if words[0] in subcommands.PACKAGES else ["pipelines", *words])
 
 
 def hide_secrets(words: Sequence[str]) -> list[str]:
@@ -140,7 +140,7 @@ def hide_secrets(words: Sequence[str]) -> list[str]:
     return [re.sub("https?://.*", lambda url: notify.hide_secrets(url[0]), word) for word in shown]
 
 
-def check_command(job: Job) -> None:
+def check_command(job: ScheduledJob) -> None:
     """Raise UserError for an unknown command, or a name or an option that it does not know.
 
     Refuse a secret too: the schedule would keep it, and the processes of every tick show it.
@@ -154,9 +154,10 @@ def check_command(job: Job) -> None:
             "it out: PostgreSQL reads ~/.pgpass; or set OPTUNA_STORAGE where the schedule is "
             "served; a webhook is given to the job, by --notify before --."
         )
-    words = [sys.executable, "-m", *job.words, UNKNOWN_OPTION]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
-    why, _, rest = find_error(done.stderr).partition(f"There is no option {UNKNOWN_OPTION}.")
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    with subcommands.start((*job.words, UNKNOWN_OPTION), {}, **streams) as child:
+        error = subcommands.find_error(child.communicate()[1].decode(errors="replace"))
+    why, _, rest = error.partition(f"There is no option {UNKNOWN_OPTION}.")
     why = why.replace(f" {UNKNOWN_OPTION}", "").strip(" .")
     if why or not rest:
         raise UserError(
@@ -165,12 +166,14 @@ def check_command(job: Job) -> None:
         )
 
 
-def default_jobs(tz: str) -> dict[str, Job]:
+def default_jobs(tz: str) -> dict[str, ScheduledJob]:
     """Return by name the jobs that a new schedule begins with, in that time zone."""
 
-    def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> Job:
+    def job(name: str, line: str, cron: str, hours: float, **fields: Any) -> ScheduledJob:
         words = tuple(line.split())
-        return Job(name=name, words=words, tz=tz, cron=cron, timeout_s=hours * HOUR_S, **fields)
+        return ScheduledJob(
+            name=name, words=words, tz=tz, cron=cron, timeout_s=hours * HOUR_S, **fields
+        )
 
     study = f"tuning run weekly-{DATE_PLACEHOLDER} --recipe allconv-digits --trials 40"
     shipped = (

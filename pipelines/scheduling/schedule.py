@@ -13,12 +13,12 @@ from dbos import DBOSClient, WorkflowSchedule
 
 from pipelines.errors import UserError, unknown
 from pipelines.scheduling import times
-from pipelines.scheduling.jobs import NOT_OURS, Job
+from pipelines.scheduling.jobs import NOT_OURS, ScheduledJob
 
 LISTED_BY = "python -m pipelines schedule list"
 
 
-def add(client: DBOSClient, job: Job, replace: bool = False) -> None:
+def add(client: DBOSClient, job: ScheduledJob, replace: bool = False) -> None:
     """Add a job, from now on; UserError if one has that name, or its times never come.
 
     One that is replaced stands until the new one does. What it missed is not run: under another
@@ -55,7 +55,7 @@ def resume(client: DBOSClient, name: str) -> None:
         add(client, job, replace=True)
 
 
-def find(client: DBOSClient, name: str) -> Job:
+def find(client: DBOSClient, name: str) -> ScheduledJob:
     """Return the job of that name; UserError names the existing ones."""
     return job_of(_entry(client, name))
 
@@ -68,9 +68,9 @@ def _entry(client: DBOSClient, name: str) -> WorkflowSchedule:
     return entry
 
 
-def job_of(entry: WorkflowSchedule) -> Job:
+def job_of(entry: WorkflowSchedule) -> ScheduledJob:
     """Return the job of a row; UserError where the row is not as `add` writes it."""
-    job = Job.of(entry["context"])
+    job = ScheduledJob.of(entry["context"])
     row: dict[str, Any] = {**entry, "context": job.entry["context"]}
     with contextlib.suppress(TypeError, ValueError):
         datetime.fromisoformat(row["last_fired_at"] or "2026-01-01").astimezone(UTC)
@@ -79,7 +79,7 @@ def job_of(entry: WorkflowSchedule) -> Job:
     raise UserError(f"{NOT_OURS}: its row has another name, time or workflow than its job")
 
 
-def read_jobs(client: DBOSClient) -> Iterator[tuple[Job, WorkflowSchedule]]:
+def read_jobs(client: DBOSClient) -> Iterator[tuple[ScheduledJob, WorkflowSchedule]]:
     """Yield the jobs with their rows; print why one that cannot be read is left out."""
     for entry in client.list_schedules():
         try:
@@ -88,9 +88,9 @@ def read_jobs(client: DBOSClient) -> Iterator[tuple[Job, WorkflowSchedule]]:
             print(f"Job {entry['schedule_name']} is left out: {error}", file=sys.stderr)
 
 
-def next_ticks(client: DBOSClient) -> dict[Job, datetime | None]:
+def next_ticks(client: DBOSClient) -> dict[ScheduledJob, datetime | None]:
     """Return every job with its next tick, the nearest first; None: paused."""
-    now, due = datetime.now(UTC), dict[Job, datetime | None]()
+    now, due = datetime.now(UTC), dict[ScheduledJob, datetime | None]()
     for job, entry in read_jobs(client):
         due[job] = job.next_tick(now) if entry["status"] == "ACTIVE" else None
     late = datetime.max.replace(tzinfo=UTC)

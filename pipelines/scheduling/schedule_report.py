@@ -11,12 +11,12 @@ from typing import Any
 
 from dbos import DBOSClient, WorkflowStatus
 
-from pipelines.errors import check_counts, unknown
+from pipelines.errors import UserError, check_counts, unknown
 from pipelines.runtime import notify
 from pipelines.runtime.durations import format_distance, format_duration
 from pipelines.runtime.plain_table import plain_table
 from pipelines.scheduling import attempt, jobs, schedule, server
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 
 UNREADABLE = "unreadable"  # state of a row that this project has not written so
 STYLES = {"ran": "green", "failed": "red", "killed": "red", "running": "cyan", "missed": "yellow"}
@@ -68,17 +68,18 @@ def _tick_row(row: WorkflowStatus) -> dict[str, Any]:
     """Return the row of a tick, whose keys users script against; `unreadable` if it is no tick."""
     try:
         at, context = row.input["args"][:2]  # type: ignore[index]
-        return _describe(row, Job.of(context), at, {"code": None, **_result(row)})
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
+        return _describe(row, ScheduledJob.of(context), at, {"code": None, **_result(row)})
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as error:
         at = datetime.fromtimestamp((row.created_at or 0) / 1000, UTC)
-        unknown_job = Job(name="unknown", words=(), tz="UTC", cron="")
-        result = {"state": UNREADABLE, "why": jobs.NOT_OURS, "code": None}
+        unknown_job = ScheduledJob(name="unknown", words=(), tz="UTC", cron="")
+        why = str(error) if isinstance(error, UserError) else jobs.NOT_OURS
+        result = {"state": UNREADABLE, "why": why, "code": None}
         known = {"job": row.schedule_name or row.workflow_id, "command": ""}
         return _describe(row, unknown_job, at, result) | known
 
 
 def _describe(
-    row: WorkflowStatus, job: Job, at: datetime, result: Mapping[str, Any]
+    row: WorkflowStatus, job: ScheduledJob, at: datetime, result: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the row of a tick at that moment with that end."""
 

@@ -1,8 +1,8 @@
 """The server of a schedule: one workflow a tick, in all servers that share a database.
 
 DBOS fires a tick once, keeps its result, and repeats what a killed server had begun. Ours are the
-rules of a job: overlap, missed ticks, further attempts. An attempt is a process of its own
-(attempt.py), so that a server holds neither MLflow nor TensorFlow.
+rules of a job: ticks while it runs, missed ticks, further attempts. An attempt is a process of its
+own (attempt.py), so that a server holds neither MLflow nor TensorFlow.
 DBOS at the top: import this module inside the functions that need it.
 """
 
@@ -26,11 +26,11 @@ from pipelines.runtime import heartbeat
 from pipelines.runtime.durations import format_duration
 from pipelines.scheduling import attempt, engine, jobs, schedule, times
 from pipelines.scheduling.attempt import KILLED, AttemptSpec
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import store
 
 MISSED, SKIPPED = "missed", "skipped"
-RUNNING, WAITING = "running", "waiting"  # phases of a tick that has begun
+RUNNING = "running"  # phase of a tick that has begun
 NOT_SERVED = "nothing served the schedule then"
 MISSED_TICKS, BY_HAND_TICK = "missed ticks", "tick by hand"  # other workflows than that of a tick
 BY_HAND = "near-identity-by-hand"  # the application of jobs that a person runs
@@ -46,7 +46,7 @@ _stopping = threading.Event()
 @DBOS.workflow(name=jobs.TICK)
 def run_tick(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job whose time has come, by its rules, and return a row of the history."""
-    job = Job.of(context)
+    job = ScheduledJob.of(context)
     row: dict[str, Any] | None = DBOS.run_step({"name": "decide"}, _apply_rules, job, at)
     return row or _run_attempts(job, at)
 
@@ -62,11 +62,11 @@ def record_missed_ticks(
 @DBOS.workflow(name=BY_HAND_TICK)
 def run_by_hand(at: datetime, context: dict[str, Any]) -> dict[str, Any]:
     """Run a job once for a person, who sees its log meanwhile."""
-    _set_phase(Job.of(context), RUNNING)
-    return _run_attempts(dataclasses.replace(Job.of(context), retries=0), at, echo=True)
+    _mark_running(ScheduledJob.of(context))
+    return _run_attempts(dataclasses.replace(ScheduledJob.of(context), retries=0), at, echo=True)
 
 
-def _run_attempts(job: Job, at: datetime, echo: bool = False) -> dict[str, Any]:
+def _run_attempts(job: ScheduledJob, at: datetime, echo: bool = False) -> dict[str, Any]:
     """Make attempts until one succeeds or no further one is allowed; return the last one's row."""
     number = 1
     while True:
@@ -86,7 +86,7 @@ def _wait(seconds: float) -> None:
         raise SystemExit
 
 
-def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, Any]:
+def _run_attempt(job: ScheduledJob, at: datetime, number: int, echo: bool) -> dict[str, Any]:
     """Run one attempt in a process of its own and return its row of the history."""
     _wait(0)
     workflow = str(DBOS.workflow_id)
@@ -113,31 +113,19 @@ def _run_attempt(job: Job, at: datetime, number: int, echo: bool) -> dict[str, A
     return dataclasses.asdict(outcome) | times_s | {"attempt": number}
 
 
-def _apply_rules(job: Job, at: datetime) -> dict[str, Any] | None:
-    """Return the row of a tick that a rule of its job leaves out; None if it is to run.
-
-    Where a tick waits for the one before, this takes as long as that.
-    """
-    (own,) = DBOS.list_workflows(workflow_ids=[str(DBOS.workflow_id)], load_input=False)
-    waits = (own.attributes or {}).get("phase") == WAITING  # in a server that has stopped since
+def _apply_rules(job: ScheduledJob, at: datetime) -> dict[str, Any] | None:
+    """Return the row of a tick that a rule of its job leaves out; None if it is to run."""
     if not times.is_tick(job.cron, job.zone, at):
         return _row(SKIPPED, "not due: the clocks are moved, or day and weekday must agree")
     now = datetime.now(UTC)
-    if not waits and now - at > MISSED_AFTER:
+    if now - at > MISSED_AFTER:
         if job.missed == "skip":
             return _row(MISSED, NOT_SERVED)
         if (later := job.next_tick(at)) and later <= now:
             return _row(MISSED, f"{NOT_SERVED}, and a later tick stands for it")
-    while phases := [row.attributes["phase"] for row in _open_ticks(job)]:  # type: ignore[index]
-        if job.overlap == "skip":
-            return _row(SKIPPED, "the job was still running")
-        if not waits:
-            if WAITING in phases:
-                return _row(SKIPPED, "another tick was waiting already")
-            _set_phase(job, WAITING)
-            waits = True
-        _wait(1.0)
-    _set_phase(job, RUNNING)
+    if _open_ticks(job):
+        return _row(SKIPPED, "the job was still running")
+    _mark_running(job)
     return None
 
 
@@ -145,13 +133,13 @@ def _row(state: str, why: str) -> dict[str, Any]:
     return {"state": state, "why": why}
 
 
-def _set_phase(job: Job, phase: str) -> None:
-    """Record the job and the phase of the workflow that runs now, for other processes to read."""
-    attributes = {"job": job.name, "phase": phase, "beat": time.time()}
+def _mark_running(job: ScheduledJob) -> None:
+    """Record that the workflow that runs now has begun, for other processes to read."""
+    attributes = {"job": job.name, "phase": RUNNING, "beat": time.time()}
     DBOS.update_workflow_attributes(str(DBOS.workflow_id), attributes)
 
 
-def _open_ticks(job: Job) -> list[WorkflowStatus]:
+def _open_ticks(job: ScheduledJob) -> list[WorkflowStatus]:
     """Return the other ticks of a job that have begun and are not over, or are to be repeated."""
     rows = DBOS.list_workflows(status=OPEN_STATES, application_name=APPLICATIONS, load_input=False)
     return [
@@ -190,14 +178,16 @@ def serve(storage: str | None) -> None:
         while not _stopping.wait(RECOVERY_S):
             try:
                 _recover_workflows()
-            except Exception as error:  # of a database or a disk that may answer again
+            except Exception as error:  # a database or a disk may answer again
                 print_line(f"waits for its database and disk: {short(error)}")
         count = attempt.end_all()
         rest = f"; the next server repeats {count} that were running" if count else ""
         print_line(f"stopped{rest}")
 
 
-def record_missed(client: DBOSClient, found: Iterable[tuple[Job, WorkflowSchedule]]) -> None:
+def record_missed(
+    client: DBOSClient, found: Iterable[tuple[ScheduledJob, WorkflowSchedule]]
+) -> None:
     """Record all but the last of the ticks at which no server ran as one row a job.
 
     DBOS would fire each of them, a tenth of a second one after another.
@@ -266,5 +256,5 @@ def run_now(storage: str | None, name: str) -> int:
 
 def print_line(text: str) -> None:
     """Print a line of the server's log."""
-    with contextlib.suppress(OSError, ValueError):  # of a terminal that was closed
+    with contextlib.suppress(OSError, ValueError):  # the terminal may be closed
         print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {text}", file=sys.stderr, flush=True)

@@ -47,7 +47,9 @@ def check_cron(cron: str, zone: zoneinfo.ZoneInfo) -> None:
 
     now, second = datetime.now(UTC), timedelta(seconds=1)
     try:
-        if len(cron.split()) != 5 and not re.fullmatch(r"\*/\d\d( \*){5}", cron):  # of seconds
+        if len(cron.split()) != 5 and not re.fullmatch(
+            r"\*/\d\d( \*){5}", cron
+        ):  # the second form has seconds
             raise CronSimError("Not five fields")
         if next_tick(cron, zone, now) is None:
             raise CronSimError("No such day in fifty years")

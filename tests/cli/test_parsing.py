@@ -34,6 +34,12 @@ WRONG = [
     ("tuning run s --recipe mlp-digits --hours long", "--hours must be a number or None"),
     ("tuning resume s --trails 3", "Did you mean --trials?"),
     ("tuning show s --jsn", "Did you mean --json?"),
+    ("tuning run", "STUDY must be given. Received: nothing. Write: python -m tuning run STUDY"),
+    ("tuning resume --trials 3", "Received: resume --trials 3"),
+    ("tuning show a b", "No option takes the word 'b'. See: python -m tuning show --help"),
+    ("tuning nothing", "There is no command 'nothing'. See: python -m tuning --help"),
+    ("tuning", "A command must be named. Received: none. See: python -m tuning --help"),
+    ("tuning run s --recipe mlp-digits --seeds-per-trial 0", "Set --seeds-per-trial 1"),
 ]
 SOURCE = """
 import importlib, shlex, sys

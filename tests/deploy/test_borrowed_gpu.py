@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pipelines.data import packed
 from tests.conftest import ROOT
 
 FILE = ROOT / "deploy" / "borrowed_gpu.py"
@@ -20,28 +19,6 @@ script = SimpleNamespace(**runpy.run_path(str(FILE)))
 def call(*words: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(FILE), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def pack_drawn(folder: Path, channels: int = 3) -> Path:
-    """Pack a data set whose pictures are smooth, noise or of extreme values."""
-    draw = np.random.default_rng(0)
-    ramp = np.add.outer(np.arange(9), 2 * np.arange(7))[..., None].repeat(channels, -1)
-    noise = draw.integers(0, 256, (5, 9, 7, channels))
-    images = np.concatenate([[ramp] * 40, noise, draw.choice([0, 255], noise.shape)])
-    examples = images.astype(np.uint8), np.arange(len(images))
-    stored = SimpleNamespace(
-        where={"version": "1.0.0"}, count=lambda part: len(images), read=lambda part, cut: examples
-    )
-    return packed.write(folder / "drawn.npz", "drawn", 50, stored)
-
-
-@pytest.mark.parametrize("channels", [1, 3])
-def test_packed_pictures_come_out_byte_for_byte(tmp_path: Path, channels: int) -> None:
-    file, small, again = pack_drawn(tmp_path, channels), tmp_path / "small", tmp_path / "again.npz"
-    script.copy_data(file, small, script.pack_pictures)
-    script.copy_data(small, again, script.unpack_pictures)
-    assert small.stat().st_size < file.stat().st_size
-    assert again.read_bytes() == file.read_bytes()
 
 
 def test_a_file_comes_home_in_pieces(tmp_path: Path) -> None:
@@ -69,8 +46,6 @@ def test_a_lacking_or_damaged_piece_is_named(tmp_path: Path, damage: object) -> 
 def test_the_last_piece_installs_packages_and_data(tmp_path: Path) -> None:
     carried, folder = tmp_path / "carried", tmp_path / "there"
     carried.mkdir()
-    data, small = pack_drawn(tmp_path), tmp_path / "small.npz"
-    script.copy_data(data, small, script.pack_pictures)
     wheel = tmp_path / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("tiny.py", "")
@@ -79,7 +54,7 @@ def test_the_last_piece_installs_packages_and_data(tmp_path: Path) -> None:
         archive.writestr("tiny-1.0.dist-info/RECORD", "")
     with zipfile.ZipFile(tmp_path / "there.zip", "w") as archive:
         archive.write(wheel, f"wheels/{wheel.name}")
-        archive.write(small, data.name)
+        archive.writestr("data/drawn.npz", pictures := bytes(1000))
     size = (tmp_path / "there.zip").stat().st_size
     first, last = script.cut(tmp_path / "there.zip", carried, size / 2 / script.MIB)
 
@@ -93,7 +68,7 @@ def test_the_last_piece_installs_packages_and_data(tmp_path: Path) -> None:
     done = call("receive", carried / last, "--folder", folder)
     assert done.returncode == 0, done.stderr
     assert (folder / "site" / "tiny.py").exists()
-    assert (folder / "data" / data.name).read_bytes() == data.read_bytes()
+    assert (folder / "data" / "drawn.npz").read_bytes() == pictures
 
 
 def test_what_is_there_already_is_not_carried() -> None:

@@ -4,7 +4,7 @@ import shlex
 
 import yaml
 
-from pipelines.scheduling.jobs import Job, check_command, parse_words
+from pipelines.scheduling.jobs import ScheduledJob, check_command, parse_words
 from tests.conftest import ROOT
 
 SERVICE = ROOT / "deploy" / "near-identity.service"
@@ -15,11 +15,11 @@ def test_the_service_starts_a_server() -> None:
     (line,) = [t for t in SERVICE.read_text().splitlines() if t.startswith("ExecStart=")]
     found = parse_words(shlex.split(line.removeprefix("ExecStart=")))
     assert found[:3] == ("pipelines", "schedule", "serve")
-    check_command(Job(name="x", words=found, tz="UTC", cron="0 3 * * *"))
+    check_command(ScheduledJob(name="x", words=found, tz="UTC", cron="0 3 * * *"))
 
 
 def test_the_cron_job_of_kubernetes_does_what_ours_does() -> None:
     spec = yaml.safe_load(CRONJOB.read_text())["spec"]
     pod = spec["jobTemplate"]["spec"]["template"]["spec"]
     found = parse_words(pod["containers"][0]["command"])
-    check_command(Job(name="x", words=found, tz=spec["timeZone"], cron=spec["schedule"]))
+    check_command(ScheduledJob(name="x", words=found, tz=spec["timeZone"], cron=spec["schedule"]))

@@ -19,7 +19,7 @@ from dbos import DBOS, DBOSClient
 
 from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
-from pipelines.scheduling import engine, jobs, schedule, server, steps
+from pipelines.scheduling import engine, jobs, schedule, server
 from tests.scheduling.test_jobs import a_job
 
 LATER = datetime(2026, 11, 1, 2, tzinfo=UTC)
@@ -97,7 +97,7 @@ def test_no_pickle_of_a_schedule_is_read_by_list_history_server_and_pipelines(
             wait(lambda: client.list_workflows(workflow_ids=["sched-bad"])[0].status == "ERROR")
             assert history(capsys)["x"]["state"] == "unreadable"
     edit(home, "UPDATE operation_outputs SET output = ?, serialization = 'py_pickle'", pickled)
-    with engine.serve_workflows(steps.APPLICATION):
+    with engine.serve_workflows(server.BY_HAND):
         (step,) = DBOS.list_workflow_steps("sched-good")
         assert step["output"] == pickled
     assert not (tmp_path / "it ran").exists()
@@ -168,3 +168,21 @@ def test_rows_of_a_schedule_edited_by_hand_are_named_and_the_rest_is_listed_and_
     with engine.open_client() as client:
         paused = {entry["schedule_name"] for entry in client.list_schedules(status="PAUSED")}
     assert paused == {"b", "d", "e", "f", "g", "h", "i"}  # at whose rows DBOS fires nothing
+
+
+def test_a_job_of_which_ticks_waited_in_earlier_versions_is_refused_in_a_sentence(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = "UPDATE workflow_schedules SET context = ? WHERE schedule_name = ?"
+    with engine.open_client() as client:
+        for name, overlap in (("one", "skip"), ("two", "queue")):
+            schedule.add(client, a_job(name=name))
+            context = {**a_job(name=name).entry["context"], "overlap": overlap}
+            edit(home, where, json.dumps(context), name)
+        assert schedule.find(client, "one") == a_job(name="one")
+        with pytest.raises(UserError, match=r"overlap queue.*--replace"):
+            schedule.find(client, "two")
+    schedule_command(["list"])
+    printed = capsys.readouterr()
+    assert "Job two is left out: A tick is skipped while its job still runs" in printed.err
+    assert "one" in printed.out

@@ -18,15 +18,15 @@ from pipelines.cli.schedule_command import schedule_command
 from pipelines.errors import UserError
 from pipelines.runtime import notify
 from pipelines.scheduling import engine, jobs, schedule, times
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 
 
-def a_job(**fields: Any) -> Job:
+def a_job(**fields: Any) -> ScheduledJob:
     common = {"name": "x", "words": ("pipelines", "list"), "tz": "Europe/Berlin"}
-    return Job(**{**common, "cron": "0 3 * * *"} | fields)
+    return ScheduledJob(**{**common, "cron": "0 3 * * *"} | fields)
 
 
-def ticks(job: Job, first_day: str, days: int) -> list[datetime]:
+def ticks(job: ScheduledJob, first_day: str, days: int) -> list[datetime]:
     start = datetime.fromisoformat(first_day).replace(tzinfo=job.zone)
     end, found = start + timedelta(days=days), [start - timedelta(seconds=1)]
     while (tick := job.next_tick(found[-1])) and tick < end:

@@ -21,7 +21,7 @@ from pipelines.errors import UserError
 from pipelines.runtime import heartbeat
 from pipelines.scheduling import attempt, engine, schedule, schedule_report, server
 from pipelines.scheduling.attempt import Outcome
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import history
 from tests.scheduling.test_jobs import a_job
 
@@ -41,7 +41,7 @@ def workflows(home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def start(job: Job, at: datetime) -> Any:
+def start(job: ScheduledJob, at: datetime) -> Any:
     with SetWorkflowID(f"sched-{job.name}-{at.isoformat()}"):
         return DBOS.start_workflow(server.run_tick, at, dataclasses.asdict(job))
 
@@ -100,7 +100,7 @@ def test_another_time_zone_repeats_no_tick_that_ran(
     tick = last_minute() - timedelta(hours=2)
     before = (tick - timedelta(hours=1)).isoformat()
 
-    def daily(name: str, tz: str) -> Job:
+    def daily(name: str, tz: str) -> ScheduledJob:
         local = tick.astimezone(zoneinfo.ZoneInfo(tz))
         return a_job(name=name, tz=tz, cron=f"{local.minute} {local.hour} * * *")
 
@@ -134,7 +134,7 @@ def test_a_time_that_comes_twice_when_clocks_are_moved_is_run_once(workflows: No
     assert "clocks are moved" in result["why"]
 
 
-def test_ticks_while_the_job_runs_are_skipped_or_one_waits(
+def test_a_tick_while_the_job_runs_is_skipped(
     workflows: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_end = threading.Event()
@@ -144,46 +144,15 @@ def test_ticks_while_the_job_runs_are_skipped_or_one_waits(
         return Outcome("ran", code=0)
 
     monkeypatch.setattr(attempt, "run_in_process", carry_out)
-    for overlap, states in (
-        ("skip", ["ran", "skipped", "skipped"]),
-        ("queue", ["ran", "ran", "skipped"]),
-    ):
-        job = a_job(name=overlap, cron="*/10 * * * * *", tz="UTC", overlap=overlap)
-        now = datetime.now(UTC).replace(microsecond=0)
-        last = now - timedelta(seconds=now.second % 10)
-        may_end.clear()
-        handles = []
-        for number in (2, 1, 0):
-            handles.append(start(job, last - timedelta(seconds=10 * number)))
-            _wait_until_marked(handles[-1])
-        may_end.set()
-        results = [handle.get_result() for handle in handles]
-        assert [result["state"] for result in results] == states
-        assert results[1].get("started", 0) >= results[0]["ended"] or overlap == "skip"
-
-
-def test_a_tick_that_waited_as_its_server_stopped_is_run_by_the_next(
-    workflows: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However late that is, a tick that has begun to wait is not a missed one."""
-    began, goes_on = threading.Event(), threading.Event()
-
-    def carry_out(*_: Any) -> Outcome:
-        began.set()
-        return Outcome("ran", code=0) if goes_on.wait(60) else Outcome("failed", code=1)
-
-    monkeypatch.setattr(attempt, "run_in_process", carry_out)
-    job = a_job(cron="* * * * * *", overlap="queue", missed="skip")
+    job = a_job(cron="*/10 * * * * *", tz="UTC")
     now = datetime.now(UTC).replace(microsecond=0)
-    first = start(job, now - timedelta(seconds=1))
-    assert began.wait(60)
-    second = start(job, now)
-    _wait_until_marked(second)
-    _stop_server(second)
-    goes_on.set()
+    last = now - timedelta(seconds=now.second % 10)
+    first = start(job, last - timedelta(seconds=10))
+    while not first.get_status().attributes:
+        time.sleep(0.1)
+    assert start(job, last).get_result()["state"] == "skipped"
+    may_end.set()
     assert first.get_result()["state"] == "ran"
-    monkeypatch.setattr(server, "MISSED_AFTER", timedelta(0))
-    assert _repeat()["state"] == "ran"
 
 
 def test_a_server_that_is_told_to_stop_waits_for_no_pause_between_attempts(
@@ -219,11 +188,6 @@ def _repeat() -> dict[str, Any]:
     (handle,) = DBOS._recover_pending_workflows([DBOS.executor_id])
     result: dict[str, Any] = handle.get_result()
     return result
-
-
-def _wait_until_marked(handle: Any) -> None:
-    while (status := handle.get_status()).status == "PENDING" and not status.attributes:
-        time.sleep(0.1)
 
 
 @pytest.mark.parametrize("codes", [(1, 1, 1), (1, 2), (3,)])

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from pipelines.scheduling import attempt, engine, schedule, schedule_report
-from pipelines.scheduling.jobs import Job
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
@@ -34,8 +34,8 @@ class Bench:
         cron = f"*/{EVERY_S} * * * * *"
         words = ("tests.scheduling.ticker", str(self.lines))
         jobs = [
-            Job(name="x", words=(*words, "2"), tz="UTC", cron=cron),
-            Job(name="long", words=(*words, "20"), tz="UTC", cron="0 0 1 1 *"),
+            ScheduledJob(name="x", words=(*words, "2"), tz="UTC", cron=cron),
+            ScheduledJob(name="long", words=(*words, "20"), tz="UTC", cron="0 0 1 1 *"),
         ]
         with engine.open_client(storage) as client:
             for shipped in schedule.next_ticks(client):

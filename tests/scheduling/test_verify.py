@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pipelines.cli.pipeline_command import CLAIMS
 from pipelines.scheduling import engine, schedule, schedule_report
-from pipelines.scheduling.jobs import Job
-from pipelines.scheduling.workflows import CLAIMS
+from pipelines.scheduling.jobs import ScheduledJob
 from pipelines.tracking import history, store
 from tests.conftest import ROOT
 
@@ -30,7 +30,9 @@ def project(home: Path, digits: Path, tmp_path: Path) -> Iterator[Path]:
         shutil.copy(ROOT / name, place)
     out = str(tmp_path / "report")
     words = ("pipelines", "pipeline", "verify", "--scale", "smoke", "--out", out)
-    job = Job(name="verify", words=words, tz="UTC", cron=EVERY_10_S, retries=2, backoff_s=1.0)
+    job = ScheduledJob(
+        name="verify", words=words, tz="UTC", cron=EVERY_10_S, retries=2, backoff_s=1.0
+    )
     with engine.open_client() as client:
         for shipped in schedule.next_ticks(client):
             schedule.remove(client, shipped.name)

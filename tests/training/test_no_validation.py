@@ -97,13 +97,13 @@ def test_what_chooses_by_validation_refuses_before_a_run_is_opened(
     home: Path, digits: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.recipes import catalog
-    from tuning.plan import Plan
+    from tuning.plan import StudyPlan
 
     sentence = "chooses by validation examples. Received: validation=False for mlp-digits"
     with pytest.raises(UserError, match=sentence):
         run(small(), RunOptions(), watch=WATCH)
     with pytest.raises(UserError, match=sentence):
-        Plan(recipe="mlp-digits", changes={"validation": False})
+        StudyPlan(recipe="mlp-digits", changes={"validation": False})
     monkeypatch.setitem(catalog.RECIPES, "mlp-digits", {"smoke": small()})
     with pytest.raises(UserError, match="A champion is chosen by validation examples"):
         model_registry.register("mlp-digits", "smoke")

@@ -159,14 +159,14 @@ def test_the_end_of_pictures_that_a_device_holds_is_theirs(digits: Path) -> None
 
 
 def test_a_search_refuses_to_see_the_test_set(home: Path) -> None:
-    from tuning.plan import Plan
+    from tuning.plan import StudyPlan
 
     watch = TrainingObserver(report=lambda metrics, step: None, lost={})
     sentence = "A search leaves the test set unread. Received: test_every=6 for mlp-digits"
     with pytest.raises(UserError, match=sentence):
         run(small(validation=True), RunOptions(), watch=watch)
     with pytest.raises(UserError, match=sentence):
-        Plan(recipe="mlp-digits", changes={"test_every": 6})
+        StudyPlan(recipe="mlp-digits", changes={"test_every": 6})
     assert history.rows(None) == []
 
 

@@ -13,13 +13,13 @@ from pipelines.tracking import tracked_run
 from tuning.__main__ import dispatch
 from tuning.execution import trial_queue
 from tuning.plan import PLAN as PLAN_OF
-from tuning.plan import Plan
+from tuning.plan import StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, storage
 
 optuna = pytest.importorskip("optuna")
 
-PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-schedule", sampler="cmaes")
+PLAN = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-schedule", sampler="cmaes")
 
 
 class Touch:

@@ -11,14 +11,14 @@ from pipelines.runtime import heartbeat
 from pipelines.tracking import tracked_run
 from tuning import study
 from tuning.execution import open_study, trial_queue, workers
-from tuning.plan import Goal, Plan
+from tuning.plan import Goal, StudyPlan
 from tuning.storage import leader, storage
 
-RATES = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
-GRID = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
+RATES = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only")
+GRID = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="grid")
 
 
-def make_study(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
+def make_study(goal: Goal, errors: list[float], plan: StudyPlan = RATES) -> Any:
     """A study with that goal whose finished trials have these errors."""
     there = open_study.open_study("s", plan, goal, storage.resolve_url(), force=True)
     open_study.set_goal(there, goal)
@@ -27,7 +27,7 @@ def make_study(goal: Goal, errors: list[float], plan: Plan = RATES) -> Any:
     return there
 
 
-def finish(there: Any, error: float, plan: Plan = RATES) -> None:
+def finish(there: Any, error: float, plan: StudyPlan = RATES) -> None:
     """Have one more trial."""
     there.enqueue_trial({})
     there.tell(trial_queue.start_next(there, plan), error)
@@ -98,7 +98,7 @@ def test_the_points_of_a_grid_are_fixed_as_it_begins(home: Path, digits: Path) -
 
 def test_a_grid_has_no_trials_beside_its_points(home: Path, digits: Path) -> None:
     """With room for more, none is drawn at random; the same command goes on with the study."""
-    plan = Plan(recipe="mlp-digits", scale="smoke", sampler="grid")
+    plan = StudyPlan(recipe="mlp-digits", scale="smoke", sampler="grid")
     there = make_study(Goal(trials=90), [], plan)
     trial_queue.fill(there, plan, workers.load_goal(there))
     points = [each.system_attrs["fixed_params"] for each in there.trials]

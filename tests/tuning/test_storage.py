@@ -4,13 +4,12 @@ import contextlib
 import http.client
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,23 +23,16 @@ from tests.conftest import ROOT, free_port
 from tuning.__main__ import dispatch
 from tuning.execution import trial_queue, workers
 from tuning.optuna_log import silence
-from tuning.plan import Plan
+from tuning.plan import StudyPlan
 from tuning.storage import copies, serving, storage
 
 optuna = pytest.importorskip("optuna")
 
-PLAN = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
+PLAN = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", sampler="random")
 WORKER = (
     "import sys; from tests.tuning.test_storage import work; work(sys.argv[1], int(sys.argv[2]))"
 )
-SERVER = """
-import sys
-from pipelines.cli.shell import run_command_safely
-from tuning.storage import serving
-def serve(words):
-    getattr(serving, words[0])(words[1], words[2], int(words[3]))
-sys.exit(run_command_safely(serve, sys.argv[1:]))
-"""
+GUIDE = ROOT / "docs" / "how-to" / "tune.md"
 
 
 def database_of(kind: str, folder: Path, request: pytest.FixtureRequest) -> str:
@@ -91,11 +83,12 @@ def crowd(url: str, workers: int, trials: int) -> list[int]:
 
 
 @contextmanager
-def serve(*words: Any) -> Iterator[subprocess.Popen[str]]:
-    """A server, once it has said where it is; told to end afterwards."""
+def running(words: Sequence[str], **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A process of Python, told to end afterwards."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, *map(str, words)],
+        [sys.executable, *words],
         cwd=ROOT,
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -105,6 +98,11 @@ def serve(*words: Any) -> Iterator[subprocess.Popen[str]]:
     finally:
         process.terminate()
         process.communicate(timeout=20)
+
+
+def dashboard(url: str, host: str, port: int) -> Any:
+    words = ("-m", "tuning", "dashboard", "--storage", url, "--host", host, "--port", str(port))
+    return running(words)
 
 
 def line(process: subprocess.Popen[str]) -> str:
@@ -118,8 +116,15 @@ def reachable(kind: str, database: str) -> Iterator[str]:
         yield database
         return
     port = free_port()
-    with serve("serve_proxy", database, "127.0.0.1", port) as proxy:
-        assert f"--storage grpc://127.0.0.1:{port}" in line(proxy)
+    (program,) = re.findall(r'^python -c "(.*?)"$', GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    program = program.replace("0.0.0.0", "127.0.0.1").replace("13000", str(port))  # noqa: S104
+    with running(("-c", program), OPTUNA_STORAGE=database):
+        deadline, is_there = time.monotonic() + 60, False
+        while not is_there:
+            assert time.monotonic() < deadline
+            with socket.socket() as probe:
+                is_there = probe.connect_ex(("127.0.0.1", port)) == 0
+            time.sleep(0.1)
         yield f"grpc://127.0.0.1:{port}"
 
 
@@ -363,31 +368,6 @@ def test_four_workers_as_fast_as_they_can_lose_nothing_and_repeat_nothing(
         optuna.delete_study(study_name="s", storage=storage.connect(url))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_proxy_says_what_workers_take_and_ends_when_told(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    url, port = journal_in(tmp_path), free_port()
-    with serve("serve_proxy", url, "127.0.0.1", port) as process:
-        said = line(process)
-        assert said == f"Workers of {url} take: --storage grpc://127.0.0.1:{port}\n"
-        there = storage.connect(f"grpc://127.0.0.1:{port}")
-        optuna.create_study(study_name="through the proxy", storage=there)
-        with pytest.raises(UserError, match="must be free"):
-            serving.serve_proxy(url, "127.0.0.1", port)
-        with pytest.raises(UserError, match="A proxy stands before a storage"):
-            serving.serve_proxy(f"grpc://127.0.0.1:{port}", "127.0.0.1", free_port())
-        os.kill(process.pid, number)
-        _, errors = process.communicate(timeout=20)
-    assert process.returncode == 0
-    assert errors.splitlines() == [
-        "It asks for no password: let only machines you trust reach it.",
-        "The proxy has ended; the studies are kept.",
-    ]
-    assert optuna.get_all_study_names(storage.connect(url)) == ["through the proxy"]
-
-
 def status(port: int, host: str | None) -> int:
     """What a dashboard answers to a request for that host; None: for no host."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
@@ -429,7 +409,7 @@ def test_the_dashboard_answers_no_foreign_host(
     tmp_path: Path, at: str, own: list[str], foreign: list[str]
 ) -> None:
     port = free_port()
-    with serve("serve_dashboard", journal_in(tmp_path), at, port) as process:
+    with dashboard(journal_in(tmp_path), at, port) as process:
         assert line(process).endswith(f":{port}\n")
         assert {host: status(port, host) for host in OWN + own} == dict.fromkeys(OWN + own, 200)
         refused = FOREIGN + foreign
@@ -446,7 +426,7 @@ def test_the_dashboard_shows_a_study_of_every_storage(
     study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=3)
     with (
         reachable(kind, database) as url,
-        serve("serve_dashboard", url, "127.0.0.1", port) as process,
+        dashboard(url, "127.0.0.1", port) as process,
     ):
         address = line(process).split()[-1]
         assert address == f"http://127.0.0.1:{port}"

@@ -35,9 +35,7 @@ MISTAKES = [
     ("work", "nothing"),
     ("compare", "nothing"),
     ("compare", "nothing", "nobody"),
-    ("budgets", "nothing"),
     ("dashboard", "--port", "{taken}"),
-    ("proxy", "--port", "{taken}"),
 ]
 AWAY = [  # what may answer later: no mistake
     ("run", "s", *SMOKE, "--storage", "postgresql://127.0.0.1:{port}/x"),
@@ -109,25 +107,6 @@ def test_a_study_is_searched_shown_compared_and_its_best_pasted(
     assert again.metrics["val_error_pct"] == winner["val_error_pct"]
 
 
-@pytest.mark.slow
-def test_short_budgets_are_ranked_against_the_whole(
-    home: Path, digits: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command_safely(dispatch, ["run", "s", *SMOKE, "--trials", "6"]) == 0
-    capsys.readouterr()
-    words = ["budgets", "s", "--shares", "0.5", "--trials", "6", "--json"]
-    assert run_command_safely(dispatch, words) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["short"]["0.5"]["errors"]) == len(found["full"]) == 6
-    assert -1 <= found["short"]["0.5"]["spearman"] <= 1
-    runs = history.rows(kind="short")
-    assert {row.params["steps"] for row in runs} == {"4"}
-    assert run_command_safely(dispatch, words) == 0
-    assert len(history.rows(kind="short")) == len(runs)  # what has been trained is not repeated
-    assert run_command_safely(dispatch, ["budgets", "s", "--shares", "1.5"]) == 2
-    assert run_command_safely(dispatch, ["budgets", "s", "--trials", "2"]) == 2
-
-
 def test_help_answers_without_heavy_libraries() -> None:
     heavy = {"keras", "tensorflow", "mlflow", "optuna", "matplotlib", "sklearn", "scipy"}
     program = (
@@ -142,6 +121,6 @@ def test_help_names_every_command() -> None:
     said = command("tuning", "--help").stdout
     for name in (
         *("run", "resume", "work", "list", "show", "best"),
-        *("compare", "budgets", "copy", "proxy", "dashboard"),
+        *("compare", "copy", "dashboard"),
     ):
         assert name in said

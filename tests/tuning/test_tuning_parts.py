@@ -14,7 +14,6 @@ from matplotlib.text import Text
 
 from pipelines.claims.networks import better_schedule_exists
 from pipelines.cli.run_command import Options
-from pipelines.cli.shell import run_command_safely
 from pipelines.errors import Pruned, Unavailable, UserError
 from pipelines.recipes import lr
 from pipelines.recipes.catalog import get_recipe
@@ -25,17 +24,17 @@ from pipelines.running.run import TrainingObserver, run
 from pipelines.running.run_options import RunOptions
 from pipelines.runtime import code_digest, subcommands
 from pipelines.tracking import history, store, tracked_run
-from tuning import budget_comparison, catalog
+from tuning import catalog
 from tuning.__main__ import _print_study, dispatch
 from tuning.analysis import summary, trial_results
 from tuning.execution import trial
-from tuning.plan import OBJECTIVE, PLAN, Plan, changed_fields, count_steps
+from tuning.plan import OBJECTIVE, PLAN, StudyPlan, changed_fields, count_steps
 from tuning.search import _ranges, spaces
 from tuning.storage import storage
 
 SMOKE = get_recipe("mlp-digits", "smoke")
-LR_ONLY = Plan(recipe="mlp-digits", scale="smoke", space="lr-only")
-TWO_SEEDS = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", seeds=2)
+LR_ONLY = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only")
+TWO_SEEDS = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", seeds=2)
 OFTEN = RunOptions(checkpoint_every=1)
 
 
@@ -46,7 +45,7 @@ def ask_first(rate: float = 0.1, **more: float) -> Any:
     return study, study.ask()
 
 
-def study_of(plan: Plan) -> Any:
+def study_of(plan: StudyPlan) -> Any:
     """What is read of a study that was begun with a plan."""
     return SimpleNamespace(user_attrs={PLAN: plan.identity})
 
@@ -83,7 +82,7 @@ def stand_in_for_run(
 @pytest.mark.slow
 def test_what_a_trial_costs_is_counted_by_its_own_epochs(home: Path, digits: Path) -> None:
     in_epochs = SMOKE.override(epochs=4)
-    plan = Plan(
+    plan = StudyPlan(
         recipe="mlp-digits",
         scale="smoke",
         space="lr-only",
@@ -121,27 +120,27 @@ def test_what_never_goes_on_leaves_no_checkpoint(home: Path, digits: Path) -> No
 def test_a_new_schedule_is_another_space_of_schedules_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    families = Plan(recipe="mlp-digits", scale="smoke")
+    families = StudyPlan(recipe="mlp-digits", scale="smoke")
     before = {plan.space: study_of(plan) for plan in (LR_ONLY, families)}
     monkeypatch.setitem(lr.SCHEDULES, "half", lambda t: 0.5)
-    assert Plan.to_continue(before["lr-only"]) == LR_ONLY
+    assert StudyPlan.to_continue(before["lr-only"]) == LR_ONLY
     with pytest.raises(UserError, match="lr-schedule, which has changed since"):
-        Plan.to_continue(before["lr-schedule"])
-    assert Plan.from_study(before["lr-schedule"]) == families
+        StudyPlan.to_continue(before["lr-schedule"])
+    assert StudyPlan.from_study(before["lr-schedule"]) == families
 
 
 def test_a_change_of_ranges_is_noticed_where_a_study_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    costly = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
+    costly = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", minimize_cost=True)
     before = [study_of(LR_ONLY), study_of(costly)]
     monkeypatch.setattr(spaces, "LENGTH", _ranges.Range(0.1, 1))
-    assert Plan.to_continue(before[0]) == LR_ONLY
+    assert StudyPlan.to_continue(before[0]) == LR_ONLY
     with pytest.raises(UserError, match="the ranges it began with"):
-        Plan.to_continue(before[1])
+        StudyPlan.to_continue(before[1])
     monkeypatch.setattr(_ranges, "RATE", (1 / 16, 8))
     with pytest.raises(UserError, match="the ranges it began with"):
-        Plan.to_continue(before[0])
+        StudyPlan.to_continue(before[0])
 
 
 def test_a_pruned_trial_of_several_seeds_says_so_itself(
@@ -187,7 +186,7 @@ def test_a_trial_of_several_seeds_goes_on_where_it_was_interrupted(
     assert again.user_attrs["run_id"] == own.id
 
 
-def make_study(plan: Plan) -> Any:
+def make_study(plan: StudyPlan) -> Any:
     """A study of five complete trials, in the storage of the tracking home."""
     there = storage.connect(storage.resolve_url())
     study = optuna.create_study(study_name="s", storage=there)
@@ -199,31 +198,9 @@ def make_study(plan: Plan) -> Any:
     return study
 
 
-def test_short_runs_have_all_seeds(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_study(TWO_SEEDS)
-    trained: list[Recipe] = []
-    monkeypatch.setattr(
-        budget_comparison, "run", stand_in_for_run([float(n) for n in range(10)], trained)
-    )
-    found = budget_comparison.compare_budgets("s", (0.25, 0.25), 5)
-    assert found["short"].keys() == {"0.25"}
-    assert found["short"]["0.25"]["errors"] == [0.5, 2.5, 4.5, 6.5, 8.5]
-    assert {recipe.seed for recipe in trained} == {0, 1}
-
-
-def test_without_its_data_no_run_of_a_comparison_is_opened(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_study(Plan(recipe="allconv-cifar10", scale="cpu", space="lr-only"))
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "empty"))
-    with pytest.raises(UserError, match="cifar10"):
-        budget_comparison.compare_budgets("s", (0.5,), 5)
-    assert not history.rows(None)
-
-
 def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None:
     proxy, target = (get_recipe(name, "cpu") for name in ("allconv-cifar10", "allconv-imagenet"))
-    plan = Plan(
+    plan = StudyPlan(
         recipe="allconv-imagenet",
         space="lr-only",
         minimize_cost=True,
@@ -242,7 +219,7 @@ def test_what_a_proxy_found_is_carried_as_shares_of_what_was_published() -> None
 
 
 def summarize(
-    status: str, plan: Plan = LR_ONLY, complete: bool = True, run_id: str = "id"
+    status: str, plan: StudyPlan = LR_ONLY, complete: bool = True, run_id: str = "id"
 ) -> dict[str, Any]:
     """The document of a study whose run has that status and was summed up before."""
     study, one = ask_first(0.2)
@@ -297,7 +274,7 @@ def texts(figure: Any) -> str:
     return "\n".join(each.get_text() for each in figure.findobj(Text))
 
 
-def make_study_with_best(plan: Plan) -> Any:
+def make_study_with_best(plan: StudyPlan) -> Any:
     """A study in memory of the plan's own schedule and of one that is better."""
     study, own = ask_first(plan.base.learning_rate)
     study.set_user_attr(PLAN, plan.identity)
@@ -335,7 +312,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
         tracked_run.Run, "figure", lambda _, figure, name: drawn.setdefault(name, texts(figure))
     )
     own = changed_fields(SMOKE.override(**overridden), SMOKE)
-    plan = Plan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
+    plan = StudyPlan(recipe="mlp-digits", scale="smoke", space="lr-only", changes=own)
     study = make_study_with_best(plan)
     with open_study_run() as tracked:
         summary.write(study, plan, tracked)
@@ -368,7 +345,7 @@ def test_a_schedule_is_called_published_only_where_somebody_published_it(
     ],
 )
 def test_what_belongs_to_a_schedule_is_known(own: dict[str, Any], called: str) -> None:
-    assert Plan(recipe="mlp-digits", scale="smoke", changes=own).start == called
+    assert StudyPlan(recipe="mlp-digits", scale="smoke", changes=own).start == called
 
 
 def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
@@ -385,7 +362,7 @@ def test_a_study_of_gp_is_read_without_pytorch_and_not_gone_on_with(
     assert [each["study"] for each in catalog.list_studies()] == ["s"]
     assert len(catalog.describe("s")["trials"]) == 5
     with pytest.raises(UserError, match=r"gp needs PyTorch\. Received: .* Install it"):
-        Plan.to_continue(study)
+        StudyPlan.to_continue(study)
 
 
 def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,31 +372,8 @@ def test_a_study_is_shown_after_its_ranges_have_changed(monkeypatch: pytest.Monk
     study.tell(one, 20.0)
     monkeypatch.setattr(_ranges, "RATE", (1 / 2, 1))
     row = history.Row("id", "s", "FINISHED", 0, 1, {}, {}, {"best": "--learning-rate 0.2"})
-    found = summary.document(study, Plan.from_study(study), row)
+    found = summary.document(study, StudyPlan.from_study(study), row)
     assert (found["best"], found["best_changes"]) == ("--learning-rate 0.2", None)
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("run", "STUDY must be given. Received: nothing. Write: python -m tuning run STUDY"),
-        ("run --recipe mlp-digits mine", "Received: run --recipe mlp-digits mine"),
-        ("resume --trials 3", "Received: resume --trials 3"),
-        ("show", "STUDY must be given. Received: nothing. Write: python -m tuning show STUDY"),
-        ("show a b", "No option takes the word 'b'. See: python -m tuning show --help"),
-        ("nothing", "There is no command 'nothing'. See: python -m tuning --help"),
-        ("", "A command must be named. Received: none. See: python -m tuning --help"),
-        ("run s --recipe mlp-digits --seeds-per-trial 0", "Set --seeds-per-trial 1"),
-    ],
-)
-def test_wrong_words_are_one_sentence(
-    words: str, said: str, home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command_safely(dispatch, words.split()) == 2
-    err = capsys.readouterr().err
-    assert said in err
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
 
 
 def test_claims_read_finished_studies_and_invent_no_error(

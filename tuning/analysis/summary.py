@@ -11,7 +11,15 @@ from pipelines.recipes.recipe import Recipe
 from pipelines.running.run import run
 from pipelines.tracking import history, mlflow_ui, store, tracked_run
 from tuning.analysis import figures, trial_results, tunability, tunability_report
-from tuning.plan import OBJECTIVE, PLAN, TRIAL_ERROR, Plan, changed_fields, count_steps, shorten
+from tuning.plan import (
+    OBJECTIVE,
+    PLAN,
+    TRIAL_ERROR,
+    StudyPlan,
+    changed_fields,
+    count_steps,
+    shorten,
+)
 from tuning.search import spaces
 from tuning.storage import copies
 
@@ -19,7 +27,7 @@ TEST = "test_error_pct"
 ATTRIBUTES = ("device_s", "run_id", spaces.PUBLISHED, "diverged", "reason")  # shown of a trial
 
 
-def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
+def write(study: Any, plan: StudyPlan, tracked: tracked_run.Run) -> None:
     """Write all about a study that has reached its goal into its run."""
     trials = study.get_trials(deepcopy=False)
     finished, best = trial_results.finished_trials(trials), trial_results.best_trial(trials)
@@ -49,7 +57,7 @@ def write(study: Any, plan: Plan, tracked: tracked_run.Run) -> None:
         tracked.figure(figure, name)
 
 
-def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:
+def _test_error(plan: StudyPlan, which: str, recipe: Recipe, tracked: tracked_run.Run) -> float:
     """Return the mean error over seeds that the search has not used; 100 % where it diverges."""
     errors = []
     for i in range(plan.seeds):
@@ -65,7 +73,7 @@ def _test_error(plan: Plan, which: str, recipe: Recipe, tracked: tracked_run.Run
     return mean(errors)
 
 
-def override_flags(plan: Plan, trial: Any) -> str:
+def override_flags(plan: StudyPlan, trial: Any) -> str:
     """Return the flags that make `python -m pipelines run RECIPE --scale S` train as a trial did.
 
     At the recipe's whole length; of a proxy, its schedule for the recipe that it stands for.
@@ -92,17 +100,17 @@ def _transfer(target: Recipe, tried: Recipe, proxy: Recipe) -> Recipe:
     )
 
 
-def command(plan: Plan, flags: str) -> str:
+def command(plan: StudyPlan, flags: str) -> str:
     """Return the command that trains the study's recipe with those flags."""
     return f"python -m pipelines run {plan.recipe} {run_arguments(plan.scale, flags)}".rstrip()
 
 
 def run_arguments(scale: str, flags: str) -> str:
     """Return what follows `python -m pipelines run RECIPE`, the scale where it is no default."""
-    return flags if scale == Plan.scale else f"--scale {scale} {flags}".rstrip()
+    return flags if scale == StudyPlan.scale else f"--scale {scale} {flags}".rstrip()
 
 
-def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
+def _note(plan: StudyPlan, numbers: Mapping[str, float], run_id: str, best: Any) -> str:
     """Return Markdown for the study's page: what was searched, its results, how to repeat them."""
     source = get_recipe(plan.recipe, plan.scale).source
     lines = [
@@ -127,7 +135,7 @@ def _note(plan: Plan, numbers: Mapping[str, float], run_id: str, best: Any) -> s
     return "\n\n".join([*lines, f"[The curves of its trials in one chart]({chart})"])
 
 
-def _schedules(plan: Plan, finished: Sequence[Any]) -> list[figures.Schedule]:
+def _schedules(plan: StudyPlan, finished: Sequence[Any]) -> list[figures.Schedule]:
     """Return the rates of every finished trial, over its steps."""
     schedules = []
     for trial in finished:
@@ -146,13 +154,13 @@ def _schedules(plan: Plan, finished: Sequence[Any]) -> list[figures.Schedule]:
     return schedules
 
 
-def _label(plan: Plan, trial: Any) -> str:
+def _label(plan: StudyPlan, trial: Any) -> str:
     """Return the name of a schedule that the study began with; empty of other trials."""
     label = str(trial.user_attrs.get(spaces.PUBLISHED, ""))
     return plan.start if label == spaces.PAPER else label
 
 
-def document(study: Any, plan: Plan, row: history.Row) -> dict[str, Any]:
+def document(study: Any, plan: StudyPlan, row: history.Row) -> dict[str, Any]:
     """Return the study as one JSON document; its results are known while it is finished."""
     trials = study.get_trials(deepcopy=False)
     finished = row.status == "FINISHED"

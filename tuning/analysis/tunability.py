@@ -16,7 +16,7 @@ from tuning.analysis import importances, trial_results
 Array = NDArray[np.float64]
 RESAMPLES = 2_000
 BAND = (0.05, 0.95)
-TOLERANCE = 0.1  # of the way from the best error to chance, within which a trial is good
+TOLERANCE = 0.1  # share of the way from the best error to chance, up to which a trial is good
 RESOLUTION = 0.5  # decades of learning rate
 
 
@@ -42,14 +42,14 @@ class Good:
     """The trials within the tolerance of the best: their share, and their peak rates."""
 
     limit_pct: float  # errors up to here are good
-    share: Estimate  # of the trials that the sampler drew
+    share: Estimate  # among the trials that the sampler drew
     decades: Estimate  # width of the region of good peak rates
     regions: list[tuple[float, float]]  # its parts, as least and greatest rate
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Where the published default stands among the finished trials."""
+    """The place of the published default among the finished trials."""
 
     error_pct: float
     rank: int  # 1 + the number of trials that are strictly better
@@ -66,13 +66,13 @@ class Tunability:
     drawn: int  # finished trials that the sampler chose
     best: Any  # the best complete trial, None without one
     best_pct: float  # its error; without one, the least that a pruned trial reported
-    curve: BestOfK  # of the drawn trials
+    curve: BestOfK  # from the drawn trials
     good: Good
     paper: Paper | None
     importances: dict[str, float]
     no_importances: str  # why there are none
     device_h: float  # device-hours of all trials that ended
-    device_h_to_best: float  # of those that ended until the best had
+    device_h_to_best: float  # the same until the best had ended
     device_s_mean: float  # device-seconds a trial
     front: list[Any]
     searched: dict[str, str]

@@ -9,15 +9,18 @@ from pipelines.runtime import heartbeat
 from pipelines.tracking import store
 from tuning import catalog, optuna_log
 from tuning.execution import trial_queue, workers
-from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, Plan
+from tuning.plan import GOAL, OBJECTIVE_NAMES, PLAN, Goal, StudyPlan
 from tuning.search import samplers
 from tuning.storage import copies, leader, storage
 
-DEFAULT_TRIALS = 20  # of a study that begins without a number of trials or of hours
-DIGESTS = ("fingerprint", "ranges")  # of an identity: they differ where something else does
+DEFAULT_TRIALS = 20  # where a new study is given neither trials nor hours
+DIGESTS = (
+    "fingerprint",
+    "ranges",
+)  # parts of a plan's identity that differ where another part does
 
 
-def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: bool) -> Any:
+def open_study(name: str, plan: StudyPlan | None, asked: Goal, where: str, force: bool) -> Any:
     """Return the Optuna study, new or old; without a plan it must be there.
 
     Call it under the study's lock. Raise UserError where an old one has another plan, and before
@@ -48,7 +51,7 @@ def open_study(name: str, plan: Plan | None, asked: Goal, where: str, force: boo
     return study
 
 
-def _create(name: str, plan: Plan, where: str) -> Any:
+def _create(name: str, plan: StudyPlan, where: str) -> Any:
     """Return the study of that name, which is made where there is none."""
     import optuna
 
@@ -87,7 +90,7 @@ def set_goal(study: Any, asked: Goal) -> bool:
     What is not asked for stays as it was; a grid has as many trials as it has points. Raise
     UserError for fewer trials than the study is on its way to, and where a grid would change.
     """
-    plan, before = Plan.from_study(study), Goal(**study.user_attrs.get(GOAL, {}))
+    plan, before = StudyPlan.from_study(study), Goal(**study.user_attrs.get(GOAL, {}))
     asked = _without_rest(plan, asked) if asked.trials else asked
     if asked.trials and before.trials and asked.trials != before.trials:
         if asked.trials < before.trials and workers.goal_is_reached(study):
@@ -105,7 +108,7 @@ def _with_default(asked: Goal) -> Goal:
     return dataclasses.replace(asked, trials=DEFAULT_TRIALS) if endless else asked
 
 
-def _without_rest(plan: Plan, goal: Goal) -> Goal:
+def _without_rest(plan: StudyPlan, goal: Goal) -> Goal:
     """Return the goal with no more trials than a grid has points, if the study is one."""
     if plan.sampler != "grid":
         return goal

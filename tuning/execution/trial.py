@@ -12,19 +12,19 @@ from pipelines.running.run import TrainingObserver, run
 from pipelines.running.run_options import RunOptions
 from pipelines.tracking import history, recovery, store, tracked_run
 from tuning.analysis import trial_results
-from tuning.plan import OBJECTIVE, REPORTS, Plan, count_steps
+from tuning.plan import OBJECTIVE, REPORTS, StudyPlan, count_steps
 from tuning.search import spaces
 
 TRAIN_ALWAYS = RunOptions(force=True)  # trials are counted: each is trained
 LOST = {OBJECTIVE: trial_results.DIVERGED_PCT}
 UNWATCHED = TrainingObserver(lambda metrics, step: None, LOST)
-KIND, SEED_KIND = "trial", "trial seed"  # of its run, and of those below it if it has several seeds
+KIND, SEED_KIND = "trial", "trial seed"  # its run, and those below it if it has several seeds
 NUMBER = "trial"  # tag of a trial's runs
 REASON = "reason"  # attribute of a trial that was killed or failed: why, the last time
 DIVERGED = "diverged"  # tag of a run and attribute of a trial: the step
 
 
-def train_trial(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent) -> list[float]:
+def train_trial(study: Any, trial: Any, plan: StudyPlan, parent: tracked_run.Parent) -> list[float]:
     """Train one trial; return its objectives. Raise Pruned where the study's pruner ends it."""
     import optuna
 
@@ -39,7 +39,9 @@ def train_trial(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent) 
     return [error, float(steps * recipe.batch_size)] if plan.minimize_cost else [error]
 
 
-def _train(study: Any, trial: Any, plan: Plan, recipe: Recipe, parent: tracked_run.Parent) -> float:
+def _train(
+    study: Any, trial: Any, plan: StudyPlan, recipe: Recipe, parent: tracked_run.Parent
+) -> float:
     """Return the error of one training, or the mean of as many as the plan has seeds.
 
     A trial may have been trained when its worker was killed, before the study knew of it.
@@ -108,7 +110,7 @@ def _train_seed(
     return result.metrics[OBJECTIVE]
 
 
-def _make_reporter(study: Any, trial: Any, plan: Plan) -> Any:
+def _make_reporter(study: Any, trial: Any, plan: StudyPlan) -> Any:
     """Return what reports validation errors to Optuna, and ends the trial if its pruner says so.
 
     Published schedules are never pruned: what is gained over them must be known. A trial that goes

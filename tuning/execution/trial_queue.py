@@ -15,7 +15,7 @@ from pipelines.runtime import heartbeat
 from pipelines.runtime.provenance import digest
 from pipelines.tracking import history, recovery, store
 from tuning.execution.trial import NUMBER, REASON
-from tuning.plan import Goal, Plan
+from tuning.plan import Goal, StudyPlan
 from tuning.search import samplers, spaces
 
 WORKER = "worker"  # attribute of a trial: the process that trains it
@@ -29,7 +29,7 @@ def running_trials(study: Any) -> list[Any]:
     return [trial for trial in study.get_trials(deepcopy=False) if trial.state.name == "RUNNING"]
 
 
-def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
+def initial_trials(plan: StudyPlan, goal: Goal) -> list[QueuedTrial]:
     """Return what a study begins with: the published schedules, and of a grid all of its points.
 
     Raise UserError where the goal has no room for a grid, or does not say how many trials it has.
@@ -49,7 +49,7 @@ def initial_trials(plan: Plan, goal: Goal) -> list[QueuedTrial]:
     return trials
 
 
-def fill(study: Any, plan: Plan, goal: Goal) -> None:
+def fill(study: Any, plan: StudyPlan, goal: Goal) -> None:
     """Queue what the goal still asks for, what a study begins with before all else.
 
     Only its leader does.
@@ -72,7 +72,7 @@ def fill(study: Any, plan: Plan, goal: Goal) -> None:
         study.enqueue_trial({})
 
 
-def start_next(study: Any, plan: Plan) -> Any:
+def start_next(study: Any, plan: StudyPlan) -> Any:
     """Begin the first trial that waits; return None if none does.
 
     Its sampler has a seed of its own, of the recipe's seed and the trial's number: workers draw

@@ -15,7 +15,7 @@ from pipelines.tracking import tracked_run
 from tuning.analysis import trial_results
 from tuning.execution import trial_queue
 from tuning.execution.trial import train_trial
-from tuning.plan import GOAL, REPORTS, Goal, Plan, count_steps
+from tuning.plan import GOAL, REPORTS, Goal, StudyPlan, count_steps
 from tuning.search import samplers
 from tuning.storage import leader
 
@@ -23,7 +23,9 @@ POLL_S = 0.5  # between two looks at a study whose last trials are at work
 MAX_IN_A_ROW = 3  # failures of a worker, or deaths without a trial, that show what is wrong
 
 
-def work(study: Any, plan: Plan, parent: tracked_run.Parent, after: Callable[[], None]) -> None:
+def work(
+    study: Any, plan: StudyPlan, parent: tracked_run.Parent, after: Callable[[], None]
+) -> None:
     """Try trials until the study's goal is reached, or none leads it; `after` is called between.
 
     Raise UserError at once, for it would come again, and what failed three trials in a row.
@@ -58,7 +60,9 @@ def _finished_trials(study: Any) -> list[Any]:
     return trial_results.finished_trials(study.get_trials(deepcopy=False))
 
 
-def _train(study: Any, trial: Any, plan: Plan, parent: tracked_run.Parent, failures: int) -> bool:
+def _train(
+    study: Any, trial: Any, plan: StudyPlan, parent: tracked_run.Parent, failures: int
+) -> bool:
     """Train a trial and tell the study what came of it; return False where it failed.
 
     The result of a trial whose worker was taken for dead is left out: it is tried again.

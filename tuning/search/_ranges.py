@@ -60,8 +60,8 @@ class Range:
         return [float(x) for x in self.low + (self.high - self.low) * middles]
 
 
-# Of the arguments of schedules, by family.argument or, for every family, by argument. One without
-# a row keeps its default. `drop`: share of the run still ahead at which a next boundary is.
+# Ranges of the arguments of schedules, by family.argument or, for every family, by argument. One
+# without a row keeps its default. `drop`: share of the run still ahead at which a next boundary is.
 SHAPES = {
     "drop": Range(0.1, 0.9),
     "steps.factor": Range(0.03, 0.5, log=True),
@@ -79,11 +79,11 @@ SHAPES = {
     "timescale": Range(0.01, 0.3, log=True),
 }
 DROPS = Range(1, 4, whole=True)  # boundaries of a schedule that has such
-RATE = (1 / 32, 8)  # of the base's peak rate
-DECAY = (1 / 10, 10)  # of the base's weight decay
+RATE = (1 / 32, 8)  # times the base's peak rate
+DECAY = (1 / 10, 10)  # times the base's weight decay
 WARMUP = Range(0, 0.2)
 MOMENTUM = Range(0.8, 0.99)
-LENGTH = Range(0.25, 1)  # of the base's steps, where the cost of a trial counts
+LENGTH = Range(0.25, 1)  # share of the base's steps, where the cost of a trial counts
 
 
 def ranges_of(base: Recipe, family: str) -> dict[str, Range]:

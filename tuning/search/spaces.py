@@ -56,7 +56,7 @@ def recipe(space: str, base: Recipe, trial: Any, lengths: bool = False) -> Recip
 
     `lengths`: the trial also chooses `length`, the share of the base's steps that it trains.
     """
-    tried = SPACES[space](trial, base)  # of a published one too: Optuna records what is asked
+    tried = SPACES[space](trial, base)  # also for a published one: Optuna records what is asked
     label = trial.user_attrs.get(PUBLISHED)
     if label is not None:
         known = published_schedules(space, base)

@@ -1,9 +1,8 @@
-"""Servers before a storage: Optuna's gRPC proxy for other machines, and optuna-dashboard."""
+"""optuna-dashboard on a storage of studies, which answers requests for this machine alone."""
 
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from ipaddress import ip_address
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -12,30 +11,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pipelines.errors import UserError, without_password
 from pipelines.runtime.notify import LOOPBACK
-from tuning.optuna_log import silence
 from tuning.storage.storage import connect
 
 ALL_INTERFACES = ("0.0.0.0", "::")  # noqa: S104
-
-
-def serve_proxy(url: str, host: str, port: int) -> None:
-    """Be the gRPC proxy that workers on other machines use, until Ctrl-C or SIGTERM."""
-    from optuna.storages import get_storage, run_grpc_proxy_server
-
-    if url.startswith("grpc:"):
-        raise UserError(
-            f"A proxy stands before a storage. Received: {without_password(url)}, a proxy itself. "
-            "Name the storage with --storage."
-        )
-    storage = get_storage(connect(url))
-    _bind(host, port, lambda: socket.create_server((host, port)).close())  # gRPC would share it
-    print(
-        f"Workers of {without_password(url)} take: --storage grpc://{_public_name(host)}:{port}",
-        flush=True,
-    )
-    print("It asks for no password: let only machines you trust reach it.", file=sys.stderr)
-    with _until_stopped("The proxy"), silence():
-        run_grpc_proxy_server(storage, host=host, port=port)
 
 
 def serve_dashboard(url: str, host: str, port: int) -> None:
@@ -43,15 +21,23 @@ def serve_dashboard(url: str, host: str, port: int) -> None:
     from optuna_dashboard import wsgi
 
     application = _refuse_foreign(wsgi(connect(url)), host)
-    with (
-        _bind(
-            host, port, lambda: make_server(host, port, application, _Threaded, _Terse)
-        ) as server,
-        _until_stopped("The dashboard"),
-    ):
-        print(f"Studies of {without_password(url)}: http://{_public_name(host)}:{port}", flush=True)
-        print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
-        server.serve_forever()
+    try:
+        server = make_server(host, port, application, _Threaded, _Terse)
+    except (OSError, OverflowError) as error:
+        raise UserError(
+            f"The address to serve at must be free. Received: {host}:{port}: {error}. Choose "
+            "another with --port or --host."
+        ) from error
+    with server:
+        try:
+            print(
+                f"Studies of {without_password(url)}: http://{_public_name(host)}:{port}",
+                flush=True,
+            )
+            print("Whoever opens it can change them: it asks for no password.", file=sys.stderr)
+            server.serve_forever()
+        except (KeyboardInterrupt, SystemExit):
+            print("The dashboard has ended; the studies are kept.", file=sys.stderr)
 
 
 def _refuse_foreign(application: Any, host: str) -> Any:
@@ -86,22 +72,3 @@ class _Terse(WSGIRequestHandler):
 def _public_name(host: str) -> str:
     """Return by which name others call an address to serve at."""
     return socket.gethostname() if host in ALL_INTERFACES else host
-
-
-def _bind(host: str, port: int, bind: Callable[[], Any]) -> Any:
-    """Return what `bind` gives; raise UserError where the address is not to be had."""
-    try:
-        return bind()
-    except (OSError, OverflowError) as error:
-        raise UserError(
-            f"The address to serve at must be free. Received: {host}:{port}: {error}. Choose "
-            "another with --port or --host."
-        ) from error
-
-
-@contextmanager
-def _until_stopped(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        print(f"{what} has ended; the studies are kept.", file=sys.stderr)

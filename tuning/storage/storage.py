@@ -72,7 +72,7 @@ def _reason(error: Any) -> str:
 
     cause = error.__cause__ if type(error).__name__ == "StorageInternalError" else error
     cause = getattr(cause, "orig", None) or cause
-    if isinstance(cause, grpc.Call):  # of a proxy: its own text is a table
+    if isinstance(cause, grpc.Call):  # a proxy's error; its own text is a table
         cause = RuntimeError(f"{cause.code().name}: {cause.details()}")
     return short(cause).rstrip(".!")
 

@@ -1,7 +1,6 @@
-"""Pipelines: what is done is not done again, what failed is; the runs of steps are below it."""
+"""Pipelines: a step that fails ends them, started again they go on; the runs of steps are below."""
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -21,22 +20,16 @@ from pipelines.data import packed
 from pipelines.data.packed import ARRAYS, Packed
 from pipelines.errors import Ended, UserError
 from pipelines.runtime import subcommands
-from pipelines.scheduling import attempt, steps
-from pipelines.scheduling.steps import Pipeline, Step, run_pipeline
+from pipelines.scheduling import attempt, pipeline
+from pipelines.scheduling.pipeline import Step, run_pipeline
 from pipelines.tracking import history, store, tracked_run
 from pipelines.tracking.store import NOTE, PARENT
 from tests.conftest import ROOT
 
-CHECK = ("pipelines", "data", "check")
-THREE = Pipeline(
-    "three",
-    "three steps",
-    {"scale": "smoke"},
-    (
-        Step("drawn", (*CHECK, "linear-teacher"), lambda found: found["state"]),
-        Step("stored", (*CHECK, "mnist")),
-        Step("again", (*CHECK, "{drawn[name]}")),
-    ),
+THREE = (
+    Step("drawn", lambda _: ("data", "check", "linear-teacher"), lambda found: found["state"]),
+    Step("stored", lambda _: ("data", "check", "mnist")),
+    Step("again", lambda answers: ("data", "check", answers["drawn"]["name"])),
 )
 
 
@@ -74,65 +67,61 @@ def states(document: dict[str, Any]) -> dict[str, str]:
     return {step["name"]: step["state"] for step in document["steps"]}
 
 
-def run_failing(pipeline: Pipeline, *given: Any) -> Ended:
-    with pytest.raises(Ended) as caught:
-        run_pipeline(pipeline, *given)
-    return caught.value
+def run_three() -> dict[str, Any]:
+    return run_pipeline("three", "three steps", THREE, params={"scale": "smoke"})
 
 
-def test_only_the_step_that_failed_is_done_again(
+def test_a_step_that_fails_ends_the_pipeline_and_one_needs_the_answers_before(
     home: Path, empty: Path, in_process: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (empty / "mnist.npz").write_text("no data")
-    error = run_failing(THREE)
-    assert error.code == 2
-    assert states(error.document) == {"drawn": "done", "stored": "failed"}
-    broken = history.row(error.document["run_id"])
+    with pytest.raises(Ended) as caught:
+        run_three()
+    document = caught.value.document
+    assert caught.value.code == 2
+    assert states(document) == {"drawn": "done", "stored": "failed"}
+    broken = history.row(document["run_id"])
     assert (broken.status, broken.tags["pipeline"]) == ("FAILED", "three")
     assert "must hold mnist" in broken.tags["failure"]
+    assert "| again | not done | 0 |" in broken.tags[NOTE]
     mend(empty)
-    found = run_pipeline(THREE)
-    assert states(found) == {"drawn": "skipped", "stored": "done", "again": "done"}
+    found = run_three()
+    assert states(found) == dict.fromkeys(("drawn", "stored", "again"), "done")
     assert [step["output"]["name"] for step in found["steps"]][::2] == ["linear-teacher"] * 2
     row = history.row(found["run_id"])
     assert row.status == "FINISHED"
-    assert store.artifact(row.id, "steps/drawn.json") == store.artifact(
-        broken.id, "steps/drawn.json"
-    )
-    assert row.metrics.keys() == {"step_s/stored", "step_s/again"}
-    assert "| drawn | skipped | 0 |" in row.tags[NOTE]
-    said = capsys.readouterr().out
-    assert "[1/3] drawn: generated, " in said
-    assert "[1/3] drawn: done before\n" in said
-    assert set(states(run_pipeline(THREE)).values()) == {"done"}  # after one that finished
+    assert b"linear-teacher" in (store.artifact(row.id, "steps/drawn.json") or b"")
+    assert row.metrics.keys() == {f"step_s/{step.name}" for step in THREE}
+    assert "`data check linear-teacher` |" in row.tags[NOTE]
+    assert "[1/3] drawn: generated, " in capsys.readouterr().out
 
 
-def test_a_step_of_other_code_or_options_is_not_taken_for_done(
-    home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
+def test_what_an_earlier_attempt_at_the_tick_has_measured_is_not_forced_again(
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_failing(THREE)
-    other = dataclasses.replace(THREE, options={"scale": "cpu"})
-    assert states(run_failing(other).document)["drawn"] == "done"
-    monkeypatch.setattr(steps, "_code_digest", lambda: "other code")
-    assert states(run_failing(THREE).document)["drawn"] == "done"
-    assert states(run_failing(THREE).document)["drawn"] == "skipped"
-    assert states(run_failing(THREE, True).document)["drawn"] == "done"  # anew
+    def forced(tick: str) -> list[bool]:
+        monkeypatch.setenv(attempt.TICK, tick)
+        steps = pipeline.verification(["one", "two"], report=["report"], force=True)
+        return ["--force" in step.words({}) for step in steps[1:3]]
 
-
-def test_an_attempt_goes_on_from_earlier_ones_at_its_tick_alone(
-    home: Path, empty: Path, in_process: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_failing(THREE)  # typed by a person
-    monkeypatch.setenv(attempt.TICK, "sched-nightly-2026-01-01T03:00:00+01:00")
-    with (
-        tracked_run.track("nightly", experiment="t", kind="scheduled") as run,
-        tracked_run.parent_of_commands(run),
-    ):
-        assert states(run_failing(THREE, True).document)["drawn"] == "done"
-        mend(empty)
-        document = run_pipeline(THREE, anew=True)
-    assert states(document) == {"drawn": "skipped", "stored": "done", "again": "done"}
-    assert history.row(document["run_id"]).tags[PARENT] == run.id
+    tags = {"job": "j", "tick": "t", "attempt": "1"}
+    for tick, status in (("today", "FAILED"), ("yesterday", "FINISHED")):
+        with (
+            contextlib.suppress(Ended),
+            tracked_run.track(
+                "j", experiment="t", kind="scheduled", tags=tags | {"workflow": tick}
+            ) as run,
+        ):
+            name = "one" if tick == "today" else "two"
+            with tracked_run.track(
+                name, experiment="t", kind="x", tags={"claim": name}, parent=run
+            ):
+                pass
+            if status == "FAILED":
+                raise Ended("no", 1)
+    assert forced("today") == [False, True]
+    assert forced("yesterday") == [True, False]
+    assert forced("tomorrow") == [True, True]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +165,7 @@ def test_a_verification_goes_on_after_a_kill_and_ends_with_a_regression(
     assert run_command_safely(dispatch, [*VERIFY, "--json"]) == 0
     document = json.loads(capfd.readouterr().out)
     steps = ("data", "small-norm-factorization", "report", "watch")
-    assert states(document) == dict(zip(steps, ("skipped", *["done"] * 3), strict=True))
+    assert states(document) == dict.fromkeys(steps, "done")
     (killed, row) = reversed(history.rows(None, kind="pipeline"))
     assert (killed.status, row.id) == ("KILLED", document["run_id"])
     (claim,) = history.rows(kind="claim")
