@@ -32,9 +32,9 @@ class MetricsLogger(keras.callbacks.Callback):
 
     `step` counts finished steps, from 1; after each, or after `steps_per_execution` of them where
     Keras does so many at once, `advance(steps, images_per_s)` is called. A step is `pieces` batches
-    of Keras, an epoch `epoch` steps. `best` are the validation numbers where the one that is `watched` was
-    least so far, and the step; nothing where the run does not validate. `note` is all that a
-    resumed run needs to go on.
+    of Keras, an epoch `epoch` steps. `best` are the validation numbers where the one that is
+    `watched` was least so far, and the step; nothing where the run does not validate. `note` is all
+    that a resumed run needs to go on.
     """
 
     def __init__(
