@@ -25,12 +25,7 @@ def quote_row(
 ) -> Quotation:
     """Return a row of HM Table 2, of which one number is measured."""
     return Quotation(
-        words=row,
-        form=NUMBER,
-        place="HM Table 2",
-        needs=needs,
-        bounds=(bound,),
-        note=note,
+        words=row, form=NUMBER, place="HM Table 2", needs=needs, bounds=(bound,), note=note
     )
 
 

@@ -208,10 +208,7 @@ def draw_landscape(axes: Any, identity: float, tau: float, title: str) -> None:
     axes.set_title(title, fontsize=10)
 
 
-PRINTED = (
-    always("ratio", at_least=1 - EXACT),
-    always("path_ratio", at_least=1 - EXACT),
-)
+PRINTED = (always("ratio", at_least=1 - EXACT), always("path_ratio", at_least=1 - EXACT))
 CLAIM = Theorem(
     source="HM equation (2.3)",
     says="Where the largest layer norm tau is below 1, the squared gradient of the population risk "

@@ -177,10 +177,7 @@ def figure(measured: Sequence[Measured]) -> Any:
     return picture
 
 
-BOUNDS = (
-    always("ratio", at_most=1),
-    always("psd_ratio", at_most=1),
-)
+BOUNDS = (always("ratio", at_most=1), always("psd_ratio", at_most=1))
 CLAIM = Theorem(
     source="HM Theorem 2.1",
     says="For det R > 0 and depth l >= 3 gamma there are A_i with prod (I + A_i) = R and "

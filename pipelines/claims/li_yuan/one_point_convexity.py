@@ -241,14 +241,8 @@ def draw_all(axes: Any, measured: Sequence[Measured]) -> None:
 BOUNDS = (
     always("wide_ratio", at_least=0.03),
     always("ratio", at_least=0.03),
-    always(
-        "angle_share",
-        at_least=-1.3,
-    ),
-    always(
-        "length_share",
-        at_least=-0.085,
-    ),
+    always("angle_share", at_least=-1.3),
+    always("length_share", at_least=-0.085),
 )
 CLAIM = Theorem(
     source="LY Theorem 3.3, Figure 5",

@@ -145,10 +145,7 @@ def second_phase(cell: Cell) -> dict[str, Array]:
         noise = rng.normal(size=SECOND_D)
         column = after + rate * NOISE * noise / (np.linalg.norm(noise) * np.sqrt(SECOND_D))
         squares.append(SECOND_D * np.sum(column**2))
-    count, bound = (
-        cell.point["steps"],
-        float(second_phase_error(SECOND_D, GAMMA, T, 0.0, NOISE)),
-    )
+    count, bound = (cell.point["steps"], float(second_phase_error(SECOND_D, GAMMA, T, 0.0, NOISE)))
     G = float(gradient_sizes(SECOND_D, GAMMA, NOISE)[1])
     numbers = {
         "second_phase_share": squares[-1] / bound,
@@ -230,10 +227,7 @@ CLAIM = Theorem(
     r"\frac{\log\, T\; G_F^2}{0.03^2\, T},\quad G_F = 6 d^{3/2} \gamma + \varepsilon "
     r"\end{split}",
     family="two-layer ReLU networks",
-    scales={
-        "smoke": Setting((200, 400), second_steps=30_000, steps=40),
-        "cpu": Setting(),
-    },
+    scales={"smoke": Setting((200, 400), second_steps=30_000, steps=40), "cpu": Setting()},
     decided_by=(
         always("g_error", at_most=0.5),
         always("s_error", at_most=0.05),

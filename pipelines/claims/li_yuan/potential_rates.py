@@ -220,15 +220,9 @@ def draw_growth(axes: Any, measured: Sequence[Measured]) -> None:
 
 
 BOUNDS = (
-    always(
-        "first_phase_share",
-        at_most=1,
-    ),
+    always("first_phase_share", at_most=1),
     always("potential_speed", at_least=1),
-    always(
-        "gradient_share",
-        at_most=1,
-    ),
+    always("gradient_share", at_most=1),
     always("potential_exponent", at_least=0.5),
 )
 CLAIM = Theorem(

@@ -130,10 +130,7 @@ CLAIM = Experiment(
     decided_by=ORDER,
     printed=PRINTED,
     card=f"{__doc__}\n{differences.HEADING}\n\n{differences.table('skip-length')}\n",
-    costs={
-        "cpu": minutes(16),
-        "hours": hours(30, 49),
-    },
+    costs={"cpu": minutes(16), "hours": hours(30, 49)},
     floors=_arms.learning_floors(("two_layer", "single")),
     measure=measure,
     recipes=recipes,

@@ -319,10 +319,7 @@ CLAIM = Experiment(
         ),
     ),
     unjudged_scales=("smoke", "cpu"),
-    costs={
-        "cpu": minutes(12, 25),
-        "paper": hours(2, 4),
-    },
+    costs={"cpu": minutes(12, 25), "paper": hours(2, 4)},
     measure=measure,
     derive=learn,
     recipes=recipes,

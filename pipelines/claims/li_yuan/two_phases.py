@@ -302,15 +302,9 @@ def theorem_numbers(m: Measured) -> dict[str, float]:
 BOUNDS = (
     always("start_inner_product", at_most=0),
     always("potential_share", at_most=1),
-    always(
-        "first_phase_share",
-        at_most=1,
-    ),
+    always("first_phase_share", at_most=1),
     always("distance_growth", at_most=1),
-    always(
-        "second_phase_ratio",
-        at_least=0.03,
-    ),
+    always("second_phase_ratio", at_least=0.03),
     always("final_distance_share", at_most=0.05),
 )
 CLAIM = Theorem(

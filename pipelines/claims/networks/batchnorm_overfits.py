@@ -162,11 +162,7 @@ CLAIM = Experiment(
             needs={"what counts as overfitting": False},
         ),
     ),
-    costs={
-        "cpu": minutes(5),
-        "hours": hours(6, 8),
-        "paper": hours(24 * 24),
-    },
+    costs={"cpu": minutes(5), "hours": hours(6, 8), "paper": hours(24 * 24)},
     floors=_arms.learning_floors(LABELS),
     measure=measure,
     recipes=recipes,

@@ -47,10 +47,7 @@ IMAGENET_PCT = 40.0  # top-1 error that shows learning there: HM report 35.29
 def recipes(setting: Transfer, seed: int, found: dict[str, Any]) -> dict[str, Recipe]:
     """Return the published schedule and the one that was found, with a seed that no trial had."""
     published = setting.base(seed + 1)
-    return {
-        "published": published,
-        "found": dataclasses.replace(published, **best_changes(found)),
-    }
+    return {"published": published, "found": dataclasses.replace(published, **best_changes(found))}
 
 
 def measure(setting: Transfer, seed: int, bench: Bench) -> Curves:

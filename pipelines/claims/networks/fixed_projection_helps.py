@@ -84,11 +84,7 @@ CLAIM = Experiment(
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),
-    costs={
-        "cpu": minutes(7),
-        "hours": hours(10, 12),
-        "paper": hours(40 * 24),
-    },
+    costs={"cpu": minutes(7), "hours": hours(10, 12), "paper": hours(40 * 24)},
     floors=(Floor(_arms.error_names(LABELS), _arms.LEARNED_PCT),),
     price="about 30 seeds of both networks at HM's size: 53 hours of an H200",
     measure=measure,

@@ -149,8 +149,6 @@ CLAIM = Experiment(
     unjudged_scales=("smoke", "cpu"),
     measure=measure,
     recipes=recipes,
-    extra_metrics=means(
-        *_arms.error_names(LABELS, SPLITS),
-    ),
+    extra_metrics=means(*_arms.error_names(LABELS, SPLITS)),
     figure=partial(_arms.figure, labels=LABELS, splits=SPLITS),
 )

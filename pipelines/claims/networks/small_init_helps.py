@@ -99,11 +99,7 @@ CLAIM = Experiment(
             bounds=(ArmBound("advantage_pct", at_least=0),),
         ),
     ),
-    costs={
-        "cpu": minutes(8),
-        "hours": hours(10, 48),
-        "paper": hours(64 * 24),
-    },
+    costs={"cpu": minutes(8), "hours": hours(10, 48), "paper": hours(64 * 24)},
     floors=(Floor(_arms.error_names(LABELS), FLOOR_PCT), Floor(("rates_at_an_end",), 0)),
     measure=measure,
     recipes=trainings,

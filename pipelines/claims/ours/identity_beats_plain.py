@@ -82,12 +82,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
 
 
 DIGITS = Setting(
-    recipe="allconv-digits",
-    data="digits",
-    steps=400,
-    batch_size=32,
-    blocks_per_stage=5,
-    width=8,
+    recipe="allconv-digits", data="digits", steps=400, batch_size=32, blocks_per_stage=5, width=8
 )
 CLAIM = Experiment(
     source="ours, after LY Table 1",

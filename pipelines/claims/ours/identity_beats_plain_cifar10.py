@@ -69,11 +69,7 @@ CLAIM = dataclasses.replace(
         "paper": HELPED(),
     },
     decided_by=(ArmBound("advantage_pct", at_least=MATTERS_PCT),),
-    costs={
-        "cpu": minutes(6),
-        "hours": hours(3, 7),
-        "paper": hours(40 * 24),
-    },
+    costs={"cpu": minutes(6), "hours": hours(3, 7), "paper": hours(40 * 24)},
     floors=(Floor(("identity_test_error_pct",), LEARNED_PCT), Floor(("rates_at_an_end",), 0)),
     measure=measure,
     extra_metrics=means(*ERRORS, "plain_rate", "rates_at_an_end"),

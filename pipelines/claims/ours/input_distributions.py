@@ -194,10 +194,7 @@ CLAIM = Theorem(
         "smoke": Setting((1.0, 10.0), radius=("gaussian", "sphere"), d=3, samples=20_000),
         "cpu": Setting(),
     },
-    decided_by=(
-        always("z", at_most=6),
-        always("proved_share", at_least=1 - ROUNDING),
-    ),
+    decided_by=(always("z", at_most=6), always("proved_share", at_least=1 - ROUNDING)),
     measure=measure,
     extra_metrics=extra_metrics,
     figure=figure,
