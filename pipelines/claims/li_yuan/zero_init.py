@@ -33,12 +33,11 @@ from typing import Any
 
 import tyro
 
-from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
-from pipelines.measurement.claim import means
+from pipelines.claims._comparison import compare, draw_arms
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.experiment import Training
+from pipelines.measurement.grid import Measured
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import Floor, ReportedError
 from pipelines.recipes.catalog import get_recipe
@@ -90,13 +89,6 @@ def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     }
 
 
-def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
-    """Return test errors in percent, and what the start from zeros errs more than the random."""
-    errors = _arms.errors(bench, recipes(setting, seed))
-    zeros, random, _ = errors.values()
-    return numbers(errors | {"zeros_minus_random_pct": zeros - random})
-
-
 def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
     """Draw both starts with the identity, and the errors that LY report where the data are theirs.
 
@@ -104,10 +96,13 @@ def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]
     """
     published = measured[0].point["data"] == "mnist"
     labels = {arm: label for arm, label in LABELS.items() if arm != "plain_zeros"}
-    return _arms.figure(measured, trainings, labels, reported=REPORTED if published else None)
+    return draw_arms(measured, trainings, labels, reported=REPORTED if published else None)
 
 
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    recipes,
+    {"zeros_minus_random_pct": ("zeros_test_error_pct", "random_test_error_pct")},
     source="LY section 5.4",
     says="With the identity, a network that starts from zeros learns MNIST as well as one that "
     "starts at random; without the identity it learns nothing",
@@ -149,9 +144,6 @@ CLAIM = Experiment(
     floors=(Floor(tuple(REPORTED), at_most=2),),
     unjudged_scales=("smoke", "cpu"),
     costs={"cpu": minutes(2), "paper": minutes(60, 115)},
-    measure=measure,
-    recipes=recipes,
-    extra_metrics=means(*REPORTED),
     figure=figure,
     reported=REPORTED,
 )

@@ -26,17 +26,17 @@ together 2.0 beyond their sum.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.claims import _arms
 from pipelines.claims._arms import ArmBound
+from pipelines.claims._comparison import Numbers, compare, measure_arms, train_arms
 from pipelines.claims._search import HOURS, Transfer, best_changes
-from pipelines.measurement.claim import means
 from pipelines.measurement.cost import hours, minutes
-from pipelines.measurement.experiment import Bench, Experiment, Training, numbers
-from pipelines.measurement.grid import Curves, Measured
+from pipelines.measurement.experiment import Bench, numbers
+from pipelines.measurement.grid import Curves
 from pipelines.measurement.verdict import Floor
 from pipelines.recipes.recipe import Recipe
 
@@ -46,8 +46,10 @@ HABITS = {
     "ema": "averaged weights",
 }
 LABELS = {"published": "as published", **HABITS, "all": "all of these"}
-ARMS = tuple(LABELS)
-GAINS = (*(f"gain_{habit}_pct" for habit in HABITS), "interaction_pct")
+GAINS = {
+    f"gain{habit}_pct": ("published_test_error_pct", f"{arm}_test_error_pct")
+    for habit, arm in {"": "all", **{f"_{habit}": habit for habit in HABITS}}.items()
+}
 REPORTED = {"published_test_error_pct": 6.38}
 
 
@@ -93,26 +95,20 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
     """Return test errors of the arms and what each habit gains, in percent of the test set."""
     study = setting.find()
     bench.study(study["study"])
-    errors = _arms.errors(bench, recipes(setting, seed, study))
-    return numbers(errors | gains(errors))
+    return measure_arms(bench, recipes(setting, seed, study), GAINS, interaction)
 
 
-def gains(errors: Mapping[str, float]) -> dict[str, float]:
-    """Return the gap between the published recipe and all habits, and its parts, which add up."""
-    published = errors["published_test_error_pct"]
-    gained = {arm: published - errors[f"{arm}_test_error_pct"] for arm in (*HABITS, "all")}
-    total = gained.pop("all")
-    parts = {f"gain_{habit}_pct": gain for habit, gain in gained.items()}
-    return {"gain_pct": total, **parts, "interaction_pct": total - sum(gained.values())}
+def interaction(numbers: Numbers) -> Numbers:
+    """Return what all habits gain beyond the sum of each."""
+    parts = sum(numbers[f"gain_{habit}_pct"] for habit in HABITS)
+    return {"interaction_pct": numbers["gain_pct"] - parts}
 
 
-def figure(measured: Sequence[Measured], trainings: Sequence[Sequence[Training]]) -> Any:
-    """Draw the arms, and the error that HM report where the first is their training."""
-    published = measured[0].point == dataclasses.asdict(Setting())
-    return _arms.figure(measured, trainings, LABELS, reported=REPORTED if published else None)
-
-
-CLAIM = Experiment(
+CLAIM = compare(
+    LABELS,
+    lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
+    GAINS,
+    interaction,
     source="ours, after HM Table 2",
     says="Trained by the habits of later years, HM's network without normalization errs less on "
     "CIFAR-10 than trained as published",
@@ -138,14 +134,11 @@ CLAIM = Experiment(
         "paper": Setting(),
     },
     decided_by=(ArmBound("gain_pct", at_least=_arms.MATTERS_PCT),),
-    floors=(Floor(_arms.error_names(ARMS), at_most=_arms.LEARNED_PCT),),
+    floors=(Floor(_arms.error_names(LABELS), at_most=_arms.LEARNED_PCT),),
     costs={"cpu": minutes(6), "hours": hours(29, 38)},
     measure=measure,
     derive=lambda setting, seed, bench: numbers(
-        _arms.errors(bench, {"published": setting.base(seed + 1)})
+        train_arms(bench, {"published": setting.base(seed + 1)})
     ),
-    recipes=lambda setting, seed: recipes(setting, seed, {"best_changes": {}}),
-    extra_metrics=means(*_arms.error_names(ARMS), *GAINS),
-    figure=figure,
     reported=REPORTED,
 )
