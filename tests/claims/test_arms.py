@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.claims import _arms, table2
+from pipelines.claims import _arms, _comparison, table2
 from pipelines.claims._arm_figure import Arm
 from pipelines.claims._arms import ArmBound, Arms
 from pipelines.claims.li_yuan import skip_length
@@ -112,10 +112,11 @@ def test_on_digits_the_arms_are_the_recipes_of_that_name() -> None:
 
 def test_a_diverged_arm_has_no_error() -> None:
     base = Arms().base(0)
-    errors = _arms.errors(Scripted(), {"a": base}, ("train", "test"))
+    errors = _comparison.train_arms(Scripted(), {"a": base}, ("train", "test"))
     assert errors.keys() == {"a_train_error_pct", "a_test_error_pct"}
     assert all(map(math.isnan, errors.values()))
-    assert _arms.errors(Scripted(test_error_pct=7.0), {"a": base}) == {"a_test_error_pct": 7}
+    errors = _comparison.train_arms(Scripted(test_error_pct=7.0), {"a": base})
+    assert errors == {"a_test_error_pct": 7}
 
 
 @pytest.mark.parametrize("rule", [{"at_least": 0.5}, {"at_most": 0.5}])
@@ -325,22 +326,28 @@ def test_other_pictures_say_nothing_of_imagenet() -> None:
     assert verdicts == ["smaller scale", "holds"]
 
 
-def test_the_rate_is_the_best_on_validation_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+class Searched(Scripted):
+    """A bench whose searches end with the validation error of their rate."""
+
+    def __init__(self, error_pct: Callable[[float], float]) -> None:
+        super().__init__(test_error_pct=20.0)
+        self.error_pct, self.tried = error_pct, list[Recipe]()
+
+    def search(self, recipe: Recipe, lost: Mapping[str, float]) -> Result:
+        self.tried.append(recipe)
+        return Result("run", {"val_error_pct": self.error_pct(recipe.learning_rate)})
+
+
+def test_the_rate_is_the_best_on_validation_pictures() -> None:
     """Rates above 0.03 diverge, and of the others the largest errs least."""
     recipe = Arms(learning_rate=0.04).base(3)
-    tried = []
-
-    def error(bench: Any, each: Recipe) -> float:
-        tried.append(each)
-        return 100.0 if each.learning_rate > 0.03 else 1 / each.learning_rate
-
-    monkeypatch.setattr(_arms, "validation_error", error)
-    best = _arms.choose_rate(Scripted(), recipe, 5)  # type: ignore[arg-type]
+    bench: Any = Searched(lambda rate: 100.0 if rate > 0.03 else 1 / rate)
+    best = _arms.choose_rate(bench, recipe, 5)
     assert best == recipe.override(learning_rate=0.02)
-    assert [each.learning_rate for each in tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
-    assert {each.seed for each in tried} == {_arms.SEARCH_SEED}
-    assert _arms.choose_rate(Scripted(), recipe, 1) == recipe  # type: ignore[arg-type]
-    assert len(tried) == 5
+    assert [each.learning_rate for each in bench.tried] == [0.04, 0.02, 0.08, 0.01, 0.005]
+    assert {each.seed for each in bench.tried} == {_arms.SEARCH_SEED}
+    assert _arms.choose_rate(bench, recipe, 1) == recipe
+    assert len(bench.tried) == 5
 
 
 @pytest.mark.parametrize("module", [small_init_helps, identity_beats_plain_cifar10])
@@ -451,7 +458,7 @@ def test_an_arm_is_found_by_its_name_or_by_the_error_that_it_ended_in() -> None:
         training("named", 20.5),
         training("", 30.0),
     ]
-    found = {arm: _arms.find_training(arm, measured, trainings) for arm in errors}
+    found = {arm: _comparison.find_training(arm, measured, trainings) for arm in errors}
     shown = dict(zip(("named", "found", "shared"), trainings, strict=False))
     assert found == {**shown, "lost": None}
 
@@ -548,11 +555,8 @@ def test_rates_at_an_end_decide_nothing(module: Any) -> None:
 
 
 @pytest.mark.parametrize(("best", "at_an_end"), [(0.00125, 1), (0.01, 0), (0.02, 1)])
-def test_a_rate_at_an_end_of_those_tried_is_counted(
-    best: float, at_an_end: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_arms, "validation_error", lambda _, each: abs(each.learning_rate - best))
+def test_a_rate_at_an_end_of_those_tried_is_counted(best: float, at_an_end: float) -> None:
     claim = identity_beats_plain_cifar10.CLAIM
-    bench: Any = Scripted(test_error_pct=20.0)
+    bench: Any = Searched(lambda rate: abs(rate - best))
     _, curves = claim.measure(claim.scales["hours"], 0, bench)
     assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (best, at_an_end)
