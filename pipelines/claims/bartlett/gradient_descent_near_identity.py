@@ -237,8 +237,7 @@ def draw_losses(axes: Any, chosen: Sequence[Measured], colour: str) -> None:
 CLAIM = Theorem(
     source="B, after BHL",
     says="Gradient descent from the identity converges linearly if its initial loss is small",
-    formula=r"\begin{split} "
-    r"\ell &= \tfrac12 \lVert E \rVert_F^2,\; "
+    formula=r"\begin{split} \ell &= \tfrac12 \lVert E \rVert_F^2,\; "
     r"E = \Theta_l \cdots \Theta_1 - \Phi,\; "
     r"a = \max_i \lVert \Theta_i - I \rVert,\; \eta = \frac{1}{l\, (1 + \lVert \Phi \rVert^2)}: \\ "
     r"\lVert \nabla \ell \rVert^2 &\ge 2 l\, (1 - a)^{2l - 2}\, \ell, \\ "
@@ -248,9 +247,7 @@ CLAIM = Theorem(
     r"+ (l - 1)\, (1 + a)^{l - 2}\, \lVert E \rVert, \\ "
     r"a_{t+1} &\le a_t + \eta\, (1 + a_t)^{l - 1} \sqrt{2 \ell_t}, \\ "
     r"\ell(I) \le \frac{1}{250} &\;\Longrightarrow\; \ell_t \le \ell(I)\, (1 - \eta l "
-    r"q^{2/3})^t,\; "
-    r"l a_t \le -\tfrac13 \log\, q,\quad q = 1 - 6 \sqrt{2 \ell(I)} "
-    r"\end{split}",
+    r"q^{2/3})^t,\; l a_t \le -\tfrac13 \log\, q,\quad q = 1 - 6 \sqrt{2 \ell(I)} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 4), (0.004, 0.02)), "cpu": Setting()},
     decided_by=(

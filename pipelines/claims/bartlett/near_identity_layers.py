@@ -224,8 +224,7 @@ CLAIM = Theorem(
     r"\lVert h_i - \operatorname{Id} \rVert_{\text{Lip}} &\le \frac{2 a R}{m} \text{, attained, "
     r"for } (x_1, x_2 - a x_1^2), \\ "
     r"f : \mathbb{R}^d \to \mathbb{R} &\text{ is the last coordinate of } "
-    r"(x, b) \mapsto (x, b + f(x)) \text{ at } b = 0 "
-    r"\end{split}",
+    r"(x, b) \mapsto (x, b + f(x)) \text{ at } b = 0 \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting(("henon", "scalar"), (4, 16, 64), d=2, samples=50, fine=64),

@@ -313,8 +313,7 @@ CLAIM = Theorem(
     says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
     "identity keeps a loss >= lambda^2 / 2 at any step size, also with any penalty that is the "
     "same in every layer and for a layer and its transpose",
-    formula=r"\begin{split} "
-    r"&\Phi = \Phi^\top \text{ of eigenvalues } \varphi_j,\; "
+    formula=r"\begin{split} &\Phi = \Phi^\top \text{ of eigenvalues } \varphi_j,\; "
     r"-\lambda = \min_j \varphi_j < 0,\; l \text{ even},\; \Theta_i(0) = I \\ "
     r"&\;\Longrightarrow\; \tfrac12 \lVert \Theta_l \cdots \Theta_1 - \Phi \rVert_F^2 \ge "
     r"\tfrac12 \sum_{\varphi_j < 0} \varphi_j^2 \ge \tfrac12 \lambda^2 "
@@ -322,8 +321,7 @@ CLAIM = Theorem(
     r"&\text{also with a penalty } \sum_i p(\Theta_i),\; p(\Theta) = p(\Theta^\top); \\ "
     r"&\text{for } l \ge 3 \text{ odd the same without penalty if } \eta\, (1 + \lambda) \le 1; \\ "
     r"&\text{not with the penalties } \lVert \Theta_1 - I \rVert_F^2 "
-    r"\text{ and } \sum_i (\Theta_i - I)_{12}^2 "
-    r"\end{split}",
+    r"\text{ and } \sum_i (\Theta_i - I)_{12}^2 \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting((2,), (1, 2), (1.0,), (0.1, 1.0), (0.0, 0.1), (2, 3, 4), steps=300),

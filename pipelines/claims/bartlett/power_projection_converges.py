@@ -224,8 +224,7 @@ CLAIM = Theorem(
     r"\ell = \tfrac12 \lVert \Theta_l \cdots \Theta_1 - \Phi \rVert_F^2, \\ "
     r"&\text{a step: descent by } \eta \text{, then the nearest } Q P "
     r"\text{ of margin } \gamma \text{ to the product, then} \\ "
-    r"&\Theta_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l},\quad s_j(\Theta_i) = s_j(Q P)^{1/l} "
-    r"\end{split}",
+    r"&\Theta_i = Q^{i/l} P^{1/l} Q^{-(i-1)/l},\quad s_j(\Theta_i) = s_j(Q P)^{1/l} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (3,), (0.0, 1.0), (1.0,)), "cpu": Setting()},
     decided_by=(

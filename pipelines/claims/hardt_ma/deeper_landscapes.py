@@ -250,14 +250,12 @@ CLAIM = Theorem(
     says="What Theorems 2.1 and 2.2 promise of the landscape improves with depth, from two layers "
     "on: the factor between squared gradient and risk rises, in a ball that holds an optimum and "
     "shrinks. Descent takes more steps in deeper networks all the same",
-    formula=r"\begin{split} "
-    r"&\tau_l = \frac{4 \pi + 3 \gamma}{l} < 1: \quad "
+    formula=r"\begin{split} &\tau_l = \frac{4 \pi + 3 \gamma}{l} < 1: \quad "
     r"\min_{\max \lVert A_i \rVert \le \tau_l} "
     r"\frac{\lVert \nabla f(A) \rVert_F^2}{s_{\min}(\Sigma)\, (f(A) - C_{\text{opt}})} "
     r"\ge \kappa_l = 4 l\, (1 - \tau_l)^{2l - 2}, \\ "
     r"&\text{with equality for } \Sigma = I \text{ at } A_i = -\tau_l I;\quad "
-    r"\kappa_{l'} \ge \kappa_l \text{ for } l' > l > 4 \pi + 3 \gamma "
-    r"\end{split}",
+    r"\kappa_{l'} \ge \kappa_l \text{ for } l' > l > 4 \pi + 3 \gamma \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting(("positive",), l=(1, 2, 16, 32, 64), d=(2,), most_steps=1_000),

@@ -127,9 +127,7 @@ CLAIM = Theorem(
     r"f(A) &= \mathbb{E}\, \lVert (I + A_l) \cdots (I + A_1) x - R x - \xi \rVert^2,\quad "
     r"E = (I + A_l) \cdots (I + A_1) - R, \\ "
     r"\frac{\partial f}{\partial A_i} &= 2\, (I + A_{i+1})^\top \cdots (I + A_l)^\top \, E \Sigma "
-    r"\, "
-    r"(I + A_1)^\top \cdots (I + A_{i-1})^\top "
-    r"\end{split}",
+    r"\, (I + A_1)^\top \cdots (I + A_{i-1})^\top \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (1, 2, 4)), "cpu": Setting()},
     decided_by=(LEMMA, always("autodiff_error", at_most=1e-12)),

@@ -218,8 +218,7 @@ CLAIM = Theorem(
     r"&\ge 4 \sum_i \prod_{j \ne i} s_{\min}(I + A_j)^2 \, s_{\min}(\Sigma)\, "
     r"(f - C_{\text{opt}}) \\ "
     r"&\ge 4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)\, (f - C_{\text{opt}}), \\ "
-    r"&\text{with equality at } A_1 = \dots = A_l = -\tau I,\; \Sigma = I "
-    r"\end{split}",
+    r"&\text{with equality at } A_1 = \dots = A_l = -\tau I,\; \Sigma = I \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 3), (0.3, 0.9), (2, 3, 8), 8, 50), "cpu": Setting()},
     decided_by=(

@@ -136,10 +136,8 @@ CLAIM = Theorem(
     r"Q \in SO(d) &\;\Longrightarrow\; Q = W_{2q} \cdots W_1,\quad W_j^\top W_j = I,\; "
     r"\lVert W_j - I \rVert \le \frac{\pi}{q}, \\ "
     r"N N^\top = N^\top N &\;\Longrightarrow\; N = S \operatorname{diag}(D_1, \dots, D_m) "
-    r"S^\top,\; "
-    r"S^\top S = I,\; D_i \text{ at most } 2 \times 2, \\ "
-    r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F "
-    r"\end{split}",
+    r"S^\top,\; S^\top S = I,\; D_i \text{ at most } 2 \times 2, \\ "
+    r"\lVert A B \rVert_F &\ge s_{\min}(A)\, \lVert B \rVert_F \end{split}",
     family="linear theory",
     scales={"smoke": Setting((1, 4), (1, 2, 8), 20), "cpu": Setting()},
     decided_by=(

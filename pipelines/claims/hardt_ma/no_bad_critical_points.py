@@ -238,13 +238,11 @@ CLAIM = Theorem(
     source="HM Theorem 2.2",
     says="Where all layers of a linear residual network have norm below 1, every critical point of "
     "the population risk is a global minimum",
-    formula=r"\begin{split} "
-    r"\max_i \lVert A_i \rVert < 1,\quad \nabla f(A) = 0 "
+    formula=r"\begin{split} \max_i \lVert A_i \rVert < 1,\quad \nabla f(A) = 0 "
     r"&\;\Longrightarrow\; f(A) = C_{\text{opt}} = \min f, \\ "
     r"\max_i \lVert A_i \rVert = \tau < 1,\; \Sigma \succ 0 &\;\Longrightarrow\; f(A) - "
     r"C_{\text{opt}} \le "
-    r"\frac{\lVert \nabla f(A) \rVert_F^2}{4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)} "
-    r"\end{split}",
+    r"\frac{\lVert \nabla f(A) \rVert_F^2}{4 l\, (1 - \tau)^{2l - 2} s_{\min}(\Sigma)} \end{split}",
     family="linear theory",
     scales={"smoke": Setting(SEARCHES, (2,), (2, 3), (0.9, 1.5), 6, 300), "cpu": Setting()},
     decided_by=(PRINTED, always("ratio", at_most=1 + 1e-12)),

@@ -212,15 +212,13 @@ CLAIM = Theorem(
     source="HM abstract",
     says="Without a bound on the norms linear residual networks have critical points that are no "
     "minima, and none of them is a local optimum: the risk falls along an explicit curve",
-    formula=r"\begin{split} "
-    r"&I + A_i = Z_i D_i Z_{i-1}^{-1},\quad Z_l = R Z_0 = U,\quad "
+    formula=r"\begin{split} &I + A_i = Z_i D_i Z_{i-1}^{-1},\quad Z_l = R Z_0 = U,\quad "
     r"R \Sigma R^\top = U \operatorname{diag}(s_1^2, \dots, s_d^2)\, U^\top, \\ "
     r"&D_i = \operatorname{diag}(I_p, 0) \text{ in } k \ge 2 \text{ layers},\; "
     r"D_i = I \text{ in the others}: \\ "
     r"&\nabla f(A) = 0,\quad f(A) - C_{\text{opt}} = \sum_{j > p} s_j^2 > 0,\quad "
     r"\max_i \lVert A_i \rVert \ge 1, \\ "
-    r"&f(A) - f(A + t \Delta) = s_{p+1}^2\, (2 t^k - t^{2k}) > 0 "
-    r"\quad \text{for } 0 < t \le 1 "
+    r"&f(A) - f(A + t \Delta) = s_{p+1}^2\, (2 t^k - t^{2k}) > 0 \quad \text{for } 0 < t \le 1 "
     r"\end{split}",
     family="linear theory",
     scales={"smoke": Setting(d=(2,), l=(2, 3), instances=2), "cpu": Setting()},

@@ -165,8 +165,7 @@ CLAIM = Theorem(
     r"= \frac{r (r - 1)}{4}\, I_{3/4} \Bigl( \frac{k - 1}{2}, \frac12 \Bigr) "
     r"\ge P \bigl( \max_{i < j} \langle q_i, q_j \rangle \ge \tfrac12 \bigr), \\ "
     r"&k_\varepsilon(r) = \min \{ k: \mathbb{E}\, \# \le \varepsilon \} "
-    r"\sim \frac{4}{\log \frac43}\, \log\, r = 13.9 \log\, r "
-    r"\end{split}",
+    r"\sim \frac{4}{\log \frac43}\, \log\, r = 13.9 \log\, r \end{split}",
     family="linear theory",
     scales={"smoke": Setting((10, 100), draws=30), "cpu": Setting()},
     decided_by=(

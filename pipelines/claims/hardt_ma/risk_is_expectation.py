@@ -159,8 +159,7 @@ CLAIM = Theorem(
     r"&\mathbb{E}\, \lVert (I + A_l) \cdots (I + A_1) x - (R x + \xi) \rVert^2 "
     r"= \lVert E \Sigma^{1/2} \rVert_F^2 + d, \\ "
     r"&E = (I + A_l) \cdots (I + A_1) - R,\quad \mathbb{E}\, x x^\top = \Sigma,\quad "
-    r"\xi \sim \mathcal{N}(0, I) "
-    r"\end{split}",
+    r"\xi \sim \mathcal{N}(0, I) \end{split}",
     family="linear theory",
     scales={
         "smoke": Setting((1, 2, 3), (0.2, 1.0), INPUTS, (1, 2, 3, 4, 6, 8), 2_000),

@@ -192,8 +192,7 @@ CLAIM = Theorem(
     r"&\det R < 0 \;\Longrightarrow\; \det \operatorname{diag}(R, -1) > 0,\; "
     r"\gamma(\operatorname{diag}(R, -1)) = \gamma(R), \\ "
     r"&\gamma = \max_j \lvert \log\, s_j(R) \rvert,\quad "
-    r"\theta = \text{the largest angle of the rotation } R (R^\top R)^{-1/2} "
-    r"\end{split}",
+    r"\theta = \text{the largest angle of the rotation } R (R^\top R)^{-1/2} \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2, 5), (0.5,), (5, 8, 16)), "cpu": Setting()},
     decided_by=(

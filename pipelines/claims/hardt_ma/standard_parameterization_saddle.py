@@ -200,8 +200,7 @@ CLAIM = Theorem(
     r"&g(A) = \mathbb{E}\, \lVert A_l \cdots A_1 x - R x - \xi \rVert^2,\; l \ge 2: \\ "
     r"&\nabla g(0) = 0,\quad g(0) - C_{\text{opt}} = \lVert R \Sigma^{1/2} \rVert_F^2 > 0, \\ "
     r"&\operatorname{spec} \nabla^2 g(0) = \{ \pm 2 s_i(R \Sigma),\; d \text{ times each} \} "
-    r"\text{ if } l = 2,\quad \nabla^2 g(0) = 0 \text{ if } l \ge 3 "
-    r"\end{split}",
+    r"\text{ if } l = 2,\quad \nabla^2 g(0) = 0 \text{ if } l \ge 3 \end{split}",
     family="linear theory",
     scales={"smoke": Setting((2,), (2, 3), (0.1,), 500), "cpu": Setting()},
     decided_by=(

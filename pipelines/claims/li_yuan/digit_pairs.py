@@ -270,13 +270,11 @@ CLAIM = Theorem(
     source="LY section 5.5",
     says="A W near 0 makes pairs of digits much easier to tell apart by a threshold on f(x, W) "
     "than W = 0",
-    formula=r"\begin{split} "
-    r"&f(x, W) = \sum_j \operatorname{ReLU}(((I + W) x)_j),\; "
+    formula=r"\begin{split} &f(x, W) = \sum_j \operatorname{ReLU}(((I + W) x)_j),\; "
     r"\text{training errors at a threshold on } f,\; \lVert W \rVert \le 0.6: \\ "
     r"&\mathbb{E} \operatorname{err}_{01}(W) \le 1.5\,\%,\quad "
     r"\mathbb{E}\, \overline{\operatorname{err}}(W) \le 14.5\,\%, \\ "
-    r"&\overline{\operatorname{err}} \text{ the mean over all 45 pairs of digits} "
-    r"\end{split}",
+    r"&\overline{\operatorname{err}} \text{ the mean over all 45 pairs of digits} \end{split}",
     family="trained networks",
     scales={
         "smoke": Setting(pair=("0-1", "3-8", "4-9")),

@@ -254,8 +254,7 @@ CLAIM = Theorem(
     r"&\;\Longrightarrow\; \pi\, \langle -\nabla L(W),\, W^\star - W \rangle "
     r"> 0.03\, \lVert W^\star - W \rVert_F^2, \\ "
     r"&\text{of which the terms in angles are} \ge -1.3\, \lVert W^\star - W \rVert_F^2 \\ "
-    r"&\text{and those in lengths} \ge -0.085\, \lVert W^\star - W \rVert_F^2 "
-    r"\end{split}",
+    r"&\text{and those in lengths} \ge -0.085\, \lVert W^\star - W \rVert_F^2 \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 131072), (0.01,), 4), "cpu": Setting()},
     decided_by=BOUNDS,

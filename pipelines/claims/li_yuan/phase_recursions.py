@@ -219,13 +219,11 @@ CLAIM = Theorem(
     r"&W_{t+1} = W_t - \eta\, \pi \nabla L(W_t),\quad s_t = (W^\star - W_t)\, u,\quad "
     r"g_t = \sum_j \lVert e_j + w^\star_j \rVert - \lVert e_j + w_{j} \rVert: \\ "
     r"&s_{t+1} \approx \bigl( 1 - \tfrac{\pi}{2} (d + 1)\, \eta \bigr)\, s_t "
-    r"- \eta\, \tfrac{d - 1}{d}\, g_t\, u,\quad "
-    r"g_{t+1} \approx (1 - d\, \eta)\, g_t, \\ "
+    r"- \eta\, \tfrac{d - 1}{d}\, g_t\, u,\quad g_{t+1} \approx (1 - d\, \eta)\, g_t, \\ "
     r"&\lvert g_{t+1} - (1 - d\, \eta)\, g_t \rvert \le \tfrac12 d\, \eta\, g_t "
     r"\text{ while } g_t > 0.1; \\ "
     r"&\text{second phase: } \lVert W_T - W^\star \rVert_F^2 \le "
-    r"\frac{\log\, T\; G_F^2}{0.03^2\, T},\quad G_F = 6 d^{3/2} \gamma + \varepsilon "
-    r"\end{split}",
+    r"\frac{\log\, T\; G_F^2}{0.03^2\, T},\quad G_F = 6 d^{3/2} \gamma + \varepsilon \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((200, 400), second_steps=30_000, steps=40), "cpu": Setting()},
     decided_by=(

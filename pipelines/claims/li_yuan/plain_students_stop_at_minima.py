@@ -169,8 +169,7 @@ CLAIM = Theorem(
     r"x \sim N(0, I_{100}): \\ "
     r"&B = W,\; B^\star = W^\star: \quad \lVert \nabla L \rVert_F \le 10^{-8},\; "
     r"\lambda_{\min}(\nabla^2 L) \ge 10^{-3},\; L \ge 10^{-2} \text{ at the end}, \\ "
-    r"&B = I + W,\; B^\star = I + W^\star: \quad L \le 10^{-10} \text{ at the end} "
-    r"\end{split}",
+    r"&B = I + W,\; B^\star = I + W^\star: \quad L \le 10^{-10} \text{ at the end} \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting(norm=(0.6,), d=30, iterations=3_000), "cpu": Setting()},
     decided_by=(*PLAIN, always("identity_loss", at_most=1e-10)),

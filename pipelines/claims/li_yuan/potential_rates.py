@@ -237,8 +237,7 @@ CLAIM = Theorem(
     r"\lVert \pi \nabla L \rVert_F \le G_F = 6 d^{3/2} \gamma, \\ "
     r"&g_t \le (1 - \tfrac12 \eta d)^t\, g_0 \text{ while } g > 197 \gamma^2,\quad "
     r"g_t \le 197 \gamma^2 \text{ at } t = \frac{1}{16 \eta}, \\ "
-    r"&\max_{\lVert W \rVert, \lVert W^\star \rVert \le \gamma} g = \Omega(\sqrt{d}) "
-    r"\end{split}",
+    r"&\max_{\lVert W \rVert, \lVert W^\star \rVert \le \gamma} g = \Omega(\sqrt{d}) \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((100, 128), (0.01,), starts=2), "cpu": Setting()},
     decided_by=BOUNDS,

@@ -101,8 +101,7 @@ CLAIM = compare(
     r"\mathbb{E}\, [\operatorname{err}_{\text{none}} - \operatorname{err}_{\text{single}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{two layers}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{single}} \le 27\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{single}} \le 27\,\% \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE, validation=True),
         "cpu": Setting(steps=200, batch_size=64, width=4, learning_rate=0.05, validation=True),

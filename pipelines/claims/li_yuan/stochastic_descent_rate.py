@@ -188,8 +188,7 @@ CLAIM = Theorem(
     says="Stochastic descent at rate (1 + alpha) log T/(delta T) ends as near to the minimum as "
     "the lemma promises: on processes that are not convex, turn, or have noise that depends on the "
     "state, and on the worst that the premise allows",
-    formula=r"\begin{split} "
-    r"&\mathbb{E} \lVert G_t \rVert_F^2 \le G^2,\quad "
+    formula=r"\begin{split} &\mathbb{E} \lVert G_t \rVert_F^2 \le G^2,\quad "
     r"\langle -\mathbb{E}\, G_t,\, W^\star - W_t \rangle \ge "
     r"\delta \lVert W^\star - W_t \rVert_F^2, \\ "
     r"&\eta = \frac{(1 + \alpha) \log\, T}{\delta T},\quad "
@@ -198,8 +197,7 @@ CLAIM = Theorem(
     r"&\;\Longrightarrow\; \mathbb{E} \lVert W_T - W^\star \rVert_F^2 \le "
     r"\frac{(1 + \alpha) \log\, T\; G^2}{\delta^2 T}; \\ "
     r"&\text{the worst process has } \tfrac12 + \bigl( \tfrac1r - \tfrac12 \bigr) (1 - 2r)^T "
-    r"\text{ of the bound, } r = \delta \eta "
-    r"\end{split}",
+    r"\text{ of the bound, } r = \delta \eta \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting(d=(2,), alpha=(0.0,), runs=100, longest=300), "cpu": Setting()},
     decided_by=(always("descent_share", at_most=1), always("worst_z", at_most=5)),

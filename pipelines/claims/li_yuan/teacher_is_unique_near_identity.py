@@ -219,8 +219,7 @@ CLAIM = Theorem(
     r"&P \ne I \;\Longrightarrow\; \lVert W \rVert \ge \sqrt{3} - \lVert W^\star \rVert, \\ "
     r"&\lVert W_0 \rVert, \lVert W^\star \rVert \le 0.6 \;\Longrightarrow\; "
     r"\lVert W_{500} - W^\star \rVert_F \le 10^{-4} \lVert W_0 - W^\star \rVert_F \\ "
-    r"&\text{by descent with momentum } 0.9 \text{ and a rate of } 2/d,\; d \le 100 "
-    r"\end{split}",
+    r"&\text{by descent with momentum } 0.9 \text{ and a rate of } 2/d,\; d \le 100 \end{split}",
     family="two-layer ReLU networks",
     scales={"smoke": Setting((4,), (0.6, 3.0), 4, 400), "cpu": Setting()},
     decided_by=(

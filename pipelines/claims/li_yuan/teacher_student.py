@@ -285,15 +285,13 @@ CLAIM = Experiment(
     says="With the identity link a student learns its teacher: training and test error reach 0 "
     "and W reaches W*; without it they do not, nor with three blocks, which have a smaller "
     "training error than without and a larger test error",
-    formula=r"\begin{split} "
-    r"&L_{\text{ResLink}} \le 10^{-3},\quad "
+    formula=r"\begin{split} &L_{\text{ResLink}} \le 10^{-3},\quad "
     r"\lVert W_T - W^\star \rVert_F \le 0.02\, \lVert W_0 - W^\star \rVert_F "
     r"\text{ for every seed}, \\ "
     r"&L_{\text{vanilla}}^{\text{test}},\, L_{\text{3-Block}}^{\text{test}} \ge 0.1 "
     r"\text{ for every seed, by either teacher}, \\ "
     r"&\mathbb{E}\, \frac{L_{\text{3-Block}}^{\text{train}}}{L_{\text{vanilla}}^{\text{train}}} "
-    r"\le 1, "
-    r"\quad "
+    r"\le 1, \quad "
     r"\mathbb{E}\, \frac{L_{\text{3-Block}}^{\text{test}}}{L_{\text{vanilla}}^{\text{test}}} \ge 1 "
     r"\end{split}",
     family="two-layer ReLU networks",

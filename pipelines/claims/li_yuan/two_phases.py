@@ -311,17 +311,14 @@ CLAIM = Theorem(
     source="LY Figure 8, after Theorem 3.2",
     says="The gradient first points away from the teacher while the potential falls; then the "
     "inner product turns positive, stays so, and W converges",
-    formula=r"\begin{split} "
-    r"&W^\star = 0,\; \langle -\pi \nabla L(W_0),\, -W_0 \rangle < 0,\; "
+    formula=r"\begin{split} &W^\star = 0,\; \langle -\pi \nabla L(W_0),\, -W_0 \rangle < 0,\; "
     r"W_{t+1} = W_t - \eta\, \pi \nabla L(W_t): \\ "
     r"&g_{t+1} \le (1 - \tfrac12 \eta d)\, g_t \text{ in the first phase, until } "
     r"\langle -\pi \nabla L, -W \rangle > 0 \text{ and } g \le 197 \lVert W_0 \rVert^2, \\ "
-    r"&\text{at } t \le \frac{1}{16 \eta};\quad "
-    r"\lVert W_{t+1} \rVert_F \le \lVert W_t \rVert_F "
+    r"&\text{at } t \le \frac{1}{16 \eta};\quad \lVert W_{t+1} \rVert_F \le \lVert W_t \rVert_F "
     r"\text{ from the change of sign on}, \\ "
     r"&g \le 0.1 \;\Longrightarrow\; \langle -\pi \nabla L, -W \rangle "
-    r"\ge 0.03\, \lVert W \rVert_F^2;\quad "
-    r"\lVert W_T \rVert_F \le 0.05\, \lVert W_0 \rVert_F "
+    r"\ge 0.03\, \lVert W \rVert_F^2;\quad \lVert W_T \rVert_F \le 0.05\, \lVert W_0 \rVert_F "
     r"\end{split}",
     family="two-layer ReLU networks",
     scales={

@@ -106,14 +106,11 @@ CLAIM = compare(
     source="LY section 5.4",
     says="With the identity, a network that starts from zeros learns MNIST as well as one that "
     "starts at random; without the identity it learns nothing",
-    formula=r"\begin{split} "
-    r"&\lvert \mathbb{E}\, [\operatorname{err}_{\text{zeros}} - "
-    r"\operatorname{err}_{\text{random}}] "
-    r"\rvert \le 0.15 \text{ points},\quad "
+    formula=r"\begin{split} &\lvert \mathbb{E}\, [\operatorname{err}_{\text{zeros}} - "
+    r"\operatorname{err}_{\text{random}}] \rvert \le 0.15 \text{ points},\quad "
     r"\mathbb{E} \operatorname{err}_{\text{zeros, no identity}} \ge 80\,\%, \\ "
     r"&\text{judged where } \min (\mathbb{E} \operatorname{err}_{\text{zeros}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{random}}) \le 2\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{random}}) \le 2\,\% \end{split}",
     scales={
         "smoke": Setting(data="digits", epochs=4, depth=1, batch_size=64, learning_rate=0.02),
         "cpu": Setting(data="digits", epochs=100, learning_rate=0.02),

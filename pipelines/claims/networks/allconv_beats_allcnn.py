@@ -82,12 +82,10 @@ CLAIM = compare(
     says="A residual network of convolutions and ReLU alone errs less on CIFAR-10 than All-CNN, "
     "the best all-convolutional network before it",
     formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] "
-    r"> 0, \\ "
+    r"&\mathbb{E}\, [\operatorname{err}_{\text{All-CNN}} - \operatorname{err}_{\text{HM}}] > 0, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{All-CNN}}, "
     r"\mathbb{E} \operatorname{err}_{\text{HM}} \le 27\,\% "
-    r"\text{ and neither rate is an extreme of those tried} "
-    r"\end{split}",
+    r"\text{ and neither rate is an extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(
             data="synthetic",

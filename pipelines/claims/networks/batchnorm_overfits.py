@@ -121,16 +121,14 @@ CLAIM = compare(
     source="HM section 4.1",
     says="With batch normalization a network of the same size overfits CIFAR-10 more: it fits the "
     "training set better, and its test error is further from its training error",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}}^{\text{train}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{plain}}^{\text{train}} "
     r"- \operatorname{err}_{\text{normalized}}^{\text{train}}] \ge 0.5 \text{ points}, \\ "
     r"&\mathbb{E}\, [(\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}} "
     r")_{\text{normalized}} "
     r"- (\operatorname{err}^{\text{test}} - \operatorname{err}^{\text{train}})_{\text{plain}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{plain}}^{\text{test}}, "
-    r"\; \mathbb{E} \operatorname{err}_{\text{normalized}}^{\text{test}} \le 27\,\% "
-    r"\end{split}",
+    r"\; \mathbb{E} \operatorname{err}_{\text{normalized}}^{\text{test}} \le 27\,\% \end{split}",
     scales={
         "smoke": Arms(**_arms.SMOKE),
         "cpu": Arms(steps=500, batch_size=64, blocks_per_stage=2, width=8),

@@ -64,11 +64,9 @@ CLAIM = compare(
     source="HM section 4.2",
     says="On ImageNet a search of learning-rate schedules on validation pictures finds one with "
     "which the network errs a point less on the test set than with the published one",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{published schedule}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{published schedule}} "
     r"- \operatorname{err}_{\text{found schedule}}] \ge 1 \text{ point}, \\ "
-    r"&\text{judged on ImageNet, where the better errs at most } 40\,\% "
-    r"\end{split}",
+    r"&\text{judged on ImageNet, where the better errs at most } 40\,\% \end{split}",
     scales={
         "smoke": Transfer(**_arms.SMOKE, trials=2, workers=1, search_steps=8, search_width=4),
         "cpu": Transfer(

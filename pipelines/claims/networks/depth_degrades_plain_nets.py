@@ -86,15 +86,13 @@ CLAIM = compare(
     source="B, plain and residual networks, after He et al. 2015 section 4.2",
     says="Deeper plain networks have higher training error than shallower ones, and deeper "
     "residual networks have not",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{plain, 56}}^{\text{train}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{plain, 56}}^{\text{train}} "
     r"- \operatorname{err}_{\text{plain, 20}}^{\text{train}}] \ge 0.5,\quad "
     r"\mathbb{E}\, [\operatorname{err}_{\text{residual, 56}}^{\text{train}} "
     r"- \operatorname{err}_{\text{residual, 20}}^{\text{train}}] \le 0.5 \text{ points}, \\ "
     r"&\text{judged where the test errors } \mathbb{E} \operatorname{err}_{\text{residual, 20}}, "
     r"\mathbb{E} \operatorname{err}_{\text{residual, 56}}, "
-    r"\mathbb{E} \operatorname{err}_{\text{plain, 20}} \le 27\,\% "
-    r"\end{split}",
+    r"\mathbb{E} \operatorname{err}_{\text{plain, 20}} \le 27\,\% \end{split}",
     scales={
         "smoke": Setting(
             data="digits", steps=8, batch_size=32, blocks_per_stage=2, shallow_blocks=1, width=4

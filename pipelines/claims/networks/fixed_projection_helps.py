@@ -55,11 +55,9 @@ CLAIM = compare(
     {"advantage_pct": ("trained_test_error_pct", "fixed_test_error_pct")},
     source="HM section 4.1",
     says="A last layer that is a fixed random projection errs slightly less than a trained one",
-    formula=r"\begin{split} "
-    r"&0 \le \mathbb{E}\, [\operatorname{err}_{\text{trained last layer}} "
+    formula=r"\begin{split} &0 \le \mathbb{E}\, [\operatorname{err}_{\text{trained last layer}} "
     r"- \operatorname{err}_{\text{fixed projection}}] \le 1 \text{ point}, \\ "
-    r"&\text{judged where the better errs at most } 27\,\% "
-    r"\end{split}",
+    r"&\text{judged where the better errs at most } 27\,\% \end{split}",
     scales={
         "smoke": Arms(**_arms.SMOKE),
         "cpu": Arms(steps=500, batch_size=64, blocks_per_stage=2, width=8),

@@ -100,8 +100,7 @@ CLAIM = compare(
     r"&\mathbb{E}\, [\operatorname{err}^{\text{train}} "
     r"- \operatorname{err}_{\text{wider}}^{\text{train}}] \ge 0.5,\quad "
     r"\mathbb{E}\, [\operatorname{err}^{\text{test}} - "
-    r"\operatorname{err}_{\text{wider}}^{\text{test}}] "
-    r"\ge 0.5 \text{ points}, \\ "
+    r"\operatorname{err}_{\text{wider}}^{\text{test}}] \ge 0.5 \text{ points}, \\ "
     r"&\text{judged on ImageNet where } \mathbb{E} \operatorname{err}^{\text{test}} \le 40.7\,\% "
     r"\end{split}",
     scales={

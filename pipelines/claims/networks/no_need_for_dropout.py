@@ -76,14 +76,12 @@ CLAIM = compare(
     source="HM section 1.1",
     says="HM's network has no need for dropout: without it, it errs at most half a point more on "
     "CIFAR-10 than with it",
-    formula=r"\begin{split} "
-    r"&\mathbb{E}\, [\operatorname{err}_{\text{without dropout}} "
+    formula=r"\begin{split} &\mathbb{E}\, [\operatorname{err}_{\text{without dropout}} "
     r"- \operatorname{err}_{\text{with dropout}}] \le 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{without}}, "
     r"\; \mathbb{E} \operatorname{err}_{\text{with}} \le 27\,\% \\ "
     r"&\text{and } \mathbb{E}\, [ \operatorname{err}^{\text{train}}_{\text{without}} / "
-    r"\operatorname{err}_{\text{without}} ] \le \tfrac12 "
-    r"\end{split}",
+    r"\operatorname{err}_{\text{without}} ] \le \tfrac12 \end{split}",
     scales={
         "smoke": Setting(**_arms.SMOKE),
         "cpu": Setting(steps=500, batch_size=64, blocks_per_stage=2, width=8),

@@ -87,8 +87,7 @@ CLAIM = compare(
     formula=r"\begin{split} "
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 1 \text{ point}, \\ "
-    r"&\text{judged where the better errs at most } 10\,\% "
-    r"\end{split}",
+    r"&\text{judged where the better errs at most } 10\,\% \end{split}",
     scales={
         "smoke": dataclasses.replace(DIGITS, steps=8, blocks_per_stage=1, width=4),
         "cpu": DIGITS,

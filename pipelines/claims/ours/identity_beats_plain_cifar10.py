@@ -48,8 +48,7 @@ CLAIM = compare(
     r"&\mathbb{E}\, [\operatorname{err}_{\text{plain}} - \operatorname{err}_{\text{residual}}] "
     r"\ge 0.5 \text{ points}, \\ "
     r"&\text{judged where } \mathbb{E} \operatorname{err}_{\text{residual}} \le 27\,\% \\ "
-    r"&\text{and the plain rate is no extreme of those tried} "
-    r"\end{split}",
+    r"&\text{and the plain rate is no extreme of those tried} \end{split}",
     scales={
         "smoke": Setting(**SMOKE),
         "cpu": Setting(steps=200, batch_size=64, width=4),

@@ -178,8 +178,7 @@ CLAIM = Theorem(
     "Sigma^{1/2} (I + W), and near 0 it is one-point convex: as W and W* tend to 0, "
     "pi <-grad, W* - W> is to leading order at least (pi/2 - 1) l sqrt(l^d / det Sigma) "
     "|W* - W|_F^2, l the least eigenvalue of Sigma",
-    formula=r"\begin{split} "
-    r"&x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
+    formula=r"\begin{split} &x = \Sigma^{1/2} y,\; y \text{ rotation-invariant},\; "
     r"\mathbb{E} \lVert y \rVert^2 = d,\; \operatorname{tr} \Sigma = d,\; "
     r"\lambda = \lambda_{\min}(\Sigma): \\ "
     r"&\nabla L_\Sigma(W, W^\star) = \Sigma^{1/2}\, \nabla L_I \bigl( \Sigma^{1/2} (I + W) - I,\; "
@@ -187,8 +186,7 @@ CLAIM = Theorem(
     r"&\pi\, \langle -\nabla L_\Sigma,\, W^\star - W \rangle \ge "
     r"\Bigl( \frac{\pi}{2} - 1 \Bigr)\, \lambda\, "
     r"\frac{\lambda^{d/2}}{\sqrt{\det \Sigma}}\; \lVert W^\star - W \rVert_F^2 "
-    r"\text{ as } W, W^\star \to 0 "
-    r"\end{split}",
+    r"\text{ as } W, W^\star \to 0 \end{split}",
     family="two-layer ReLU networks",
     scales={
         "smoke": Setting((1.0, 10.0), radius=("gaussian", "sphere"), d=3, samples=20_000),

@@ -127,8 +127,7 @@ CLAIM = Experiment(
     formula=r"\begin{split} "
     r"&\mathbb{E} \max_t \frac{\lvert L_{\text{SGD}}(t) - f(A(t)) \rvert}{f(A(0))} \le 1\,\% "
     r"\text{ over the ends } t \text{ of epochs}, \\ "
-    r"&A(t + 1) = A(t) - \eta \nabla f(A(t)) "
-    r"\end{split}",
+    r"&A(t + 1) = A(t) - \eta \nabla f(A(t)) \end{split}",
     family="linear theory",
     charts=(("trained", "population"), ("deviation_pct",)),
     scales={"smoke": Setting(l=2, steps=32), "cpu": Setting()},
