@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -111,7 +112,7 @@ def measure(cells: Cells) -> Curves:
             column = {"bound": bound, ASSUMPTION: proof_holds} | curvature
             columns.append(column | lemmas(now, after, Phi, rate, V))
         bound = bound * factor
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves = stack_rows(columns, axis=-1)
     factor, reach = proved_bounds(rate, depth, start)
     curves["proved_bound"] = start * factor[:, None] ** np.array(steps)
     curves["distance_over_proved"] = depth * curves["distance"] / reach

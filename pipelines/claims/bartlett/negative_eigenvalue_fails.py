@@ -51,6 +51,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -126,7 +127,7 @@ def measure(cells: Cells) -> Curves:
     """Return least losses over the floor, and the time of escape, at every depth; [n, depths]."""
     l = np.asarray(cells.shared("l"))  # noqa: E741
     columns = [measure_depth(cells, depth) for depth in cells.shared("l")]
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves = stack_rows(columns, axis=-1)
     rate, lam = (cells.values(name)[:, None] for name in ("rate", "lam"))
     small = (rate * (1 + lam) <= 1) & (l > 1)
     curves[ASSUMPTION] = ((l % 2 == 0) | small) & (cells.values("delta")[:, None] == 0)

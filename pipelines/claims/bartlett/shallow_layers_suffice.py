@@ -36,11 +36,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.grid import Array, Cell, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from theory.composition import near_layers
 from theory.near_identity import ball, scales
@@ -94,14 +95,6 @@ def points(rng: np.random.Generator, k: int, samples: int) -> Array:
     between = (np.arange(k) + 0.5) * 2 * RADIUS / k - RADIUS
     axis = np.stack([between, np.zeros(k)], axis=-1)
     return np.concatenate([ball(2, RADIUS, samples, int(rng.integers(2**32))), axis])
-
-
-def measure(cells: Cells) -> Curves:
-    """Return norms and errors for every m; [n, m]."""
-    rows = [[measure_blocks(cell, m) for m in cells.shared("m")] for cell in cells.cells]
-    return cells.shared("m"), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
 
 
 def measure_blocks(cell: Cell, m: int) -> dict[str, float]:
@@ -192,7 +185,7 @@ CLAIM = Theorem(
         always("composition_share", at_most=1 + 1e-6),
         always("error_slope", at_most=-1.9),
     ),
-    measure=measure,
+    measure=measure_at("m", measure_blocks),
     extra_metrics=extra_metrics,
     figure=figure,
     shown=("without_thresholds",),

@@ -46,11 +46,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import minutes
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select, stack
+from pipelines.measurement.grid import Array, Cell, Measured, join, select, stack
 from pipelines.measurement.quotation import Quotation
 from pipelines.measurement.verdict import always
 from theory.factorization import balanced_bound, max_norm, paper_bound
@@ -120,14 +121,6 @@ def random_problem(rng: np.random.Generator, cell: Cell) -> tuple[Array, Array]:
     }[target]
     is_plain = cell.point["covariance"] == "identity"
     return Q @ P, np.eye(d) if is_plain else root @ root.T + 0.1 * np.eye(d)
-
-
-def measure(cells: Cells) -> Curves:
-    """Return factors, radii and steps at every depth; [n, l]."""
-    rows = [[measure_depth(cell, depth) for depth in cell.point["l"]] for cell in cells.cells]
-    return cells.shared("l"), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
 
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
@@ -277,7 +270,7 @@ CLAIM = Theorem(
         ),
     ),
     costs={"cpu": minutes(2)},
-    measure=measure,
+    measure=measure_at("l", measure_depth),
     extra_metrics=extra_metrics,
     shown=(
         "printed_single_layer_share",

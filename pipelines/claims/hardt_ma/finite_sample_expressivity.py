@@ -61,6 +61,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.data import datasets
 from pipelines.errors import check_sizes
@@ -135,7 +136,7 @@ def measure(setting: Setting, seed: int, bench: Bench) -> Curves:
         stored = bench if seed == 0 and n == sizes[-1] else None
         fits = {r: measure_memorizer(X[:n], r, seed, setting, stored) for r in LABELS}
         rows.append(collect_worst(fits) | paper_numbers(X[:n], setting.data) | own_numbers)
-    return sizes, {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    return sizes, stack_rows(rows)
 
 
 def random_labels(r: int, n: int, seed: int) -> NDArray[np.int64]:

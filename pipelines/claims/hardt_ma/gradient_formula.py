@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, group_by, stack
+from pipelines.measurement.grid import Array, Cell, Measured, group_by, stack
 from pipelines.measurement.verdict import always
 from pipelines.runtime import backend
 from theory.linear_resnet import excess_risk, gradient
@@ -50,16 +51,6 @@ def random_instance(rng: np.random.Generator, d: int, depth: int) -> tuple[Array
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
     root = rng.normal(size=(d, d)) / np.sqrt(d)
     return A, R, root @ root.T + 0.1 * np.eye(d)
-
-
-def measure(cells: Cells) -> Curves:
-    """Return relative errors at every depth; [n, depths].
-
-    One network after the other, in one process: most of the time is TensorFlow's start.
-    """
-    depths = cells.shared("l")
-    rows = [[measure_depth(cell, depth) for depth in depths] for cell in cells.cells]
-    return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
 
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
@@ -132,7 +123,7 @@ CLAIM = Theorem(
     scales={"smoke": Setting((1, 3), (1, 2, 4)), "cpu": Setting()},
     decided_by=(LEMMA, always("autodiff_error", at_most=1e-12)),
     costs={"cpu": seconds(13)},
-    measure=measure,
+    measure=measure_at("l", measure_depth),
     figure=figure,
     inner="l",
     charts=(("finite_difference_error", "autodiff_error"),),

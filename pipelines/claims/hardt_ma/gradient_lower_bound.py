@@ -33,6 +33,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem, reductions
@@ -99,7 +100,7 @@ def measure(cells: Cells) -> Curves:
     """Return least ratios, and both sides where the ratio is least, at every depth; [n, depths]."""
     depths = cells.shared("l")
     columns = [measure_depth(cells, depth) for depth in depths]
-    return depths, {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    return depths, stack_rows(columns, axis=-1)
 
 
 def measure_depth(cells: Cells, depth: int) -> dict[str, Array]:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_sizes
 from pipelines.measurement.claim import Theorem
@@ -71,7 +72,7 @@ def measure(cells: Cells) -> Curves:
     """Return the three statements; those without q are the same at every step; [n, q]."""
     Q, N, factors = cells.draw(instance, "d", "pairs")
     columns = [rotation_curves(Q, q) for q in cells.shared("q")]
-    curves = {key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]}
+    curves = stack_rows(columns, axis=-1)
     constant = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
     return cells.shared("q"), curves | {

@@ -46,6 +46,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -138,9 +139,7 @@ def measure(cells: Cells) -> Curves:
     rows = [
         [measure_point(cell, i, *kind[:2]) for i, kind in enumerate(kinds)] for cell in cells.cells
     ]
-    return range(len(kinds)), {
-        key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]
-    }
+    return range(len(kinds)), stack_rows([stack_rows(row) for row in rows])
 
 
 def measure_point(cell: Cell, index: int, broken: int, rank: int) -> dict[str, float]:

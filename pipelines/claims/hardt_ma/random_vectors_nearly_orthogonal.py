@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -86,7 +87,7 @@ def measure(cells: Cells) -> Curves:
     for cell in cells.cells:
         rng = np.random.default_rng(cell.seed)
         rows.append([measure_count(rng, count, cell) for count in r])
-    return r, {key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]}
+    return r, stack_rows([stack_rows(row) for row in rows])
 
 
 def measure_count(rng: np.random.Generator, r: int, cell: Cell) -> dict[str, float]:

@@ -26,11 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import measure_at
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
 from pipelines.measurement.cost import seconds
-from pipelines.measurement.grid import Array, Cell, Cells, Curves, Measured, join, select
+from pipelines.measurement.grid import Array, Cell, Measured, join, select
 from pipelines.measurement.quotation import FAILS, Quotation
 from pipelines.measurement.verdict import Bound, always
 from theory.linear_resnet import excess_risk
@@ -73,13 +74,6 @@ def random_instance(
     A = size * rng.normal(size=(depth, d, d)) / (2 * np.sqrt(d * depth))
     R = np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
     return A, R, 0.3 * np.eye(d) + rng.normal(size=(d, d)) / np.sqrt(d)
-
-
-def measure(cells: Cells) -> Curves:
-    """Return closed form and sample mean at every depth; [n, depths]."""
-    depths = cells.shared("l")
-    rows = [[measure_depth(cell, depth) for depth in depths] for cell in cells.cells]
-    return depths, {key: np.array([[e[key] for e in row] for row in rows]) for key in rows[0][0]}
 
 
 def measure_depth(cell: Cell, depth: int) -> dict[str, float]:
@@ -181,7 +175,7 @@ CLAIM = Theorem(
         ),
     ),
     costs={"cpu": seconds(28)},
-    measure=measure,
+    measure=measure_at("l", measure_depth),
     extra_metrics=extra_metrics,
     figure=figure,
     inner="l",

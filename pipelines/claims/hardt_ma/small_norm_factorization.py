@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -92,9 +93,7 @@ def measure(cells: Cells) -> Curves:
     gamma = cells.values("gamma")[:, None]
     R, P = cells.draw(random_matrix, "d", "gamma")
     columns = [measure_depth(R, P, depth) for depth in cells.shared("l")]
-    curves: dict[str, Any] = {
-        key: np.stack([c[key] for c in columns], axis=-1) for key in columns[0]
-    }
+    curves: dict[str, Any] = stack_rows(columns, axis=-1)
     psd = l * curves.pop("psd")
     curves["paper_bound"] = l * factorization.paper_bound(R[:, None], l)
     curves["lower_bound"] = l * factorization.lower_bound(R[:, None], l)

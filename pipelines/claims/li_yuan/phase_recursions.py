@@ -45,6 +45,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes
 from pipelines.measurement.claim import Theorem
@@ -101,7 +102,7 @@ def measure(cells: Cells) -> Curves:
     """Return both phases, step by step; [n, steps]."""
     steps = cells.shared("steps")
     rows = [first_phase(cell) | second_phase(cell) for cell in cells.cells]
-    return range(steps), {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return range(steps), stack_rows(rows)
 
 
 def first_phase(cell: Cell) -> dict[str, Array]:

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from keras_models import draw_relu_weights, singular_values
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -84,7 +85,7 @@ def measure(cells: Cells) -> Curves:
     """Return loss, gradient and distance by iteration, and the curvature of the end; [n, k]."""
     steps = np.unique(np.geomspace(1, cells.shared("iterations") + 1, POINTS).astype(np.int64)) - 1
     rows = [measure_cell(cell, steps.tolist()) for cell in cells.cells]
-    return steps, {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return steps, stack_rows(rows)
 
 
 def measure_cell(cell: Cell, steps: Sequence[int]) -> dict[str, Array]:

@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -87,7 +88,7 @@ def measure(cells: Cells) -> Curves:
     """Return formula, differences and Monte Carlo at every entry of W, row by row; [n, d^2]."""
     W, W_star = cells.draw(random_instance, "d", "norm", "teacher")
     rows = [measure_cell(*each) for each in zip(cells.cells, W, W_star, strict=True)]
-    return range(W[0].size), {key: np.stack([row[key] for row in rows]) for key in rows[0]}
+    return range(W[0].size), stack_rows(rows)
 
 
 def measure_cell(cell: Cell, W: Array, W_star: Array) -> dict[str, Array]:

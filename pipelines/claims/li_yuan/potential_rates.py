@@ -43,6 +43,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels, place_legend_below
 from pipelines.claims.li_yuan.one_point_convexity import pairs
 from pipelines.errors import check_counts, check_sizes
@@ -84,7 +85,7 @@ def measure(cells: Cells) -> Curves:
     rows = [
         measure_cell(cell, T, float(phase.rate), float(phase.potential)) for cell in cells.cells
     ]
-    return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return T, stack_rows(rows)
 
 
 def measure_cell(cell: Cell, T: NDArray[np.int64], rate: float, ceiling: float) -> dict[str, Array]:

@@ -44,6 +44,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.errors import UserError, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -91,14 +92,14 @@ def measure(cells: Cells) -> Curves:
     """Return mean squared distances after T steps at the rate of T, and their bound; [n, steps]."""
     T = np.unique(np.geomspace(FEWEST, cells.shared("longest"), POINTS).astype(np.int64))
     rows = [measure_cell(cell, T) for cell in cells.cells]
-    return T, {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return T, stack_rows(rows)
 
 
 def measure_cell(cell: Cell, T: NDArray[np.int64]) -> dict[str, Array]:
     """Return the curves of one cell; [steps]."""
     rng, alpha = np.random.default_rng(cell.seed), cell.point["alpha"]
     rows = [measure_steps(rng, cell, int(steps)) for steps in T]
-    curves = {key: np.array([row[key] for row in rows]) for key in rows[0]}
+    curves = stack_rows(rows)
     bound = descent_error(T, alpha, 1.0, 1.0)
     in_force = (curves["largest_gradient"] <= 1 + ROUNDING) & (
         curves["least_convexity"] >= 1 - ROUNDING

@@ -59,6 +59,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims.li_yuan._figures import TURN, draw_phases, first_step
 from pipelines.errors import UserError, check_counts, check_sizes, unknown
 from pipelines.measurement.claim import Theorem
@@ -169,7 +170,7 @@ def descend_by_batches(columns: Array, rate: float, cells: Cells) -> Curves:
         descend(np.random.default_rng([cell.seed, 1]), column, rate, batch, judged)
         for cell, column in zip(cells.cells, columns, strict=True)
     ]
-    curves = {key: np.array([[at[key] for at in row] for row in rows]) for key in rows[0][0]}
+    curves = stack_rows([stack_rows(row) for row in rows])
     return thin_out(judged, curves, np.pi)
 
 

@@ -37,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines.claims._curves import stack_rows
 from pipelines.claims._figures import panels
 from pipelines.claims.li_yuan.population_gradient import monte_carlo, random_instance
 from pipelines.errors import check_counts, check_sizes, unknown
@@ -108,7 +109,7 @@ def draw_inputs(rng: np.random.Generator, root: Array, radius: str, count: int) 
 def measure(cells: Cells) -> Curves:
     """Return formula and Monte Carlo at every entry of W, row by row; the least ratio; [n, d^2]."""
     rows = [measure_cell(cell) for cell in cells.cells]
-    return range(cells.shared("d") ** 2), {key: np.stack([r[key] for r in rows]) for key in rows[0]}
+    return range(cells.shared("d") ** 2), stack_rows(rows)
 
 
 def measure_cell(cell: Cell) -> dict[str, Array]:
