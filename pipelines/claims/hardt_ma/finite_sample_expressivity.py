@@ -73,6 +73,7 @@ from pipelines.measurement.verdict import THEOREM, always
 from pipelines.runtime import backend
 from theory.memorization import memorize, neighbour_move, paper_width, parameter_count, printed
 from theory.pairs import nearest_pair
+from theory.unit_vectors import normalize_rows, random_unit_vectors
 
 LABELS = (10, 100, 1000)  # random ones
 BATCH = 8192  # images that Keras takes at once
@@ -104,11 +105,6 @@ class Setting:
 def load_images(name: str) -> NDArray[np.float32]:
     """Return all images for training and validation as rows of pixels in [0, 1]; [n, d]."""
     return datasets.load(name).untested()[0].astype(np.float32) / np.float32(255)
-
-
-def normalize_rows(X: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows of X [n, d], brought to norm 1."""
-    return np.asarray(X / np.linalg.norm(X, axis=1, keepdims=True))
 
 
 def add_noise(X: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -209,7 +205,7 @@ def own_construction(X: NDArray[np.float32], seed: int) -> dict[str, float]:
     """Return HM's own network: of these images at A_0 = I, and, also as printed, of far points."""
     literal = functools.partial(printed, share=1 / 3, check=False)
     rng = np.random.default_rng(seed)
-    far, y = normalize_rows(rng.standard_normal(FAR)), random_labels(LABELS[0], FAR[0], seed)
+    far, y = random_unit_vectors(rng, *FAR), random_labels(LABELS[0], FAR[0], seed)
     k = paper_width(FAR[0], nearest_pair(far)[2])
     images_y = random_labels(LABELS[0], len(X), seed)
     return {
@@ -231,9 +227,7 @@ def preserved_share(rng: np.random.Generator) -> float:
     all squared distances of these points, and of 0, exceed or are.
     """
     n, draws = PROJECTED
-    points = np.concatenate(
-        [np.zeros((1, FAR[1])), normalize_rows(rng.standard_normal((n, FAR[1])))]
-    )
+    points = np.concatenate([np.zeros((1, FAR[1])), random_unit_vectors(rng, n, FAR[1])])
     k = math.ceil(10 * math.log2(n))
     images = [points @ rng.standard_normal((FAR[1], k)) / np.sqrt(k) for _ in range(draws)]
     kept = np.ones(draws, dtype=bool)

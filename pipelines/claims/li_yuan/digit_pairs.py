@@ -48,6 +48,7 @@ from pipelines.measurement.cost import minutes, seconds
 from pipelines.measurement.grid import Cell, Cells, Curves, Measured, select, split_by
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.measurement.verdict import EXPERIMENT, Bound
+from theory.unit_vectors import normalize_rows
 
 Array = NDArray[np.float32]
 PAIRS = tuple(f"{a}-{b}" for a, b in itertools.combinations(range(10), 2))
@@ -104,10 +105,8 @@ def measure(cells: Cells) -> Curves:
 
 def path(cell: Cell) -> Iterator[tuple[float, ...]]:
     """Yield the step, errors at the fixed and the best threshold, the norm of W, others at 0."""
-    data = cell.point["data"]
-    images, high = load_images(data, *map(int, cell.point["pair"].split("-")))
-    pair, means = make_pair(images, high), training_images(data)[0].mean(axis=0) / 255
-    at_zero = [100 * separate(change(images, means), high)[2] for change in PIXELS.values()]
+    digits = (cell.point["data"], *map(int, cell.point["pair"].split("-")))
+    pair, at_zero = make_pair(*load_images(*digits)), errors_at_zero(*digits)
     for step, W in descent(pair, cell):
         f = output(pair.x, W)
         wrong = np.mean((f > pair.threshold) != (pair.side > 0))
@@ -132,8 +131,16 @@ PIXELS: dict[str, Callable[[Array, Array], Array]] = {  # beside the customary; 
     "unit_interval": lambda images, means: images,
     "symmetric": lambda images, means: 2 * images - 1,
     "centred": lambda images, means: images - means,
-    "unit_length": lambda images, means: images / np.linalg.norm(images, axis=1, keepdims=True),
+    "unit_length": lambda images, means: normalize_rows(images),
 }
+
+
+@functools.cache
+def errors_at_zero(name: str, low: int, high: int) -> list[float]:
+    """Return what W = 0 errs on two digits in percent, with each of the other pixels."""
+    images, is_high = load_images(name, low, high)
+    means = training_images(name)[0].mean(axis=0) / 255
+    return [100 * separate(change(images, means), is_high)[2] for change in PIXELS.values()]
 
 
 def make_pair(images: Array, high: NDArray[np.bool_]) -> Pair:
