@@ -1,4 +1,4 @@
-"""Gradient descent on a deep linear network, from the identity, converges linearly.
+"""Gradient descent from the identity converges linearly if its initial loss is small.
 
 Source: BHL, in Bartlett's slides. The loss is l(Theta) = 1/2 |Theta_l ... Theta_1 - Phi|^2 in the
 Frobenius norm. If l(I) is below some constant, gradient descent from Theta_i = I reaches Phi at a
@@ -27,8 +27,6 @@ kept, `hessian_ratio` and `operator_ratio` (|H| against h at b = a, |E| for sqrt
 `distance_over_proved` against the last bounds (beyond 1/250: l(I), none). `final_loss` is relative
 to the first; `gradient_error` is by differences of the loss along a random direction. Judged until
 a >= 1, rate h >= 2 or loss < 1e-12 l(I). All lemmas but |H|_F's are equalities at I or l = 1.
-
-The figure that convinces: losses under the rate that the lemmas predict; beside it the ratios.
 
 Run: python -m pipelines run gradient-descent-near-identity
      python -m pipelines sweep gradient-descent-near-identity --grid start_loss=0.004,0.4 --seeds 9

@@ -1,6 +1,6 @@
 """Near-identity networks of any kind have no stationary point above the least risk.
 
-Source: B, after BEL. For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps < 1, and the risk
+For h = h_m o ... o h_1 with |h_i - Id|_Lipschitz <= eps < 1, and the risk
 Q(h) = E |h(X) - Y|^2 / 2, least at h*, the functional gradient with respect to every layer
 satisfies, as the slide prints it,
     |D_{h_i} Q| >= (1 - eps)^(m-1) (Q(h) - Q(h*)) / |h - h*|.

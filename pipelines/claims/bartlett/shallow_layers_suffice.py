@@ -22,8 +22,6 @@ the layers of theory.composition, which know nothing of parabolas, over (a/m) R^
 `composition_error`, the largest distance of the m blocks one after the other from the map, and
 `composition_share`, that over a R^2/k^2; `error_slope`, the slope of its logarithm over log k.
 
-The figure that convinces: |A||B| and the error of a layer against m; the composition's against k.
-
 Run: python -m pipelines run shallow-layers-suffice
      python -m pipelines sweep shallow-layers-suffice --grid k=2:512:2x
 Expect: norm_share 0.997 at k = 256, norm_growth 1, layer_share and composition_share 1, error_slope

@@ -31,8 +31,6 @@ deepest over those of two layers, the least over all R and Sigma; `fewer_pct`, h
 takes fewer steps than the depth before; `unfinished`, how many descents do not arrive in
 `most_steps`; `at_an_end`, the share of best rates that are the first or the last of the list.
 
-The figure that convinces: factors against l, with that of a single layer; steps against l.
-
 Run: python -m pipelines run deeper-landscapes
      python -m pipelines sweep deeper-landscapes --grid gamma=0.1,0.3,1 --grid d=2,4,8
 Expect: growth 2.0, least_ratio 1, attained_gap 1e-14; printed_single_layer_share 6e-13 and

@@ -1,4 +1,4 @@
-"""A residual ReLU network of O(n log n + r^2) weights fits any r labels of n points.
+"""A residual ReLU network with O(n log n + r^2) weights fits any labels of n points.
 
 Source: HM Theorem 3.2, Lemmas B.1 and B.2. For n unit points at squared distances of at least rho,
 blocks x + V ReLU(U x + s) of width k = O(log n / rho^2) fit any labels with
@@ -38,8 +38,6 @@ The theorem itself needs none of them. Beside all that stand the weights per poi
 at its k or, where that is larger, at A_0 = I, our fallback; and its k once noise of a tenth of
 their norm has moved the images apart, for HM remark that images "can always be imperceptibly
 perturbed" (`perturbed_rho`, `perturbed_paper_width`).
-
-The figure that convinces: weights per point against n, ours and the paper's.
 
 Run: python -m pipelines run finite-sample-expressivity  # needs mnist
 Expect: 0 errors of 60,000, three seeds alike: k = 8 and 17.1 weights a point for 10 labels, k = 8

@@ -1,8 +1,7 @@
-"""The gradient of the population risk of a deep linear residual network, in closed form.
+"""The gradient of the population risk of a linear residual network has a closed form.
 
-Source: HM Lemma 2.4. For f(A) = E |(I + A_l) ... (I + A_1) x - R x - xi|^2, x of covariance Sigma,
-df/dA_i = 2 (I + A_{i+1})^T ... (I + A_l)^T E Sigma (I + A_1)^T ... (I + A_{i-1})^T, with E the
-product minus R.
+For f(A) = E |(I + A_l) ... (I + A_1) x - R x - xi|^2, x of covariance Sigma, df/dA_i is
+2 (I + A_{i+1})^T ... (I + A_l)^T E Sigma (I + A_1)^T ... (I + A_{i-1})^T, E the product minus R.
 
 Measured: the formula against central finite differences of the risk, and against automatic
 differentiation by TensorFlow in double precision, at random points. The copy that was read has lost

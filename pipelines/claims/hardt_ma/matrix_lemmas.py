@@ -11,8 +11,6 @@ is |S D S^T - N| / |N| for random normal matrices of real and complex eigenvalue
 `product_ratio` is |AB|_F over s_min(A) |B|_F, the least of `pairs` Gaussian ones; `product_gap` its
 distance from 1 where it is an equality, B of one column along the last right singular vector of A.
 
-The figure that convinces: q |W_j - I| against q, below pi; and |AB|_F against its bound.
-
 Run: python -m pipelines run matrix-lemmas
      python -m pipelines sweep matrix-lemmas --grid d=2:20:2 --grid q=1:64:2x
 Expect: rotation_ratio 0.9999, rotation_error 2e-14, normal_error 3e-15, product_ratio 1 (at d = 1).

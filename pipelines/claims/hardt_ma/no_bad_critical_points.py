@@ -1,7 +1,7 @@
 """Inside the unit ball around the identity, every critical point is a global minimum.
 
-Source: HM Theorem 2.2. For every tau < 1, a critical point of the population risk of a linear
-residual network whose layers have norm at most tau is a global minimum.
+For every tau < 1, a critical point of the population risk of a linear residual network whose layers
+have norm at most tau is a global minimum.
 
 Measured: from random starts in the ball of radius tau, two searches. `descent` is gradient descent
 with Polyak's step, which avoids saddles; `hunt` solves grad f = 0 by the Levenberg-Marquardt

@@ -31,8 +31,6 @@ the least of the others. `gradient_norm` is over 2 |R Sigma|_F, `excess` is f - 
 the zero map, `max_norm` the largest |A_i|. One layer of -I among zeros is no critical point:
 `one_layer_gradient`, the least.
 
-The figure that convinces: least eigenvalues by k and p; the risk along the curves.
-
 Run: python -m pipelines run no-spurious-optima-beyond-norm-one
      python -m pipelines sweep no-spurious-optima-beyond-norm-one --grid d=2:5:1 --grid l=2:6:1
 Expect: of 792 critical points 534 ± 13 are strict, strict_curvature -0.012 ± 0.003; the other 258

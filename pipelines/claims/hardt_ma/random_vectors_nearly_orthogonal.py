@@ -19,8 +19,6 @@ are expected; `failing_draws` of that k, in which a pair reaches 0.5, and `faili
 probability of so many or more if each fails with the probability `failure`;
 `expected_at_factor`, the pairs expected at k = 13.9 log r, rounded up.
 
-The figure that convinces: pairs against r; the k that is needed against r.
-
 Run: python -m pipelines run random-vectors-nearly-orthogonal
      python -m pipelines sweep random-vectors-nearly-orthogonal --grid failure=0.1,0.01,0.001
 Expect: at r = 1000 natural_log_pairs 1437 ± 5 (k = 28, 1,435 expected), log2_pairs 218 ± 2

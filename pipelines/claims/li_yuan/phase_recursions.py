@@ -29,9 +29,6 @@ bound is above the distance that it starts from, `bound_over_start` times as far
 holds, and says nothing. (T below about 27,000 makes rates above 4/(pi (d + 1)), at which s grows
 in every step. Whether the theorem is meant for such T could not be read: they are refused.)
 
-The figure that convinces: g and s beside what the recursions make of their first values; the
-distance in the second phase.
-
 Run: python -m pipelines run phase-recursions
      python -m pipelines sweep phase-recursions --grid d=200,1500,10000 --seeds 1
 Expect: g_error 0.171 and s_error 0.014 at d = 200, wide_g_error 0.030 and wide_s_error 0.001 at

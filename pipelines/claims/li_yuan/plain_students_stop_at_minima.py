@@ -21,8 +21,6 @@ the end of plain students: `plain_loss`, the least over norms, `plain_gradient_n
 largest. Of the seed 0 at norm 0.6 all 10,000 eigenvalues were computed once as well, by a dense
 method: the least is 0.087734, as Lanczos' method has it.
 
-The figure that convinces: losses by iteration, and the least eigenvalues at the ends.
-
 Run: python -m pipelines run plain-students-stop-at-minima
      python -m pipelines sweep plain-students-stop-at-minima --grid d=10,30 --grid norm=0.6
 Expect: plain students end at a loss of 0.056 ± 0.018, with a gradient of 6e-15 and a least

@@ -26,8 +26,6 @@ Not tested: the theorem's second phase. Its bound is below the distance sqrt(d)/
 after `useful_steps`, 1.7e7 at the least d and gamma. Lemma 2.5, of which it is made, is
 stochastic-descent-rate.
 
-The figure that convinces: g against both promises; g against d.
-
 Run: python -m pipelines run potential-rates
      python -m pipelines sweep potential-rates --grid d=16,32,64  # below LY's d
 Expect: first_phase_share 0.208, potential_speed 1.98 (g falls by about 1 - rate d), gradient_share

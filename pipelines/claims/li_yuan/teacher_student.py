@@ -1,15 +1,15 @@
 """With the identity link a two-layer ReLU student learns its teacher; without it, it stalls.
 
-Source: LY section 5.2, Figure 7. Targets are f(x, W*) = sum_i relu(<e_i + w*_i, x>), x ~ N(0, I) in
-d = 100 dimensions, 100,000 samples; W* and the start W have norm 0.6, Frobenius norms 5.7 and 5.0,
-which Gaussian entries cannot have: singular values in a line can, between random rotations. As LY
-have it, one W* serves all trials; so do its samples here, and seeds differ in the students' starts
-and the order of samples. The students descend by batches of 200: "ResLink" is f(x, W); "3-Block"
-is three times linear map, batch normalization and ReLU, our reading; "vanilla" is sum_i
-relu(<w_i, x>). LY: the 3-Block has a smaller training error than vanilla "but has bigger test
-error", and "the teacher network always shares the same structure as the student network"; their
-footnote 3 pulls the other way. Both readings are measured: `vanilla` and `three_block` learn from
-ResLink's teacher, `vanilla_own` and `three_block_own` from one of their own structure.
+Targets are f(x, W*) = sum_i relu(<e_i + w*_i, x>), x ~ N(0, I) in d = 100 dimensions, 100,000
+samples; W* and the start W have norm 0.6, Frobenius norms 5.7 and 5.0, which Gaussian entries
+cannot have: singular values in a line can, between random rotations. As LY have it, one W* serves
+all trials; so do its samples here, and seeds differ in the students' starts and the order of
+samples. The students descend by batches of 200: "ResLink" is f(x, W); "3-Block" is three times
+linear map, batch normalization and ReLU, our reading; "vanilla" is sum_i relu(<w_i, x>). LY: the
+3-Block has a smaller training error than vanilla "but has bigger test error", and "the teacher
+network always shares the same structure as the student network"; their footnote 3 pulls the other
+way. Both readings are measured: `vanilla` and `three_block` learn from ResLink's teacher,
+`vanilla_own` and `three_block_own` from one of their own structure.
 
 Measured: training, validation and test loss of all five; `fitted_loss` is that of the trained
 network on training samples. |B - B*|_F is the distance to the teacher of those with a matrix, B =

@@ -1,4 +1,4 @@
-"""A last layer that stays a random projection errs slightly less than one that is trained.
+"""A last layer that is a fixed random projection errs slightly less than a trained one.
 
 Source: HM section 4.1, in words: not to train the last layer "slightly improved test error
 (perhaps due to a regularizing effect)". HM give no numbers.

@@ -21,8 +21,6 @@ Both are 1 at Sigma = I. Sigma has trace d, and is random, with eigenvalues at e
 `aligned`: one large eigenvalue, along (1, ..., 1), so that all units fire alike, the least ratio
 that we know.
 
-The figure that convinces: the ratio against the condition; Monte Carlo against formula.
-
 Run: python -m pipelines run input-distributions
      python -m pipelines sweep input-distributions --grid d=3,6,12 --grid condition=1:100:1.5x
      python -m pipelines run input-distributions --condition 1000 10000

@@ -13,8 +13,6 @@ differ by a factor, the training being some steps ahead or behind: `excess_ratio
 quotient of their excesses over the noise, either way round, while the population's is over 1 % of
 its start.
 
-The figure that convinces: both curves on one axis.
-
 Run: python -m pipelines run sgd-follows-descent
      python -m pipelines sweep sgd-follows-descent --grid batch_size=16:1024:4x
 Expect: deviation_pct about 0.5, excess_ratio about 1.2.
