@@ -320,7 +320,7 @@ def test_underfitting_is_not_having_hardly_learned(
 
 
 def test_other_pictures_say_nothing_of_imagenet() -> None:
-    values = {bound.metric: [1.0, 1.1] for bound in imagenet_underfits.UNDERFITS}
+    values = {bound.metric: [1.0, 1.1] for bound in imagenet_underfits.CLAIM.decided_by}
     values["narrow_test_error_pct"] = [35.0, 35.0]
     verdicts = [imagenet_underfits.CLAIM.outcome(values, scale) for scale in ("cpu", "paper")]
     assert verdicts == ["smaller scale", "holds"]
@@ -481,7 +481,7 @@ def test_a_rival_must_have_learned_too(allconv: float, allcnn: float, verdict: s
 
 
 def test_the_exact_interval_of_a_share_decides() -> None:
-    most, few = standard_init_diverges.DIVERGES
+    most, few = standard_init_diverges.CLAIM.decided_by
     assert [most.verdict([1.0] * n) for n in (2, 3, 4, 5)] == ["inconclusive"] * 3 + ["holds"]
     assert most.verdict([0.0] * 5) == few.verdict([1.0] * 5) == "broken"
     assert most.verdict([1.0] * 4 + [0.0]) == "inconclusive"

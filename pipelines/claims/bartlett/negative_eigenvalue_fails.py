@@ -307,8 +307,6 @@ def draw_escapes(axes: Any, measured: Sequence[Measured]) -> None:
         axes.legend(fontsize=7, ncols=2, loc="upper right")
 
 
-PENALTIES = ("to_identity_", "one_layer_", "asymmetric_")
-
 CLAIM = Theorem(
     source="B, after BHL (b)",
     says="For symmetric Phi with an eigenvalue -lambda and even depth, gradient descent from the "
@@ -350,7 +348,10 @@ CLAIM = Theorem(
             words="any penalty-regularized version of gradient descent",
             place="B's slides, the same slide, of penalties",
             needs={"which penalties": False},
-            bounds=tuple(always(f"{name}floor_ratio", at_least=1 - EXACT) for name in PENALTIES),
+            bounds=tuple(
+                always(f"{name}_floor_ratio", at_least=1 - EXACT)
+                for name in ("to_identity", "one_layer", "asymmetric")
+            ),
             note="the slide does not say which penalties; the floor holds for those that are "
             "alike in all layers and for a layer and its transpose, as toward the identity in "
             "each layer",

@@ -1,7 +1,7 @@
 """Near the identity, the gradient of the population risk is large wherever the risk is.
 
-Where the largest layer norm tau of a linear residual network is below 1, |grad f|^2 >= 4 l (1 -
-tau)^(2l-2) s_min(Sigma) (f - C_opt), with C_opt the least risk.
+Where the largest layer norm tau of a linear residual network is below 1,
+|grad f|^2 >= 4 l (1 - tau)^(2l-2) s_min(Sigma) (f - C_opt), with C_opt the least risk.
 
 True as printed, and its constant is the best one: layers A_i = -tau I with Sigma = I, so every
 A_i = -tau at d = 1, make it an equality. Its proof gives more before its last step: with

@@ -69,7 +69,7 @@ def instance(rng: np.random.Generator, d: int, pairs: int) -> tuple[Array, Array
 def measure(cells: Cells) -> Curves:
     """Return the three statements; those without q are the same at every step; [n, q]."""
     Q, N, factors = cells.draw(instance, "d", "pairs")
-    columns = [rotation_curves(Q, q) for q in cells.shared("q")]
+    columns = [rotation_numbers(rotation_layers(Q, q), Q) for q in cells.shared("q")]
     curves = stack_rows(columns, axis=-1)
     constant = {"normal_error": normal_error(N), **product_curves(factors[:, 0], factors[:, 1])}
     shape = curves["rotation_ratio"].shape
@@ -78,13 +78,8 @@ def measure(cells: Cells) -> Curves:
     }
 
 
-def rotation_curves(Q: Array, q: int) -> dict[str, Array]:
-    """Return distances of the factors from I, and of their product from the rotation; [n]."""
-    return rotation_numbers(rotation_layers(Q, q), Q)
-
-
 def rotation_numbers(W: Array, Q: Array) -> dict[str, Array]:
-    """Return the same of given factors W - I [n, 2, 2q, d, d] of two rotations each."""
+    """Return distances from I of factors I + W [n, 2, 2q, d, d], of their products from Q; [n]."""
     largest = max_norm(W).max(axis=-1)
     error = np.linalg.norm(compose(W) - Q, axis=MATRIX).max(axis=-1)
     return {"rotation_ratio": largest * W.shape[-3] / (2 * np.pi), "rotation_error": error}

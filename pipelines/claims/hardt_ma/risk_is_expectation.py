@@ -1,8 +1,8 @@
 """The population risk is |E Sigma^(1/2)|_F^2 + C, with C the noise, which no A changes.
 
-For y = R x + xi, x of covariance Sigma and xi standard normal, the risk f(A) = E |(I + A_l) ... (I
-+ A_1) x - y|^2 is |E Sigma^{1/2}|_F^2 + C, with E the product minus R and C = E |xi|^2 = d, which
-no A changes. It holds for inputs of any distribution with that Sigma.
+For y = R x + xi, x of covariance Sigma and xi standard normal, the risk
+f(A) = E |(I + A_l) ... (I + A_1) x - y|^2 is |E Sigma^{1/2}|_F^2 + C, with E the product minus R
+and C = E |xi|^2 = d, which no A changes. It holds for inputs of any distribution with that Sigma.
 
 Measured: random networks on samples of Gaussian inputs, and of uniform ones in a skewed cube. `z`
 is the distance of the closed form from the sample's mean squared error, in standard errors of that

@@ -1,8 +1,8 @@
 """Every matrix of positive determinant is a product of matrices near the identity.
 
-With gamma = max |log singular value| of R and depth l >= 3 gamma there are A_i with (I + A_l) ...
-(I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm; for positive definite R, 3
-gamma / l.
+With gamma = max |log singular value| of R and depth l >= 3 gamma there are A_i with
+(I + A_l) ... (I + A_1) = R and max |A_i| <= (4 pi + 3 gamma) / l in the spectral norm; for positive
+definite R, 3 gamma / l.
 
 As it stands the theorem is true, at every integer l >= max(1, 3 gamma). Its proof splits
 l = 4q + p with real q and p, and footnote 6 says of them: "p, q are not chosen to be integers. But

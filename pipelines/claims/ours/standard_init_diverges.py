@@ -60,12 +60,6 @@ class ShareBound(Bound):
         return above.low, below.high
 
 
-DIVERGES = (
-    ShareBound("standard_diverged", at_least=MOST),
-    ShareBound("small_diverged", at_most=MOST),
-)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Setting(Arms):
     """The network as published, and its first steps."""
@@ -162,7 +156,10 @@ CLAIM = Experiment(
         "smoke": Setting(data="digits", steps=4, batch_size=32, blocks_per_stage=1, width=4),
         "cpu": Setting(first_seed=200),
     },
-    decided_by=DIVERGES,
+    decided_by=(
+        ShareBound("standard_diverged", at_least=MOST),
+        ShareBound("small_diverged", at_most=MOST),
+    ),
     unjudged_scales=("smoke",),
     costs={"cpu": hours(1, 2)},
     measure=measure,
