@@ -242,12 +242,7 @@ COMPARED = [  # module, the argument in which its arms differ, errors by it, the
         {"two-layer": (9, 73.0), "single": (9, 79.0), "vanilla": (9, 85.0)},
         "smaller scale",
     ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (9, 90.0)},
-        "holds",
-    ),
+    (identity_beats_plain_cifar10, "shortcut", {"identity": (9, 20.0), "none": (9, 90.0)}, "holds"),
     (
         identity_beats_plain_cifar10,
         "shortcut",
