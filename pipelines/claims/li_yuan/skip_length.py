@@ -38,13 +38,14 @@ from pipelines.claims._comparison import compare
 from pipelines.measurement.cost import hours, minutes
 from pipelines.measurement.quotation import NUMBER, Quotation
 from pipelines.recipes import differences
+from pipelines.recipes.catalog import get_recipe
 from pipelines.recipes.recipe import Recipe
 
 LABELS = {"two_layer": "skip of two layers", "single": "skip of one", "vanilla": "none"}
+RECIPES = {arm: f"skip56-{arm.replace('_', '-')}" for arm in LABELS}
 REPORTED = {
-    "two_layer_test_error_pct": 6.97,
-    "single_test_error_pct": 9.01,
-    "vanilla_test_error_pct": 12.04,
+    f"{arm}_test_error_pct": get_recipe(name, "paper").reported["test_error_pct"]
+    for arm, name in RECIPES.items()
 }
 ORDER = tuple(
     ArmBound(name, at_least=_arms.MATTERS_PCT)
@@ -66,10 +67,10 @@ class Setting(Arms):
 def recipes(setting: Setting, seed: int) -> dict[str, Recipe]:
     """Return the three networks of LY Table 1."""
     return {
-        arm: dataclasses.replace(setting, recipe=f"skip56-{arm.replace('_', '-')}")
+        arm: dataclasses.replace(setting, recipe=name)
         .base(seed)
         .override(validation=setting.validation)
-        for arm in LABELS
+        for arm, name in RECIPES.items()
     }
 
 
