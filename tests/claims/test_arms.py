@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,99 +176,63 @@ def judge(
     return str(claim.outcome(values, scale))
 
 
-def by_argument(key: str, errors: Mapping[Any, tuple[float, float]]) -> Any:
-    """Return errors by an argument of the network."""
-    return lambda recipe: errors[recipe.model_args.get(key)]
-
-
 NAN = math.nan
-COMPARED = [  # module, the argument in which its arms differ, errors by it, the verdict
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.0), False: (9, 20.2)}, "holds"),
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.2), False: (9, 20.0)}, "broken"),
-    (fixed_projection_helps, "fixed_projection", {True: (9, 20.0), False: (9, 22.0)}, "broken"),
-    (
-        fixed_projection_helps,
-        "fixed_projection",
-        {True: (60, 66.0), False: (60, 66.2)},
-        "smaller scale",
-    ),
-    (
-        fixed_projection_helps,
-        "fixed_projection",
-        {True: (9, 20.0), False: (NAN, NAN)},
-        "inconclusive",
-    ),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (9, 26.0)}, "holds"),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (9, 25.2)}, "broken"),
-    (small_init_helps, "init", {"small": (9, 25.0), "standard": (NAN, NAN)}, "inconclusive"),
-    (small_init_helps, "init", {"small": (75, 75.0), "standard": (90, 90.0)}, "smaller scale"),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 20.0), "single": (9, 85.0), "vanilla": (9, 90.0)},
-        "smaller scale",
-    ),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.8)}, "holds"),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 20.0)}, "holds"),
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (9, 14.0)}, "broken"),
-    (
-        no_need_for_dropout,
-        "dropout",
-        {0.0: (9, 15.0), 0.3: (9, 14.0)},
-        "smaller scale",
-    ),  # underfits
-    (no_need_for_dropout, "dropout", {0.0: (5, 15.0), 0.3: (NAN, NAN)}, "smaller scale"),
-    (no_need_for_dropout, "dropout", {0.0: (0.0, 0.0), 0.3: (9, 0.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (15, 18.0), True: (8, 13.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (61, 68.0), True: (59, 67.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (NAN, NAN), True: (8, 13.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (90, 90.0), True: (0.2, 50.0)}, "smaller scale"),
-    (batchnorm_overfits, "batch_norm", {False: (5, 30.0), True: (0.2, 31.0)}, "smaller scale"),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 15.0), "single": (9, 16.0), "vanilla": (9, 17.0)},
-        "holds",
-    ),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 15.0), "single": (9, 15.2), "vanilla": (9, 17.0)},
-        "broken",
-    ),
-    (
-        skip_length,
-        "variant",
-        {"two-layer": (9, 73.0), "single": (9, 79.0), "vanilla": (9, 85.0)},
-        "smaller scale",
-    ),
-    (identity_beats_plain_cifar10, "shortcut", {"identity": (9, 20.0), "none": (9, 90.0)}, "holds"),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (9, 20.2)},
-        "broken",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 75.0), "none": (9, 90.0)},
-        "smaller scale",
-    ),
-    (
-        identity_beats_plain_cifar10,
-        "shortcut",
-        {"identity": (9, 20.0), "none": (NAN, NAN)},
-        "inconclusive",
-    ),
-]
+Ends = Sequence[tuple[float, float]]
+COMPARED: dict[tuple[Any, str, tuple[Any, ...]], list[tuple[Ends, str]]] = {
+    # module, the argument in which its arms differ, its values: errors of the arms, the verdict
+    (fixed_projection_helps, "fixed_projection", (True, False)): [
+        ([(9, 20.0), (9, 20.2)], "holds"),
+        ([(9, 20.2), (9, 20.0)], "broken"),
+        ([(9, 20.0), (9, 22.0)], "broken"),
+        ([(60, 66.0), (60, 66.2)], "smaller scale"),
+        ([(9, 20.0), (NAN, NAN)], "inconclusive"),
+    ],
+    (small_init_helps, "init", ("small", "standard")): [
+        ([(9, 25.0), (9, 26.0)], "holds"),
+        ([(9, 25.0), (9, 25.2)], "broken"),
+        ([(9, 25.0), (NAN, NAN)], "inconclusive"),
+        ([(75, 75.0), (90, 90.0)], "smaller scale"),
+    ],
+    (no_need_for_dropout, "dropout", (0.0, 0.3)): [
+        ([(5, 15.0), (9, 14.8)], "holds"),
+        ([(5, 15.0), (9, 20.0)], "holds"),
+        ([(5, 15.0), (9, 14.0)], "broken"),
+        ([(9, 15.0), (9, 14.0)], "smaller scale"),  # underfits
+        ([(5, 15.0), (NAN, NAN)], "smaller scale"),
+        ([(0.0, 0.0), (9, 0.0)], "smaller scale"),
+    ],
+    (batchnorm_overfits, "batch_norm", (False, True)): [
+        ([(15, 18.0), (8, 13.0)], "smaller scale"),
+        ([(61, 68.0), (59, 67.0)], "smaller scale"),
+        ([(NAN, NAN), (8, 13.0)], "smaller scale"),
+        ([(90, 90.0), (0.2, 50.0)], "smaller scale"),
+        ([(5, 30.0), (0.2, 31.0)], "smaller scale"),
+    ],
+    (skip_length, "variant", ("two-layer", "single", "vanilla")): [
+        ([(9, 15.0), (9, 16.0), (9, 17.0)], "holds"),
+        ([(9, 15.0), (9, 15.2), (9, 17.0)], "broken"),
+        ([(9, 73.0), (9, 79.0), (9, 85.0)], "smaller scale"),
+        ([(9, 20.0), (9, 85.0), (9, 90.0)], "smaller scale"),
+    ],
+    (identity_beats_plain_cifar10, "shortcut", ("identity", "none")): [
+        ([(9, 20.0), (9, 90.0)], "holds"),
+        ([(9, 20.0), (9, 20.2)], "broken"),
+        ([(9, 75.0), (9, 90.0)], "smaller scale"),
+        ([(9, 20.0), (NAN, NAN)], "inconclusive"),
+    ],
+}
 
 
-@pytest.mark.parametrize(("module", "key", "errors", "verdict"), COMPARED)
+@pytest.mark.parametrize(
+    ("arms", "ends", "verdict"),
+    [(arms, *case) for arms, cases in COMPARED.items() for case in cases],
+)
 def test_the_smallest_difference_that_matters_decides(
-    module: Any, key: str, errors: Mapping[Any, tuple[float, float]], verdict: str
+    arms: tuple[Any, str, tuple[Any, ...]], ends: Ends, verdict: str
 ) -> None:
-    assert judge(module, by_argument(key, errors)) == verdict
+    module, argument, values = arms
+    errors = dict(zip(values, ends, strict=True))
+    assert judge(module, lambda recipe: errors[recipe.model_args.get(argument)]) == verdict
 
 
 @pytest.mark.parametrize(

@@ -74,23 +74,18 @@ class Setting(Transfer):
         self.base(0).override(label_smoothing=self.label_smoothing, ema=self.ema)  # refuses
 
 
-def changes(setting: Setting, found: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what each arm changes of the published recipe; `found` is the study's document."""
-    each = {
+def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, Recipe]:
+    """Return the arms, with a seed that no trial had; `found` is the study's document."""
+    changes = {
         "schedule": best_changes(found),
         "smoothing": {"label_smoothing": setting.label_smoothing},
         "ema": {"ema": setting.ema},
     }
-    together = {key: value for changed in each.values() for key, value in changed.items()}
-    return {"published": {}, **each, "all": together}
-
-
-def recipes(setting: Setting, seed: int, found: Mapping[str, Any]) -> dict[str, Recipe]:
-    """Return the arms, with a seed that no trial had."""
+    together = {key: value for changed in changes.values() for key, value in changed.items()}
     published = setting.base(seed + 1)
-    return {
+    return {"published": published} | {
         arm: dataclasses.replace(published, **changed)
-        for arm, changed in changes(setting, found).items()
+        for arm, changed in {**changes, "all": together}.items()
     }
 
 
