@@ -454,15 +454,6 @@ def test_a_diverged_seed_does_not_hide_a_counterexample() -> None:
     assert mean.verdict([0.01, 0.01, math.nan]) == "inconclusive"
 
 
-def test_a_best_rate_at_an_end_of_those_tried_is_counted() -> None:
-    recipe = Arms(learning_rate=0.04).base(0)
-    ends = [
-        rate for rate in (0.08, 0.04, 0.02, 0.01, 0.005) if _arms.is_extreme_rate(recipe, rate, 5)
-    ]
-    assert ends == [0.08, 0.005]
-    assert not _arms.is_extreme_rate(recipe, 0.04, 1)
-
-
 @pytest.mark.parametrize(
     ("gap", "fit", "outcome"), [(1.5, 6.4, "holds"), (0.3, 6.4, "broken"), (1.5, 0.2, "broken")]
 )
@@ -519,3 +510,5 @@ def test_a_rate_at_an_end_of_those_tried_is_counted(best: float, at_an_end: floa
     bench: Any = Searched(lambda rate: abs(rate - best))
     _, curves = claim.measure(claim.scales["hours"], 0, bench)
     assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (best, at_an_end)
+    _, curves = claim.measure(claim.scales["cpu"], 0, bench)  # one rate, its own
+    assert (curves["plain_rate"][0], curves["rates_at_an_end"][0]) == (0.05, 0)

@@ -34,7 +34,6 @@ from pipelines.measurement.verdict import Floor
 
 __all__ = ["CLAIM", "LABELS", "recipes"]
 
-
 HELPED = partial(Setting, plain_rate=0.01, plain_warmup=0.1, rates=5)
 CLAIM = compare(
     LABELS,
